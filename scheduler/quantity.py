@@ -1,0 +1,96 @@
+"""Kubernetes quantity text as exact integers.
+
+Memory and core counts of devices are compared with what users ask for, so `80Gi` must mean to this package exactly what it
+means to the workload cluster's own allocator. Kubernetes keeps a quantity to the nano-unit and rounds away from zero; here a
+quantity *is* its number of nano-units, which makes comparing and adding plain integer arithmetic without a precision to lose.
+
+Two texts that Kubernetes reads are refused on purpose: a bare suffix or sign (`Mi`, which Kubernetes takes for 0 and people for
+a typo), and an exponent beyond 4,096, whose digits alone would be a denial of service.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+NANO_PER_UNIT = 10**9
+
+INT64_MAX = 2**63 - 1
+
+# A quantity with a binary suffix stops here; decimal forms of any size are kept whole.
+_BINARY_CEILING_NANO = INT64_MAX * NANO_PER_UNIT
+
+# Far beyond any hardware, small enough that the power of ten costs nothing.
+_EXPONENT_MAX = 4096
+
+# No text of a manifest is longer than 32 characters. Text in a selector may be, but Python refuses to read much longer numbers.
+_TEXT_CHARACTERS_MAX = 4_096
+
+_BINARY_SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+# `[0-9]` and not `\d`, `\Z` and not `$`: only ASCII digits count, and a trailing newline is part of the text.
+_QUANTITY = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))([a-zA-Z]*|[eE][+-]?[0-9]+)\Z")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
+_LOOKS_LIKE_BYTES = re.compile(r"([+-]?[0-9.]+)\s*([kKmMgGtTpPeE])(?:[iI]?[bBoO]?)\Z")
+
+
+def _complaint(text: str) -> ValueError:
+    """Build the refusal of `text`, with what was probably meant when that can be guessed."""
+    if not text:
+        return ValueError("an empty text is not a Kubernetes quantity; write a number with an optional suffix, such as 80Gi")
+    shown = text if len(text) <= 40 else f"{text[:37]}..."  # noqa: PLR2004 - only the length of an excerpt
+    hint = "write a number with an optional suffix, such as 80Gi, 80G or 500m"
+    guess = _LOOKS_LIKE_BYTES.match(text.strip())
+    if guess:
+        number, letter = guess.groups()
+        decimal = "k" if letter in "kK" else letter.upper()
+        hint = f"did you mean {number}{decimal} or {number}{letter.upper()}i?"
+    return ValueError(f"{shown!r} is not a Kubernetes quantity; {hint}")
+
+
+def _scaled(digits: int, exponent: int) -> int:
+    """`digits` x 10^`exponent`, rounded up to the next integer. `digits` is not negative."""
+    if exponent >= 0:
+        return digits * int(10**exponent)
+    return -(-digits // int(10**-exponent))
+
+
+@lru_cache(maxsize=16_384)
+def parse_quantity(text: str) -> int:
+    """Read a Kubernetes quantity.
+
+    Args:
+        text: for example `80Gi`, `1.5G`, `500m`, `1e3`.
+
+    Returns:
+        The value in nano-units (10^-9), rounded away from zero. With a binary suffix it stops at +-(2^63-1) units.
+
+    Raises:
+        ValueError: the text is no quantity, or its exponent lies outside +-4,096.
+
+    """
+    parts = _QUANTITY.match(text) if len(text) <= _TEXT_CHARACTERS_MAX else None
+    if parts is None:
+        raise _complaint(text)
+    sign, whole, fraction, bare_fraction, suffix = parts.groups()
+    fraction = fraction or bare_fraction or ""
+    digits = int((whole or "") + fraction)
+    negative = sign == "-"
+
+    if suffix in _BINARY_SUFFIXES:
+        magnitude = min(_scaled(digits * _BINARY_SUFFIXES[suffix], 9 - len(fraction)), _BINARY_CEILING_NANO)
+        return -magnitude if negative else magnitude
+
+    power = _DECIMAL_SUFFIXES.get(suffix)
+    if power is None:
+        exponent = _EXPONENT.match(suffix)
+        if exponent is None:
+            raise _complaint(text)
+        written = exponent.group(1)
+        # Judged by length first: converting a million digits would already be the harm.
+        if len(written.lstrip("+-").lstrip("0")) > len(str(_EXPONENT_MAX)) or abs(int(written)) > _EXPONENT_MAX:
+            raise ValueError(f"the exponent of {text[:40]!r} lies outside -{_EXPONENT_MAX} to {_EXPONENT_MAX}; write a smaller one")
+        power = int(written)
+    magnitude = _scaled(digits, 9 + power - len(fraction))
+    return -magnitude if negative else magnitude

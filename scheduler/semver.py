@@ -1,0 +1,122 @@
+"""Semantic versions, read as strictly as Kubernetes reads them.
+
+A DRA attribute of type `version` and the selectors that compare it follow semver.org 2.0.0: `9.0` is not a version and build
+metadata never decides an order. A version that is laxer here than on the workload cluster would pin a replica to a pool where
+no claim is ever allocated, so every rule of the strict form is checked. The one lax form is the one that CEL offers itself,
+`semver(text, true)`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache, total_ordering
+
+UINT64_MAX = 2**64 - 1
+
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]*)\Z")
+_IDENTIFIER = re.compile(r"[0-9A-Za-z-]+\Z")
+_PARTS = 3
+
+# An identifier of a pre-release as Python compares it: numbers below words, numbers by value, words by ASCII.
+_Key = tuple[int, int, str]
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """A version; equality and order are by precedence, so build metadata is ignored.
+
+    Attributes:
+        major: first number, 0 to 2^64-1.
+        minor: second number, same range.
+        patch: third number, same range.
+        prerelease: identifiers between `-` and `+`, in order.
+        build: identifiers after `+`, in order.
+
+    """
+
+    major: int
+    minor: int
+    patch: int
+    prerelease: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    _precedence: tuple[int, int, int, bool, tuple[_Key, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Work out the precedence once: versions are compared far more often than made."""
+        keys = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease)
+        object.__setattr__(self, "_precedence", (self.major, self.minor, self.patch, not keys, keys))
+
+    def __eq__(self, other: object) -> bool:
+        return self._precedence == other._precedence if isinstance(other, Version) else NotImplemented
+
+    def __lt__(self, other: Version) -> bool:
+        return self._precedence < other._precedence
+
+    def __hash__(self) -> int:
+        return hash(self._precedence)
+
+    def __str__(self) -> str:
+        text = f"{self.major}.{self.minor}.{self.patch}"
+        text += f"-{'.'.join(self.prerelease)}" if self.prerelease else ""
+        return text + (f"+{'.'.join(self.build)}" if self.build else "")
+
+
+def _number(text: str, whole: str, what: str) -> int:
+    if not _NUMBER.match(text):
+        raise ValueError(f"{whole!r} is not a semantic version: its {what} {text!r} is not a plain number without leading zeros")
+    # 2^64-1 has twenty digits; anything longer need not be converted to be refused.
+    if len(text) > len(str(UINT64_MAX)) or int(text) > UINT64_MAX:
+        raise ValueError(f"{whole!r} is not a semantic version: its {what} does not fit 64 bits")
+    return int(text)
+
+
+def _identifiers(text: str, whole: str, what: str) -> tuple[str, ...]:
+    parts = tuple(text.split("."))
+    for part in parts:
+        if not _IDENTIFIER.match(part):
+            problem = "has an empty identifier" if not part else f"identifier {part!r} may hold only letters, digits and '-'"
+            raise ValueError(f"{whole!r} is not a semantic version: its {what} {problem}")
+    return parts
+
+
+def _normalised(text: str) -> str:
+    """Spell a lax version strictly: no `v`, three numbers, no leading zeros."""
+    numbers, mark, rest = text.removeprefix("v").partition(min((m for m in "-+" if m in text), key=text.index, default="\0"))
+    parts = numbers.split(".", _PARTS - 1)
+    if len(parts) < _PARTS and mark:
+        raise ValueError(f"{text!r} is not a semantic version: a short version may not carry {mark!r}")
+    # "00" becomes "0", and an empty or odd part stays as it is for the strict reader to refuse.
+    parts = [(part.lstrip("0") or "0") if part.isascii() and part.isdigit() else part for part in parts]
+    return ".".join(parts + ["0"] * (_PARTS - len(parts))) + mark + rest
+
+
+@lru_cache(maxsize=4_096)
+def parse_version(text: str, normalise: bool = False) -> Version:
+    """Read a semantic version.
+
+    Args:
+        text: `major.minor.patch[-pre-release][+build]`.
+        normalise: also accept one leading `v`, missing minor and patch, and leading zeros in the three numbers.
+
+    Returns:
+        The version, build metadata kept for display.
+
+    Raises:
+        ValueError: the text is no version; the message names the part.
+
+    """
+    strict = _normalised(text) if normalise else text
+    rest, plus, build_text = strict.partition("+")
+    numbers_text, dash, prerelease_text = rest.partition("-")
+    numbers = numbers_text.split(".")
+    if len(numbers) != _PARTS:
+        raise ValueError(f"{text!r} is not a semantic version; write major.minor.patch, such as 9.0.0")
+    major, minor, patch = (_number(part, text, what) for part, what in zip(numbers, ("major", "minor", "patch"), strict=True))
+    prerelease = _identifiers(prerelease_text, text, "pre-release") if dash else ()
+    build = _identifiers(build_text, text, "build metadata") if plus else ()
+    for part in prerelease:
+        if part.isdigit():
+            _number(part, text, "pre-release number")
+    return Version(major, minor, patch, prerelease, build)
