@@ -1,0 +1,16 @@
+"""The wall clock of everything that is not a workflow.
+
+Workflows read `workflow.now()`; all others take the time from here, so that one search finds every reader.
+"""
+
+from datetime import UTC, datetime
+
+
+def utc_now() -> datetime:
+    """Give the present moment in UTC."""
+    return datetime.now(UTC)  # noqa: TID251 - the one place that may
+
+
+def timestamp(moment: datetime) -> str:
+    """Write a moment as Kubernetes does: RFC 3339 in UTC with whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,62 @@
+"""Every label, annotation and field manager that this project reads or writes.
+
+Keys are public API: people select by them, and objects on clusters are found again through them.
+"""
+
+GROUP = "modelplane.ai"
+INFRASTRUCTURE_GROUP = "infrastructure.modelplane.ai"
+RESERVED_PREFIX = f"{GROUP}/"
+
+FIELD_MANAGER = "modelplane"
+SYSTEM_NAMESPACE = "modelplane-system"
+
+# On ModelReplica and ModelEndpoint.
+DEPLOYMENT = f"{GROUP}/deployment"
+CLUSTER = f"{GROUP}/cluster"
+REPLICA_INDEX = f"{GROUP}/replica-index"
+
+# On nodes.
+POOL = f"{GROUP}/pool"
+GPU = f"{GROUP}/gpu"
+
+# On every object that we apply to a cluster.
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PART_OF = "app.kubernetes.io/part-of"
+COMPONENT = "app.kubernetes.io/component"
+MANAGED_BY_VALUE = "modelplane"
+PART_OF_VALUE = "modelplane"
+REPLICA = f"{GROUP}/replica"
+CACHE = f"{GROUP}/cache"
+ENGINE = f"{GROUP}/engine"
+MODEL_CACHE = f"{GROUP}/modelcache"
+OWNER_KIND = f"{GROUP}/owner-kind"
+OWNER_NAMESPACE = f"{GROUP}/owner-namespace"
+OWNER_NAME = f"{GROUP}/owner-name"
+OWNER_UID = f"{GROUP}/owner-uid"
+GENERATION = f"{GROUP}/generation"
+RENDER_HASH = f"{GROUP}/render-hash"
+TEMPLATE_HASH = f"{GROUP}/template-hash"
+CREATED_FOR = f"{GROUP}/created-for"
+
+# On pods.
+SERVING = f"{GROUP}/serving"
+WORKLOAD = f"{GROUP}/workload"
+LWS_ROLE = f"{GROUP}/lws-role"
+EPP_CONFIG_CHECKSUM = f"{GROUP}/epp-config-checksum"
+
+# Annotations that people set.
+STACK = f"{GROUP}/stack"
+ROUTING = f"{GROUP}/routing"
+SCHEDULER_TYPE = f"{GROUP}/scheduler-type"
+CAPACITY_ADAPTER = f"{GROUP}/capacity-adapter"
+MESH_PROVIDER = f"{GROUP}/mesh-provider"
+TASK_QUEUE = f"{GROUP}/task-queue"
+REFRESH = f"{GROUP}/refresh"
+PROPAGATE = f"{GROUP}/propagate"
+PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
+
+# A taint key that `drain` adds.
+MAINTENANCE = f"{GROUP}/maintenance"
+
+# The gateway on every inference cluster.
+GATEWAY_NAME = "inference-gateway"

@@ -1,0 +1,411 @@
+"""What entities say to each other and to their users.
+
+Signal and update arguments are one JSON object in camelCase; every message that changes something carries a request id, so that a repeat
+is recognised. `manifest` is plain JSON: it is checked by the receiver, because a signal cannot be refused.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api_types.base import Message
+
+# --- from users ---------------------------------------------------------------------------------------------------------------------
+
+
+class SetSpec(Message):
+    """Create or change an object: the whole manifest."""
+
+    request_id: str = ""
+    by: str = ""
+    manifest: Any = None
+
+
+class Scale(Message):
+    """Order a replica count."""
+
+    request_id: str = ""
+    by: str = ""
+    replicas: Any = None
+
+
+class Delete(Message):
+    """Order the teardown; `evict` first moves what runs on a cluster elsewhere."""
+
+    request_id: str = ""
+    by: str = ""
+    evict: bool = False
+
+
+class Force(Message):
+    """Give up the teardown step now waited for (`step`), or all that are left (`all`)."""
+
+    request_id: str = ""
+    by: str = ""
+    scope: Literal["step", "all"] = "step"
+    reason: str = ""
+
+
+class RetryNow(Message):
+    """Try at once what waits for its next attempt."""
+
+    by: str = ""
+
+
+class Replace(Message):
+    """Change an object that was read at `resource_version`; empty means whatever it is now."""
+
+    request_id: str = ""
+    by: str = ""
+    resource_version: str = ""
+    manifest: Any = None
+
+
+# --- ModelDeployment and FleetScheduler -----------------------------------------------------------------------------------------------
+
+
+class ReplicaState(Message):
+    """What the scheduler must know of one replica: identity, stamp, health."""
+
+    uid: str
+    namespace: str
+    deployment: str
+    name: str
+    cluster: str
+    index: int
+    generation: int = 0
+    spec: dict[str, Any] = Field(default_factory=dict)
+    ready: bool = False
+    deleting: bool = False
+    created: int = 0
+
+
+class Place(Message):
+    """Ask for placements: the wanted state of one deployment and what it has."""
+
+    request_id: str
+    epoch: int = 0
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    wanted: int
+    need: dict[str, Any]
+    kept: list[ReplicaState] = Field(default_factory=list)
+    hold: str = ""
+
+
+class ReplicaPlacement(Message):
+    """One replica of an answer: where it is or shall be, and its whole spec if that changed."""
+
+    uid: str
+    name: str
+    cluster: str
+    index: int
+    action: Literal["Keep", "Create", "Update", "Replace"]
+    spec: dict[str, Any] | None = None
+    generation: int = 0
+
+
+class ReplicaEviction(Message):
+    """One replica that must go, and why."""
+
+    uid: str
+    name: str
+    cluster: str
+    reason: str
+
+
+class PlacedCondition(Message):
+    """A condition as the scheduler words it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+class Placed(Message):
+    """The answer to a `Place`."""
+
+    request_id: str
+    epoch: int
+    generation: int
+    placements: list[ReplicaPlacement] = Field(default_factory=list)
+    evictions: list[ReplicaEviction] = Field(default_factory=list)
+    shortfall: int = 0
+    message: str = ""
+    conditions: list[PlacedCondition] = Field(default_factory=list)
+    scheduler_version: str = ""
+
+
+class Bound(Message):
+    """The workflow of a placed replica exists."""
+
+    uids: list[str]
+
+
+class Released(Message):
+    """The objects of a replica are gone: its nodes are free."""
+
+    uid: str
+    name: str = ""
+
+
+class Revoke(Message):
+    """Ask the deployment whether a reservation is still wanted."""
+
+    uid: str
+    epoch: int
+
+
+class Revoked(Message):
+    """The deployment let go of a reservation that it never used."""
+
+    uid: str
+
+
+class Resync(Message):
+    """A scheduler without memory asks for everybody's account."""
+
+    epoch: int
+
+
+# --- clusters and classes ---------------------------------------------------------------------------------------------------------------
+
+
+class ReportCluster(Message):
+    """The published view of one InferenceCluster: its manifest with status."""
+
+    name: str
+    uid: str
+    sequence: int
+    epoch: int = 0
+    manifest: dict[str, Any]
+
+
+class ReportClass(Message):
+    """One InferenceClass for the catalogue."""
+
+    name: str
+    generation: int
+    spec: dict[str, Any] | None
+
+
+class Forget(Message):
+    """An object is gone for good."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class ClassWanted(Message):
+    """A cluster uses a class and wants to hear of its changes; `used` False ends that."""
+
+    cluster: str
+    used: bool = True
+
+
+class ClassChanged(Message):
+    """A class is new or different."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    spec: dict[str, Any] | None = None
+
+
+class ClusterChanged(Message):
+    """What the replicas on a cluster must know of it."""
+
+    name: str
+    sequence: int
+    present: bool = True
+    connected: bool = False
+    unreachable_for_seconds: int = 0
+    connection: "Connection | None" = None
+    facts: "ClusterFacts | None" = None
+
+
+# --- ModelReplica -----------------------------------------------------------------------------------------------------------------------
+
+
+class ReplicaBirth(Message):
+    """The start argument of a ModelReplica: its identity and first template."""
+
+    uid: str
+    namespace: str
+    name: str
+    deployment: str
+    deployment_uid: str
+    cluster: str
+    index: int
+    generation: int
+    spec: dict[str, Any]
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class SetTemplate(Message):
+    """A newer template for a running replica."""
+
+    generation: int
+    spec: dict[str, Any]
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class ReplicaChanged(Message):
+    """What a replica tells its deployment; the highest sequence of a uid wins."""
+
+    name: str
+    uid: str
+    sequence: int
+    phase: str
+    ready: bool = False
+    serving: bool = False
+    generation: int = 0
+    endpoint: str = ""
+    message: str = ""
+
+
+# --- talk to activities -----------------------------------------------------------------------------------------------------------------
+
+
+class Connection(Message):
+    """How to reach a cluster: a reference into the secret store, never the secret."""
+
+    cluster: str
+    namespace: str
+    name: str
+    key: str = "kubeconfig"
+    task_queue: str = ""
+
+
+class ClusterFacts(Message):
+    """What was found out about a connected cluster."""
+
+    kubernetes_version: str = ""
+    dra_version: str = ""
+    routing: str = "pool"
+    scheduler_type: str = "none"
+    mesh_provider: str = "none"
+    storage_class_name: str = ""
+    gateway_address: str = ""
+    gateway_message: str = ""
+    apis: list[str] = Field(default_factory=list)
+
+
+class Connect(Message):
+    """Try a connection and find out what the cluster serves."""
+
+    connection: Connection
+
+
+class WatchCluster(Message):
+    """Watch one connected cluster until cancelled."""
+
+    connection: Connection
+    cluster_uid: str
+    pools: list[str] = Field(default_factory=list)
+
+
+class ReplicaOrder(Message):
+    """All that is needed to render and apply one replica."""
+
+    connection: Connection
+    facts: ClusterFacts
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deployment: str
+    cluster: str
+    index: int
+    spec: dict[str, Any]
+    inventory: list["AppliedObject"] = Field(default_factory=list)
+
+
+class AppliedObject(Message):
+    """One object of ours on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`."""
+
+    key: str
+    id: str
+    hash: str = ""
+    digest: str = ""
+
+
+class AppliedEngine(Message):
+    """What an engine became."""
+
+    name: str
+    kind: str
+    workload_name: str
+    copies: int
+    size: int = 1
+    template_hash: str = ""
+    kv_block_size: int = 0
+    kv_block_size_source: str = ""
+
+
+class Applied(Message):
+    """What an apply did: the whole inventory, whether anything changed, and what to warn of."""
+
+    hash: str
+    workload_name: str
+    workload_namespace: str
+    inventory: list[AppliedObject] = Field(default_factory=list)
+    engines: list[AppliedEngine] = Field(default_factory=list)
+    routing_surface: str = ""
+    changed: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+
+
+class TeardownStep(Message):
+    """One step of an ordered teardown."""
+
+    connection: Connection
+    facts: ClusterFacts
+    uid: str
+    workload_name: str
+    workload_namespace: str
+    number: int
+    inventory: list[AppliedObject] = Field(default_factory=list)
+
+
+class StepDone(Message):
+    """What a teardown step left alone on purpose, such as objects of another owner."""
+
+    skipped: list[str] = Field(default_factory=list)
+
+
+class Tell(Message):
+    """One signal to one entity."""
+
+    workflow_id: str
+    signal: str
+    payload: Any = None
+
+
+class TellMany(Message):
+    """Signals to several entities, in order for each."""
+
+    tells: list[Tell]
+
+
+class ToldMany(Message):
+    """The workflow ids that do not exist (any more)."""
+
+    missing: list[str] = Field(default_factory=list)
+
+
+class StartReplicas(Message):
+    """Start the workflows of placed replicas; one that runs already under the same uid is left alone."""
+
+    births: list[ReplicaBirth]
+
+
+class StartedReplicas(Message):
+    """Names held by a replica with another uid."""
+
+    conflicts: list[str] = Field(default_factory=list)

@@ -1,0 +1,154 @@
+"""Every setting of the project, with its default.
+
+A setting is a dotted key: `workloads.namespace`. It stands in one YAML file, named by `MODELPLANE_CONFIG`, or in an environment variable,
+`MODELPLANE_WORKLOADS__NAMESPACE`; the environment wins. An unknown key is an error that names it.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+CONFIG_VARIABLE = "MODELPLANE_CONFIG"
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_camel, validate_by_name=True)
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+class TemporalSettings(Section):
+    """How to reach Temporal. A TLS client certificate and an API key exclude each other."""
+
+    address: str = "127.0.0.1:7233"
+    namespace: str = "default"
+    tls: bool = False
+    tls_server_ca: Path | None = None
+    tls_client_cert: Path | None = None
+    tls_client_key: Path | None = None
+    api_key_file: Path | None = Field(default=None, description="A file with the API key, so that it stands in no process listing.")
+    ui: str = Field(default="", description="The address of the Temporal UI, for links.")
+
+
+class QueueSettings(Section):
+    """The task queues, and which of them this worker serves (all, if none is named)."""
+
+    workflows: str = "modelplane"
+    scheduler: str = "modelplane-scheduler"
+    clusters: str = "modelplane-clusters"
+    cloud: str = "modelplane-cloud"
+    serve: tuple[str, ...] = ()
+
+
+class SecretSettings(Section):
+    """Where secrets lie: a directory of files, or Secrets of the control cluster."""
+
+    store: Literal["directory", "controlCluster"] = "directory"
+    directory: Path = Path("~/.local/share/modelplane/secrets")
+    propagation: Literal["off", "labelled", "all"] = "labelled"
+    restart_on_rotation: bool = False
+
+
+class KubeconfigSettings(Section):
+    """What a user-supplied kubeconfig may hold beyond the safe minimum."""
+
+    allow_loopback: bool = False
+    allow_exec: bool = False
+
+
+class ControlClusterSettings(Section):
+    """The cluster that holds HTTPRoutes and the InferenceGateway, as a reference into the secret store; empty: none."""
+
+    namespace: str = "modelplane-system"
+    name: str = ""
+    key: str = "kubeconfig"
+
+
+class WorkloadSettings(Section):
+    """What pods on inference clusters look like beyond what users write."""
+
+    namespace: str = Field(default="mirror", description="`mirror`: the deployment's own namespace; else the name of one shared namespace.")
+    engine_requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "100m", "memory": "256Mi"})
+    shm_size_limit: str = ""
+    termination_grace_seconds: int = 30
+    toleration_keys: tuple[str, ...] = ()
+
+
+class RolloutSettings(Section):
+    """The fleet default of `spec.rollout.maxUnavailable`."""
+
+    max_unavailable_replicas: int = 1
+
+
+class TeardownSettings(Section):
+    """How long a teardown drains, and when stuck pods are deleted by force (unset: never)."""
+
+    drain_seconds: int = 15
+    force_after: int | None = None
+
+
+class ClusterSettings(Section):
+    """When a cluster that does not answer costs its replicas their endpoints, in seconds."""
+
+    unreachable_after: int = 300
+
+
+class WorkerSettings(Section):
+    """How much one worker process does at once."""
+
+    identity: str = ""
+    listen: str = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
+    max_concurrent_workflow_tasks: int = 100
+    max_concurrent_activities: int = 200
+    max_cached_workflows: int = 2000
+    graceful_shutdown_seconds: int = 20
+
+
+class LogSettings(Section):
+    """Structured logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class Settings(BaseSettings):
+    """All settings, read once at the start of a program."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MODELPLANE_", env_nested_delimiter="__", extra="forbid", frozen=True, alias_generator=_camel, populate_by_name=True
+    )
+
+    temporal: TemporalSettings = TemporalSettings()
+    queues: QueueSettings = QueueSettings()
+    secrets: SecretSettings = SecretSettings()
+    kubeconfig: KubeconfigSettings = KubeconfigSettings()
+    control_cluster: ControlClusterSettings = ControlClusterSettings()
+    workloads: WorkloadSettings = WorkloadSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    teardown: TeardownSettings = TeardownSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    worker: WorkerSettings = WorkerSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment over file over defaults."""
+        del dotenv_settings, file_secret_settings
+        file = os.environ.get(CONFIG_VARIABLE)
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
+        return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=Path(file).expanduser())) if file else sources
