@@ -14,15 +14,15 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 CONFIG_VARIABLE = "MODELPLANE_CONFIG"
 
 
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
 class Section(BaseModel):
     """A group of settings; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_camel, validate_by_name=True)
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
 
 
 class TemporalSettings(Section):
