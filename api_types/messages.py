@@ -96,15 +96,17 @@ class Place(Message):
 
 
 class ReplicaPlacement(Message):
-    """One replica of an answer: where it is or shall be, and its whole spec if that changed."""
+    """One replica of an answer: where it is or shall be. `engines` is set where the template must be (re)stamped.
+
+    Each engine is `{"engine", "members": [{"role", "pool", "requests": [{"name", "deviceClass", "count", "selectors"}]}]}`.
+    """
 
     uid: str
     name: str
     cluster: str
     index: int
     action: Literal["Keep", "Create", "Update", "Replace"]
-    spec: dict[str, Any] | None = None
-    generation: int = 0
+    engines: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class ReplicaEviction(Message):
@@ -163,6 +165,14 @@ class Revoked(Message):
     """The deployment let go of a reservation that it never used."""
 
     uid: str
+
+
+class Occupied(Message):
+    """What the ledger still holds on a cluster that is being deleted; sent whenever it changes."""
+
+    cluster: str
+    sequence: int
+    replicas: list[str] = Field(default_factory=list)
 
 
 class Resync(Message):

@@ -39,12 +39,8 @@ class TemporalSettings(Section):
 
 
 class QueueSettings(Section):
-    """The task queues, and which of them this worker serves (all, if none is named)."""
+    """Which task queues this worker serves (`api_types.queues`); none named: all."""
 
-    workflows: str = "modelplane"
-    scheduler: str = "modelplane-scheduler"
-    clusters: str = "modelplane-clusters"
-    cloud: str = "modelplane-cloud"
     serve: tuple[str, ...] = ()
 
 

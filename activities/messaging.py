@@ -1,0 +1,255 @@
+"""How entities start, find and tell one another.
+
+Everything goes through the worker's own Temporal client, from local activities for one message and from normal ones for many: it leaves
+fewer events in a history than signals sent by workflow code. All of it may be done twice, since every message carries a request id, a
+sequence number or a uid.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api_types import names, queues
+from api_types.base import Message
+from api_types.messages import ReplicaBirth, StartedReplicas, StartReplicas, Tell, TellMany, ToldMany
+
+KIND = SearchAttributeKey.for_keyword("ModelplaneKind")
+NAMESPACE = SearchAttributeKey.for_keyword("ModelplaneNamespace")
+NAME = SearchAttributeKey.for_keyword("ModelplaneName")
+PHASE = SearchAttributeKey.for_keyword("ModelplanePhase")
+READY = SearchAttributeKey.for_keyword("ModelplaneReady")
+CLUSTER = SearchAttributeKey.for_keyword("ModelplaneCluster")
+DEPLOYMENT = SearchAttributeKey.for_keyword("ModelplaneDeployment")
+SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
+
+# As many as the server answers at once without queueing them behind a busy workflow.
+_AT_ONCE = 32
+_QUERY_SECONDS = 5.0
+
+
+class Ask(Message):
+    """One query to one entity."""
+
+    workflow_id: str
+    query: str
+
+
+class Answer(Message):
+    """The answer to a query; `found` False when no such entity runs."""
+
+    found: bool
+    value: Any = None
+
+
+class Survey(Message):
+    """Find entities in visibility and ask each one the same query.
+
+    Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer.
+    """
+
+    kinds: list[str]
+    namespace: str = ""
+    cluster: str = ""
+    deployment: str = ""
+    query: str = ""
+    page_size: int = 500
+    after: str = ""
+
+
+class Surveyed(Message):
+    """The answers by workflow id, and the ids that gave none in time though they run."""
+
+    answers: dict[str, Any] = Field(default_factory=dict)
+    silent: list[str] = Field(default_factory=list)
+    after: str = ""
+
+
+class Broadcast(Message):
+    """One signal to all running entities of some kinds, found in visibility."""
+
+    kinds: list[str]
+    cluster: str = ""
+    signal: str
+    payload: Any = None
+
+
+def attributes_of(kind: str, namespace: str, name: str, **more: str) -> TypedSearchAttributes:
+    """Give the search attributes with which an entity is born."""
+    pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(KIND, kind), SearchAttributePair(NAME, name)]
+    if namespace:
+        pairs.append(SearchAttributePair(NAMESPACE, namespace))
+    keys = {"cluster": CLUSTER, "deployment": DEPLOYMENT}
+    pairs += [SearchAttributePair(keys[word], value) for word, value in sorted(more.items()) if value]
+    return TypedSearchAttributes(pairs)
+
+
+def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str = "", deployment: str = "") -> str:
+    """Write the list filter for running entities."""
+    terms = ['ExecutionStatus = "Running"', "ModelplaneKind IN (" + ", ".join(f'"{kind}"' for kind in kinds) + ")"]
+    for key, value in ((NAMESPACE, namespace), (CLUSTER, cluster), (DEPLOYMENT, deployment)):
+        if value:
+            terms.append(f'{key.name} = "{value}"')
+    return " AND ".join(terms)
+
+
+class Messaging:
+    """Activities that carry messages. They need nothing but Temporal."""
+
+    @activity.defn
+    async def tell(self, message: Tell) -> bool:
+        """Send one signal. False: nobody of that id is running. The scheduler is started if it is not."""
+        return await _tell(activity.client(), message)
+
+    @activity.defn
+    async def tell_many(self, messages: TellMany) -> ToldMany:
+        """Send many signals, in order for each receiver, different receivers side by side."""
+        by_receiver: dict[str, list[Tell]] = {}
+        for message in messages.tells:
+            by_receiver.setdefault(message.workflow_id, []).append(message)
+        client = activity.client()
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def send(row: list[Tell]) -> bool:
+            async with gate:
+                return all([await _tell(client, message) for message in row])
+
+        told = await asyncio.gather(*(send(row) for row in by_receiver.values()))
+        return ToldMany(missing=[receiver for receiver, ok in zip(by_receiver, told, strict=True) if not ok])
+
+    @activity.defn
+    async def ask(self, question: Ask) -> Answer:
+        """Query one entity."""
+        try:
+            value = await activity.client().get_workflow_handle(question.workflow_id).query(question.query)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return Answer(found=False)
+            raise
+        description = await activity.client().get_workflow_handle(question.workflow_id).describe()
+        # A closed workflow still answers queries, from its history.
+        return Answer(found=description.status == WorkflowExecutionStatus.RUNNING, value=value)
+
+    @activity.defn
+    async def start_replicas(self, order: StartReplicas) -> StartedReplicas:
+        """Start the workflows of replicas. One that runs under the same uid is left alone; another uid is a conflict."""
+        client = activity.client()
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def start(birth: ReplicaBirth) -> str:
+            async with gate:
+                return await _start_replica(client, birth)
+
+        names_held = await asyncio.gather(*(start(birth) for birth in order.births))
+        return StartedReplicas(conflicts=[name for name in names_held if name])
+
+    @activity.defn
+    async def survey(self, order: Survey) -> Surveyed:
+        """Ask one page of the running entities of some kinds; those that do not answer in time are named, never left out."""
+        client = activity.client()
+        listing = client.list_workflows(
+            visibility_query(order.kinds, namespace=order.namespace, cluster=order.cluster, deployment=order.deployment),
+            page_size=order.page_size,
+            next_page_token=bytes.fromhex(order.after) or None,
+        )
+        await listing.fetch_next_page()
+        ids = [row.id for row in listing.current_page or ()]
+        after = (listing.next_page_token or b"").hex()
+        if not order.query:
+            return Surveyed(answers=dict.fromkeys(ids), after=after)
+        answers: dict[str, Any] = {}
+        silent: list[str] = []
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def put_question(workflow_id: str) -> None:
+            async with gate:
+                try:
+                    handle = client.get_workflow_handle(workflow_id)
+                    answers[workflow_id] = await asyncio.wait_for(handle.query(order.query), _QUERY_SECONDS)
+                except (TimeoutError, RPCError):
+                    silent.append(workflow_id)
+
+        await asyncio.gather(*(put_question(workflow_id) for workflow_id in ids))
+        return Surveyed(answers={key: answers[key] for key in sorted(answers)}, silent=sorted(silent), after=after)
+
+    @activity.defn
+    async def broadcast(self, order: Broadcast) -> int:
+        """Send one signal to everybody found; gives how many heard it."""
+        client = activity.client()
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def send(workflow_id: str) -> bool:
+            async with gate:
+                return await _tell(client, Tell(workflow_id=workflow_id, signal=order.signal, payload=order.payload))
+
+        ids = [workflow_id async for workflow_id in _running(client, order.kinds, cluster=order.cluster)]
+        return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
+
+
+async def ensure_scheduler(client: Client, signal: Tell | None = None) -> None:
+    """Start the one FleetScheduler if it does not run, and give it a signal on the way."""
+    message: Mapping[str, Any] = {"start_signal": signal.signal, "start_signal_args": [signal.payload]} if signal else {}
+    await client.start_workflow(
+        "FleetScheduler",
+        None,
+        id=names.FLEET_SCHEDULER_ID,
+        task_queue=queues.SCHEDULER,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=attributes_of("FleetScheduler", "", "default"),
+        static_summary="FleetScheduler default",
+        **message,
+    )
+
+
+async def _tell(client: Client, message: Tell) -> bool:
+    if message.workflow_id == names.FLEET_SCHEDULER_ID:
+        await ensure_scheduler(client, message)
+        return True
+    try:
+        await client.get_workflow_handle(message.workflow_id).signal(message.signal, message.payload)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def _start_replica(client: Client, birth: ReplicaBirth) -> str:
+    workflow_id = names.workflow_id("ModelReplica", birth.namespace, birth.name)
+    try:
+        await client.start_workflow(
+            "ModelReplica",
+            {"birth": birth.wire()},
+            id=workflow_id,
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            memo={"uid": birth.uid},
+            search_attributes=attributes_of(
+                "ModelReplica", birth.namespace, birth.name, cluster=birth.cluster, deployment=birth.deployment
+            ),
+            static_summary=f"ModelReplica {birth.namespace}/{birth.name} on {birth.cluster}",
+        )
+    except WorkflowAlreadyStartedError:
+        description = await client.get_workflow_handle(workflow_id).describe()
+        if await description.memo_value("uid", "") != birth.uid:
+            return birth.name
+    return ""
+
+
+async def _running(client: Client, kinds: Sequence[str], *, cluster: str = "") -> AsyncIterator[str]:
+    async for row in client.list_workflows(visibility_query(kinds, cluster=cluster)):
+        yield row.id
