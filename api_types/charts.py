@@ -1,0 +1,67 @@
+"""Every chart that we install, pinned.
+
+The keys of `STACK` are those of `ServingStack.spec.versions`, whose defaults they are. A pin without a key there cannot be changed by a
+user: the AI gateway fits one Envoy Gateway only.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ChartPin:
+    """One Helm release: which chart from where, under which name, into which namespace."""
+
+    release: str
+    chart: str
+    repository: str
+    version: str
+    namespace: str
+
+
+_ENVOY = "oci://docker.io/envoyproxy"
+_AI_GATEWAY_VERSION = "v0.7.0"
+
+CERT_MANAGER = ChartPin("mp-cert-manager", "cert-manager", "https://charts.jetstack.io", "v1.17.1", "cert-manager")
+ENVOY_GATEWAY = ChartPin("mp-gateway-helm", "gateway-helm", _ENVOY, "v1.8.1", "envoy-gateway-system")
+AI_GATEWAY_CRDS = ChartPin("mp-ai-gateway-crds-helm", "ai-gateway-crds-helm", _ENVOY, _AI_GATEWAY_VERSION, "envoy-ai-gateway-system")
+AI_GATEWAY = ChartPin("mp-ai-gateway-helm", "ai-gateway-helm", _ENVOY, _AI_GATEWAY_VERSION, "envoy-ai-gateway-system")
+PROMETHEUS = ChartPin(
+    "mp-kube-prometheus-stack",
+    "kube-prometheus-stack",
+    "https://prometheus-community.github.io/helm-charts",
+    "72.6.2",
+    "monitoring",
+)
+LEADER_WORKER_SET = ChartPin("mp-lws", "lws", "oci://registry.k8s.io/lws/charts", "v0.8.0", "lws-system")
+NODE_FEATURE_DISCOVERY = ChartPin(
+    "mp-node-feature-discovery",
+    "node-feature-discovery",
+    "oci://registry.k8s.io/nfd/charts",
+    "0.18.3",
+    "node-feature-discovery",
+)
+NVIDIA_DRA_DRIVER = ChartPin(
+    "mp-dra-driver-nvidia-gpu",
+    "dra-driver-nvidia-gpu",
+    "oci://registry.k8s.io/dra-driver-nvidia/charts",
+    "0.4.0",
+    "dra-driver-nvidia-gpu",
+)
+
+STACK = (
+    CERT_MANAGER,
+    ENVOY_GATEWAY,
+    AI_GATEWAY_CRDS,
+    AI_GATEWAY,
+    PROMETHEUS,
+    LEADER_WORKER_SET,
+    NODE_FEATURE_DISCOVERY,
+    NVIDIA_DRA_DRIVER,
+)
+STACK_NAMESPACES = frozenset(pin.namespace for pin in STACK)
+
+# The bundle that Envoy Gateway brings; compared with what a cluster has, installed by nobody.
+GATEWAY_API_VERSION = "v1.5.1"
+
+# Below it one service can steal another's backends, so the gateway warns.
+TRAEFIK_CHART_FLOOR = "41.0.2"

@@ -1,0 +1,146 @@
+"""The shapes that several kinds share, and the vocabulary in which all kinds are written.
+
+Three conventions hold in every kind. A field that may be left out is `None` when it was, because "present or not" is part of the
+meaning of most blocks. A list that Kubernetes treats as a map carries `MapKeys`, which the duplicate check, error paths and the exported
+schema read. What an error should advise beyond its rule stands beside the field, as `Advice`, never in the code that words errors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le
+from pydantic import ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from api_types.base import Message
+from api_types.labels import GROUP
+
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+
+class Shape(Message):
+    """The base of everything inside a manifest: the text below a field is its description in schema and help."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    successors: ClassVar[Mapping[str, str]] = {}
+    """Fields of other versions that a user may still write here, and the field that took their place."""
+    refusals: ClassVar[Mapping[str, str]] = {}
+    """Fields that are not here on purpose, and what to say to a user who writes one."""
+
+
+@dataclass(frozen=True)
+class MapKeys:
+    """Marks a list as a map: no two items may agree on these keys, and error paths show them in place of the index."""
+
+    keys: tuple[str, ...]
+    noun: str
+    """What one item is called in an error."""
+    unique: bool = True
+    """False where a repeat is reported elsewhere and the keys serve only to show the item."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to say instead of, or after, the general wording when this field is wrong. `{got}` is filled in."""
+
+    missing: str = ""
+    missing_from_parent: str = ""
+    """As `missing`, but told about the object that should hold the field."""
+    too_few: str = ""
+    too_many: str = ""
+    out_of_range: str = ""
+    choice: str = ""
+    pattern: str = ""
+
+
+Whole = Annotated[int, Strict()]
+Flag = Annotated[bool, Strict()]
+Int64 = Annotated[int, Strict(), Ge(INT64_MIN), Le(INT64_MAX)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+Name63 = Annotated[str, Field(min_length=1, max_length=63)]
+Name253 = Annotated[str, Field(min_length=1, max_length=253)]
+Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
+"""Labels of a template: at most 32, values of at most 63 characters; keys and alphabet are checked by rule."""
+
+_PERCENT_MAX = 100
+
+
+def _int_or_percent(value: object) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and value.endswith("%"):
+        number = value[:-1]
+        if number.isascii() and number.isdigit() and int(number) <= _PERCENT_MAX:
+            return value
+    raise PydanticCustomError("int_or_percent", 'must be a whole number of at least 0, or a percentage such as "25%"')
+
+
+IntOrPercent = Annotated[
+    int | str,
+    PlainValidator(_int_or_percent),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}], "x-kubernetes-int-or-string": True}),
+]
+"""A count, or a share of the replicas as text: `3` or `"25%"`."""
+
+
+def is_empty(value: Any) -> bool:
+    """Tell whether a metadata field would be left out by Kubernetes too."""
+    return not value
+
+
+class ObjectMeta(Shape):
+    """Who an object is. Users write the first four; the control plane sets the rest."""
+
+    name: str
+    """Unique per kind and namespace: a DNS subdomain of at most 63 characters."""
+    namespace: str = Field(default="", exclude_if=is_empty)
+    """The tenant. Empty on cluster-scoped kinds."""
+    labels: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
+    """What selectors match."""
+    annotations: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
+    """Settings and notes that no selector matches."""
+    uid: str = Field(default="", exclude_if=is_empty)
+    """Tells apart two objects that had one name at different times."""
+    resource_version: str = Field(default="", exclude_if=is_empty)
+    """A decimal raised by every change of spec, metadata or status."""
+    generation: int = Field(default=0, exclude_if=is_empty)
+    """Raised by every change of the spec."""
+    creation_timestamp: str = Field(default="", exclude_if=is_empty)
+    """RFC 3339, UTC."""
+    deletion_timestamp: str = Field(default="", exclude_if=is_empty)
+    """When deletion was asked for; empty while it was not."""
+
+
+class Manifest(Shape):
+    """One object as users write it and as it is shown. The nine kinds narrow `spec` and add their `status`."""
+
+    api_version: str = API_VERSION
+    """Group and version."""
+    kind: str
+    """Which of the kinds this is."""
+    metadata: ObjectMeta
+    """Name, namespace, labels and annotations."""
+    spec: Shape
+    """What is wanted."""
+
+
+class LabelSelector(Shape):
+    """Objects whose labels hold every pair; without pairs, everything."""
+
+    match_labels: dict[str, str] | None = None
+    """Pairs that must all be equal."""
+
+
+class CredentialsRef(Shape):
+    """Which entry of the credentials registry a cloud is reached with."""
+
+    type: Literal["ProviderConfig", "ClusterProviderConfig"] = "ClusterProviderConfig"
+    """Whether the entry belongs to a namespace or to the whole installation."""
+    name: Name253 = "default"
+    """Name of the entry."""
