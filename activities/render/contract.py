@@ -1,0 +1,49 @@
+"""What an engine image and the platform agree on: ports, paths and names that users rely on."""
+
+from api_types import labels
+
+ENGINE_CONTAINER = "engine"
+ENGINE_PORT = 8000
+# Where the decode engine listens unless it says otherwise: the sidecar takes its port.
+DECODE_PORT = 8001
+ENGINE_PORT_NAME = "http"
+HEALTH_PATH = "/health"
+METRICS_PATH = "/metrics"
+# Some engines take a second to answer while they load.
+READINESS = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
+
+CACHE_MOUNT_PATH = "/mnt/models"
+CACHE_VOLUME = "model-cache"
+SHM_MOUNT_PATH = "/dev/shm"  # noqa: S108 -- the path that engines use for shared memory, not a temporary file of ours
+SHM_VOLUME = "dshm"
+CLAIM = "devices"
+
+LEADER_ADDRESS_ENV = "MODELPLANE_LEADER_ADDRESS"
+RANK_ENV = "MODELPLANE_RANK"
+MODELPLANE_ENV_PREFIX = "MODELPLANE_"
+# Set by the LeaderWorkerSet controller in front of all others, whatever the template says.
+LWS_ENV = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
+
+# Names of copies that we make on clusters: a reference to one by hand would reach into another tenant's copy.
+PROPAGATED_PREFIX = "mpx-"
+CACHE_PREFIX = "modelcache-"
+PLATFORM_COPY_REFUSED = f"starts with {PROPAGATED_PREFIX!r} or {CACHE_PREFIX!r}, which is kept for copies that the platform makes"
+
+# A keyed hash over copied Secrets and ConfigMaps, on pods that shall restart when one changes.
+PROPAGATED_HASH = f"{labels.GROUP}/propagated-hash"
+
+# The gateway of the project that splits prefill and decode reads these.
+LLM_D_ROLE = "llm-d.ai/role"
+LLM_D_SERVING = "llm-d.ai/inference-serving"
+LLM_D_MODEL = "llm-d.ai/model"
+APP = "app"
+
+
+def restricted() -> dict[str, object]:
+    """Give the security context of containers that we bring ourselves; engines may need to be root."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
+
+
+def is_platform_copy(name: str) -> bool:
+    """Tell whether a Secret or ConfigMap of this name is a copy of ours."""
+    return name.startswith((PROPAGATED_PREFIX, CACHE_PREFIX))

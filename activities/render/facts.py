@@ -1,0 +1,110 @@
+"""What rendering knows of the cluster and of the replica.
+
+Everything comes in by value: a renderer that read a cluster could give two answers to one question.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from api_types import apiversions
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_ROUTINGS = ("pool", "service")
+_SCHEDULERS = ("none", "kai", "kueue")
+_MESHES = ("none", "istio", "gke")
+
+
+class InvalidFacts(ValueError):
+    """The facts of a cluster contradict what rendering knows; `problems` holds all of them."""
+
+    def __init__(self, cluster: str, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__(f"facts of cluster {cluster!r}: " + "; ".join(problems))
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """One inference cluster as rendering sees it.
+
+    `dra_version` is the best served version of `resource.k8s.io`, empty if none is. `apis` holds served group-versions such as
+    `monitoring.coreos.com/v1`. `cache_claims` maps `<namespace>/<cache>` to the volume claim that is ready here. `queues` holds the names
+    of the in-cluster scheduler's queues, None while nobody has looked.
+    """
+
+    name: str
+    kubernetes_version: str = "1.35"
+    dra_version: str = apiversions.DRA_VERSIONS[0]
+    routing: str = "pool"
+    scheduler_type: str = "none"
+    mesh_provider: str = "none"
+    storage_class_name: str = ""
+    gateway_address: str = ""
+    apis: frozenset[str] = apiversions.STACK
+    cache_claims: Mapping[str, str] = field(default_factory=dict)
+    queues: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {value!r}, must be one of {', '.join(repr(choice) for choice in choices)}"
+            for name, value, choices in (
+                ("draVersion", self.dra_version, (*apiversions.DRA_VERSIONS, "")),
+                ("routing", self.routing, _ROUTINGS),
+                ("schedulerType", self.scheduler_type, _SCHEDULERS),
+                ("meshProvider", self.mesh_provider, _MESHES),
+            )
+            if value not in choices
+        ]
+        if not _VERSION.match(self.kubernetes_version):
+            problems.append(f"kubernetesVersion is {self.kubernetes_version!r}, must look like '1.35'")
+        if problems:
+            raise InvalidFacts(self.name, tuple(problems))
+
+    def at_least(self, major: int, minor: int) -> bool:
+        """Tell whether the cluster runs this Kubernetes release or a newer one."""
+        found = _VERSION.match(self.kubernetes_version)
+        return found is not None and (int(found[1]), int(found[2])) >= (major, minor)
+
+
+@dataclass(frozen=True)
+class ReplicaInput:
+    """One ModelReplica to render: identity, wire-form spec, and what others resolved for it.
+
+    `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster; empty while there is
+    none. `drivers` maps a device class to its driver. `propagated` maps `Secret/<name>` or `ConfigMap/<name>` to the name of its copy on
+    the cluster, `propagated_hash` is a keyed hash over the copied data. `picker_flags` are extra flags of the endpoint picker.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deployment: str
+    cluster: str
+    index: int
+    spec: Mapping[str, Any]
+    cache_claim: str = ""
+    drivers: Mapping[str, str] = field(default_factory=dict)
+    propagated: Mapping[str, str] = field(default_factory=dict)
+    propagated_hash: str = ""
+    picker_flags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CacheInput:
+    """One ModelCache on one cluster: identity, wire-form spec, and where its staging stands.
+
+    `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artefact is staged here, so that only
+    its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    cluster: str
+    spec: Mapping[str, Any]
+    revision: str = ""
+    ready: bool = False
+    credential_missing: bool = False

@@ -1,0 +1,61 @@
+"""Collect what is wrong before saying it.
+
+A user who fixes one error only to meet the next has been told too little: readers note everything here, and one error names it all.
+"""
+
+from dataclasses import dataclass, field
+
+
+class NotRenderable(ValueError):
+    """A replica or cache that cannot be put on this cluster. `reason` is the reason of `ModelAccepted`=False."""
+
+    reason = ""
+
+    def __init__(self, subject: str, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__(f"{subject}: " + "; ".join(problems))
+
+
+class InvalidSpec(NotRenderable):
+    """The spec can never be rendered as written."""
+
+    reason = "InvalidSpec"
+
+
+class DRAUnavailable(NotRenderable):
+    """The cluster serves no version of `resource.k8s.io`, and the replica claims devices."""
+
+    reason = "DRAUnavailable"
+
+
+class RoutingUnsupported(NotRenderable):
+    """The cluster's routing surface cannot carry this serving mode."""
+
+    reason = "RoutingUnsupported"
+
+
+@dataclass
+class Findings:
+    """Problems and warnings in the order in which they were met; the same sentence is kept once."""
+
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def problem(self, where: str, text: str) -> None:
+        """Note what makes the input impossible to render."""
+        _once(self.problems, where, text)
+
+    def warn(self, where: str, text: str) -> None:
+        """Note what will be rendered but is probably not meant."""
+        _once(self.warnings, where, text)
+
+    def raise_if_any(self, subject: str) -> None:
+        """Raise InvalidSpec with every problem so far."""
+        if self.problems:
+            raise InvalidSpec(subject, tuple(self.problems))
+
+
+def _once(sentences: list[str], where: str, text: str) -> None:
+    sentence = f"{where}: {text}" if where else text
+    if sentence not in sentences:
+        sentences.append(sentence)

@@ -1,0 +1,101 @@
+"""Plain Kubernetes objects with our marks on them.
+
+Every object of ours gets its labels, its owner annotations and the hash of its content here and nowhere else. The labels never enter a
+selector: selectors are immutable, ownership may evolve.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api_types import labels, names
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One object to apply. `key` is its stable place in the inventory; `hash` covers all of it, in 64 hex digits."""
+
+    key: str
+    manifest: Json
+    hash: str
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose objects these are. `mark` is the label by which a sweep finds them: key and value."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    mark: tuple[str, str]
+
+
+def canonical(value: Any) -> str:
+    """Write JSON with one spelling per value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def content_hash(value: Any) -> str:
+    """Give the sha256 of the canonical JSON, in 64 hex digits."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def compact(**fields: Any) -> Json:
+    """Keep what is set: drop None and everything empty, but never False, 0 or an empty text.
+
+    An `emptyDir: {}` or `namespaceSelector: {}` says something by being empty; write such fields directly.
+    """
+    return {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
+
+
+def finish(
+    owner: Owner,
+    key: str,
+    component: str,
+    manifest: Mapping[str, Any],
+    *,
+    engine: str = "",
+    extra_labels: Mapping[str, str] | None = None,
+    extra_annotations: Mapping[str, str] | None = None,
+) -> Item:
+    """Put our labels and annotations on an object that has `metadata.name`, and hash it."""
+    metadata = dict(manifest["metadata"])
+    metadata["labels"] = {
+        **(extra_labels or {}),
+        labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
+        labels.PART_OF: labels.PART_OF_VALUE,
+        labels.COMPONENT: component,
+        owner.mark[0]: owner.mark[1],
+        **({labels.ENGINE: names.label_value(engine)} if engine else {}),
+    }
+    annotations = {
+        **(extra_annotations or {}),
+        labels.OWNER_KIND: owner.kind,
+        labels.OWNER_NAMESPACE: owner.namespace,
+        labels.OWNER_NAME: owner.name,
+        labels.OWNER_UID: owner.uid,
+        labels.GENERATION: str(owner.generation),
+    }
+    unhashed = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    render_hash = content_hash(unhashed)
+    metadata["annotations"] = {**annotations, labels.RENDER_HASH: render_hash}
+    return Item(key=key, manifest={**manifest, "metadata": metadata}, hash=render_hash)
+
+
+def set_hash(items: Iterable[Item]) -> str:
+    """Give one hash over a whole set, in 64 hex digits; order counts, because objects are applied in it."""
+    return content_hash([[item.key, item.hash] for item in items])
+
+
+def with_template_hash(template: Mapping[str, Any]) -> tuple[Json, str]:
+    """Write the hash of a pod template into its annotations, so that old pods can be told from new ones."""
+    template_hash = content_hash(template)
+    metadata = dict(template.get("metadata", {}))
+    metadata["annotations"] = {**metadata.get("annotations", {}), labels.TEMPLATE_HASH: template_hash}
+    return {**template, "metadata": metadata}, template_hash

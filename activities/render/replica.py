@@ -1,0 +1,122 @@
+"""Render one ModelReplica: read the spec, then build its objects in the order in which they are applied.
+
+Rights and claims come before the pods that need them, pods before what sends them traffic. Nothing waits in between: no traffic comes before
+the endpoint is published.
+"""
+
+from activities.render import disaggregation, monitoring, picker, picker_config, pods, queueing, routing, workloads
+from activities.render.admit import read_spec
+from activities.render.claims import claim_templates
+from activities.render.context import Context
+from activities.render.facts import ClusterFacts, ReplicaInput
+from activities.render.findings import Findings, InvalidSpec, NotRenderable
+from activities.render.flags import find_flag
+from activities.render.manifest import Item, Json, finish, set_hash, with_template_hash
+from activities.render.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
+from activities.render.settings import RenderSettings
+from activities.render.spec import DECODE, Engine
+
+__all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
+
+
+def render_replica(replica: ReplicaInput, facts: ClusterFacts, settings: RenderSettings) -> Rendered:
+    """Give everything that the replica needs on its cluster.
+
+    While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,
+    DRAUnavailable or RoutingUnsupported where the cluster lacks what the spec needs.
+    """
+    subject = f"ModelReplica {replica.namespace}/{replica.name}"
+    findings = Findings()
+    spec = read_spec(replica.spec, findings)
+    findings.raise_if_any(subject)
+    context = Context.of(replica, facts, settings, spec, findings)
+    routing.check_surface(context)
+    queueing.check_queue(context)
+    _check_served_model(context)
+
+    held = WAITING_FOR_CACHE if spec.cache and not context.cache_claim else ""
+    pooled = facts.routing == routing.POOL
+    rendered_engines = [_engine(context, engine) for engine in spec.engines]
+    objects = [
+        *claim_templates(context),
+        *(picker.identity(context, monitored=monitoring.monitored(context)) if pooled else []),
+        *([] if held else [*queueing.pod_groups(context), *(item for item, _ in rendered_engines)]),
+        *(picker.process(context) if pooled else []),
+        *routing.surface(context),
+        *monitoring.monitors(context),
+    ]
+    findings.raise_if_any(subject)
+    return Rendered(
+        objects=tuple(objects),
+        hash=set_hash(objects),
+        warnings=tuple(findings.warnings),
+        workload_name=context.workload,
+        namespace=context.namespace,
+        engines=tuple(engine for _, engine in rendered_engines),
+        routing=_routing(context),
+        held=held,
+    )
+
+
+def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
+    port = disaggregation.engine_port(context, engine)
+    templates, hashes = [], []
+    for member in engine.members:
+        template = pods.pod_template(context, engine, member, port)
+        if context.spec.disaggregated:
+            template = disaggregation.decorate(context, engine, member, template, port)
+        template, template_hash = with_template_hash(queueing.queue_pod(context, engine, member, template))
+        templates.append(template)
+        hashes.append(template_hash)
+    workload = _workload(context, engine, templates)
+    block_size = picker_config.block_size(context, engine)
+    item = finish(
+        context.owner,
+        f"model-serving-{engine.name}",
+        "engine",
+        workload,
+        engine=engine.name,
+        extra_labels=queueing.workload_labels(context),
+        extra_annotations=queueing.workload_annotations(context),
+    )
+    return item, RenderedEngine(
+        name=engine.name,
+        kind=workload["kind"],
+        workload_name=workload["metadata"]["name"],
+        copies=engine.copies,
+        size=engine.size,
+        template_hashes=tuple(hashes),
+        kv_block_size=block_size.tokens,
+        kv_block_size_source=block_size.source,
+        recreate_on_change=engine.gang and context.facts.scheduler_type == queueing.KUEUE,
+    )
+
+
+def _workload(context: Context, engine: Engine, templates: list[Json]) -> Json:
+    metadata = context.metadata(context.engine_name(engine))
+    if not engine.gang:
+        return workloads.deployment(metadata, engine.copies, templates[0])
+    leader, worker = templates
+    return workloads.leader_worker_set(metadata, engine.copies, engine.size, leader, worker)
+
+
+def _routing(context: Context) -> RenderedRouting:
+    if not context.spec.disaggregated:
+        return RenderedRouting(surface=context.facts.routing)
+    decode = context.spec.phase(DECODE)
+    return RenderedRouting(
+        surface=context.facts.routing,
+        connector=disaggregation.connector(context, decode),
+        decode_port=disaggregation.engine_port(context, decode),
+    )
+
+
+def _check_served_model(context: Context) -> None:
+    served = {}
+    for engine in context.spec.engines:
+        flag = find_flag(engine.server, "--served-model-name") or find_flag(engine.server, "--model")
+        if flag:
+            served[engine.name] = flag.value
+    if len(set(served.values())) > 1:
+        shown = ", ".join(f"{name}: {model}" for name, model in served.items())
+        context.findings.warn("spec", f"engines serve different models ({shown}), yet share one address")

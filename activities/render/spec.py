@@ -1,0 +1,99 @@
+"""A ModelReplica as rendering needs it: engines, members, containers, in typed and checked form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNIFIED = "Unified"
+PREFILL_DECODE = "PrefillDecode"
+PREFILL = "Prefill"
+DECODE = "Decode"
+STANDALONE = "Standalone"
+LEADER = "Leader"
+WORKER = "Worker"
+
+
+@dataclass(frozen=True)
+class DeviceRequest:
+    """Devices of one kind for each pod: by DRA (`device_class`, CEL texts) or from a device plugin (`resource_name`)."""
+
+    name: str
+    count: int
+    device_class: str = ""
+    resource_name: str = ""
+    selectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Member:
+    """One role of an engine: what its pods run and where. `nodes` counts the pods of a Worker per copy."""
+
+    role: str
+    pool: str
+    nodes: int
+    image: str
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    env: tuple[Mapping[str, Any], ...]
+    pull_secrets: tuple[str, ...]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    requests: tuple[DeviceRequest, ...]
+
+    @property
+    def claims(self) -> tuple[DeviceRequest, ...]:
+        """The requests that go through a ResourceClaim."""
+        return tuple(request for request in self.requests if request.device_class)
+
+    @property
+    def serves(self) -> bool:
+        """Whether requests reach this member's pods."""
+        return self.role != WORKER
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One serving unit: a Standalone member, or a Leader with its Workers."""
+
+    name: str
+    copies: int
+    phase: str
+    members: tuple[Member, ...]
+
+    @property
+    def gang(self) -> bool:
+        """Whether a copy is a group of pods."""
+        return len(self.members) > 1
+
+    @property
+    def server(self) -> Member:
+        """The member that requests reach."""
+        return next(member for member in self.members if member.serves)
+
+    @property
+    def size(self) -> int:
+        """Pods per copy."""
+        return sum(member.nodes for member in self.members)
+
+
+@dataclass(frozen=True)
+class ReplicaSpec:
+    """The checked spec. `cache` is the name of the ModelCache, empty without one."""
+
+    mode: str
+    cache: str
+    engines: tuple[Engine, ...]
+
+    @property
+    def disaggregated(self) -> bool:
+        """Whether prefill and decode run apart."""
+        return self.mode == PREFILL_DECODE
+
+    def phase(self, phase: str) -> Engine:
+        """Give the one engine of a phase."""
+        return next(engine for engine in self.engines if engine.phase == phase)
+
+    @property
+    def front(self) -> Engine:
+        """The engine whose flags shape the picker: decode, or the first one."""
+        return self.phase(DECODE) if self.disaggregated else self.engines[0]
