@@ -1,7 +1,7 @@
 """Render one ModelReplica: read the spec, then build its objects in the order in which they are applied.
 
-Rights and claims come before the pods that need them, pods before what sends them traffic. Nothing waits in between: no traffic comes before
-the endpoint is published.
+Rights and claims come before the pods that need them, pods before what sends them traffic. Nothing waits in between: no traffic comes
+before the endpoint is published.
 """
 
 from activities.render import disaggregation, monitoring, picker, picker_config, pods, queueing, routing, workloads

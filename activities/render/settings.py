@@ -1,7 +1,7 @@
 """What an operator may choose about rendering, with the defaults.
 
-The dotted keys of the settings file stand beside the fields. Everything is checked when the object is made, so that a renderer never meets a
-setting that it cannot honour.
+The dotted keys of the settings file stand beside the fields. Everything is checked when the object is made, so that a renderer never
+meets a setting that it cannot honour.
 """
 
 import re
@@ -109,5 +109,5 @@ def _generation(image: str) -> str:
 
 
 def workload_namespace(namespace: str, settings: RenderSettings) -> str:
-    """Give the namespace on a cluster for what belongs to `namespace`; replicas and caches must agree, since pods mount local claims only."""
+    """Give the namespace on a cluster for what belongs to `namespace`. Replicas and caches must agree: pods mount only local claims."""
     return namespace if settings.workload_namespace == MIRROR else settings.workload_namespace
