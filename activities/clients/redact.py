@@ -1,0 +1,25 @@
+"""Take secrets out of text that others wrote.
+
+Servers quote what they were sent. Whatever looks like a key, a token or a kubeconfig value is blanked before it can reach an error, because
+errors are kept in a workflow's history for as long as it lives.
+"""
+
+import re
+
+_PATTERNS = (
+    re.compile(r"-----BEGIN [A-Z ]+-----.*?(-----END [A-Z ]+-----|\Z)", re.DOTALL),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?"),
+    re.compile(r"\bk8s-aws-v1\.[A-Za-z0-9_=-]+"),
+    re.compile(r"\b(hf|gh[opsu]|sk|xox[abp])[_-][A-Za-z0-9_-]{16,}"),
+    # PEM in base64, as kubeconfigs carry it.
+    re.compile(r"\bLS0tLS1CRUdJTi[A-Za-z0-9+/=]+"),
+    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
+)
+_LENGTH_MAX = 2000
+
+
+def redact(text: str) -> str:
+    """Blank what looks like a credential, and cut the text to a length that a history can bear."""
+    for pattern in _PATTERNS:
+        text = pattern.sub("[redacted]", text)
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]} ..."

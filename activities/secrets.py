@@ -1,0 +1,113 @@
+"""Where secret values come from, so that they never have to travel through Temporal.
+
+Workflows pass references (namespace, name, key); an activity resolves them here, uses the value and forgets it. The store has two forms
+behind one Protocol: a directory of files, or Secrets of the control cluster. `secret_store` is the one place that chooses. Nothing here
+imports a Kubernetes SDK unless the cluster form is asked for, because the command line writes to the store too.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from api_types.errors import InvalidInput
+from api_types.settings import Settings
+
+SecretKind = Literal["Secret", "ConfigMap"]
+OPAQUE = "Opaque"
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_NAME_MAX = 253
+# Kubernetes keeps its mount machinery behind two dots, and the directory form keeps its own files there.
+_RESERVED_KEY_PREFIX = ".."
+METADATA_FILE = ".meta.json"
+
+
+class SecretMissing(LookupError):
+    """No such entry, or no such key in it. The text names all three parts and never a value."""
+
+    def __init__(self, namespace: str, name: str, key: str = "", *, detail: str = "") -> None:
+        self.namespace, self.name, self.key = namespace, name, key
+        text = f"Secret {namespace}/{name} has no key {key!r}" if key and detail else f"Secret {namespace}/{name} does not exist"
+        super().__init__(f"{text}{': ' if detail else ''}{detail}")
+
+
+@dataclass(frozen=True)
+class StoredSecret:
+    """One Secret or ConfigMap with its values, in bytes; the values stay out of its text form."""
+
+    namespace: str
+    name: str
+    data: Mapping[str, bytes] = field(repr=False)
+    type: str = OPAQUE
+    labels: Mapping[str, str] = field(default_factory=dict)
+    kind: SecretKind = "Secret"
+
+
+@dataclass(frozen=True)
+class SecretInfo:
+    """What may be told about an entry. `version` changes with its content and cannot be turned back into it."""
+
+    namespace: str
+    name: str
+    kind: SecretKind
+    type: str
+    labels: Mapping[str, str]
+    keys: tuple[str, ...]
+    version: str
+
+
+class SecretStore(Protocol):
+    """A place for secret values, by namespace, name and key. A Secret and a ConfigMap of one namespace never share a name."""
+
+    async def get(self, namespace: str, name: str, key: str) -> bytes:
+        """Give one value. Raises SecretMissing."""
+        ...
+
+    async def read(self, namespace: str, name: str) -> StoredSecret:
+        """Give a whole entry. Raises SecretMissing."""
+        ...
+
+    async def put(self, secret: StoredSecret) -> None:
+        """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is held by the other kind."""
+        ...
+
+    async def delete(self, namespace: str, name: str) -> bool:
+        """Remove an entry. False if nothing was there."""
+        ...
+
+    async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
+        """Describe the entries of one namespace, or of all, sorted by namespace and name."""
+        ...
+
+    async def describe(self, namespace: str, name: str) -> SecretInfo | None:
+        """Describe an entry without its values; None if there is none."""
+        ...
+
+
+def check_names(namespace: str, name: str, keys: tuple[str, ...] = ()) -> None:
+    """Refuse names that are no Kubernetes names (a path could leave the store). Raises InvalidInput with every problem."""
+    problems = [
+        f"{what} {value!r} must be a lower-case DNS name of at most {_NAME_MAX} characters"
+        for what, value in (("namespace", namespace), ("name", name))
+        if len(value) > _NAME_MAX or not _SUBDOMAIN.fullmatch(value)
+    ]
+    problems += [
+        f"key {key!r} must consist of letters, digits, '-', '_' or '.', and be neither {METADATA_FILE!r}, '.' nor begin with '..'"
+        for key in keys
+        if len(key) > _NAME_MAX or not _KEY.fullmatch(key) or key in {".", METADATA_FILE} or key.startswith(_RESERVED_KEY_PREFIX)
+    ]
+    if problems:
+        raise InvalidInput(f"Secret {namespace}/{name}: {'; '.join(problems)}")
+
+
+def secret_store(settings: Settings) -> SecretStore:
+    """Give the store that the settings name (`secrets.store`)."""
+    if settings.secrets.store == "directory":
+        from activities.clients.secret_directory import SecretDirectory  # noqa: PLC0415 - each form imports only what it needs
+
+        return SecretDirectory(settings.secrets.directory.expanduser())
+    from activities.clients.secret_cluster import control_cluster_store  # noqa: PLC0415 - reaches the Kubernetes SDK
+
+    return control_cluster_store(settings)
