@@ -17,23 +17,27 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Item:
-    """One object to apply. `key` is its stable place in the inventory; `hash` covers all of it, in 64 hex digits."""
+    """One object to apply. `key` is its stable place in the inventory; `hash` covers all of it, in 64 hex digits.
+
+    `create_only`: the object must never be applied over an existing one, because Kubernetes would refuse any change.
+    """
 
     key: str
     manifest: Json
     hash: str
+    create_only: bool = False
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose objects these are. `mark` is the label by which a sweep finds them: key and value."""
+    """Whose objects these are. `mark` is the label by which a sweep finds them, key and value; shared copies have none."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     generation: int
-    mark: tuple[str, str]
+    mark: tuple[str, str] | None = None
 
 
 def canonical(value: Any) -> str:
@@ -71,7 +75,7 @@ def finish(
         labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
         labels.PART_OF: labels.PART_OF_VALUE,
         labels.COMPONENT: component,
-        owner.mark[0]: owner.mark[1],
+        **(dict([owner.mark]) if owner.mark else {}),
         **({labels.ENGINE: names.label_value(engine)} if engine else {}),
     }
     annotations = {

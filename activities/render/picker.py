@@ -33,9 +33,9 @@ def identity(context: Context, *, monitored: bool) -> list[Item]:
 
 
 def process(context: Context) -> list[Item]:
-    """Give the picker's configuration, Deployment and Service."""
+    """Give the picker's configuration, Service and Deployment."""
     text = picker_config.config_text(context)
-    return [_config_map(context, text), _deployment(context, text), _service(context)]
+    return [_config_map(context, text), _service(context), _deployment(context, text)]
 
 
 def metrics_token(context: Context) -> str:

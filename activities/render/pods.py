@@ -19,6 +19,7 @@ from api_types import labels, names
 _MODEL_FLAG = "--model"
 # Other engines' ways to say which model: a second one would break their start.
 _OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
+_TOLERATED_BY_DEFAULT = ("nvidia.com/gpu",)
 _DRIVER_TAINTS = {
     "gpu.nvidia.com": "nvidia.com/gpu",
     "gpu.amd.com": "amd.com/gpu",
@@ -155,5 +156,5 @@ def _tolerations(context: Context, engine: Engine) -> list[Json]:
     drivers = [context.replica.drivers.get(request.device_class, request.device_class) for request in requests]
     taints = [_DRIVER_TAINTS[driver] for driver in drivers if driver in _DRIVER_TAINTS]
     taints += [request.resource_name for request in requests if request.resource_name in _DRIVER_TAINTS.values()]
-    keys = dict.fromkeys([*context.settings.toleration_keys, *taints])
+    keys = dict.fromkeys([*(context.settings.toleration_keys or _TOLERATED_BY_DEFAULT), *taints])
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from activities.render.manifest import Item
+from activities.render.propagation import Copy
 
 WAITING_FOR_CACHE = "WaitingForCache"
 
@@ -24,6 +25,11 @@ class RenderedEngine:
     kv_block_size_source: str
     recreate_on_change: bool = False
 
+    @property
+    def template_hash(self) -> str:
+        """The hash on the serving pods."""
+        return self.template_hashes[0]
+
 
 @dataclass(frozen=True)
 class RenderedRouting:
@@ -39,7 +45,7 @@ class Rendered:
     """Everything for one replica or cache on one cluster.
 
     `objects` stand in the order in which to apply them, all in `namespace` unless cluster-scoped. `hash` covers them all. `held` is the
-    reason why workloads are left out for now, empty if none is.
+    reason why workloads are left out for now, empty if none is. `copies` are Secrets to fill and apply before any workload.
     """
 
     objects: tuple[Item, ...]
@@ -50,3 +56,4 @@ class Rendered:
     engines: tuple[RenderedEngine, ...] = ()
     routing: RenderedRouting | None = None
     held: str = ""
+    copies: tuple[Copy, ...] = ()

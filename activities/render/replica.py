@@ -36,7 +36,7 @@ def render_replica(replica: ReplicaInput, facts: ClusterFacts, settings: RenderS
 
     held = WAITING_FOR_CACHE if spec.cache and not context.cache_claim else ""
     pooled = facts.routing == routing.POOL
-    rendered_engines = [_engine(context, engine) for engine in spec.engines]
+    rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
         *claim_templates(context),
         *(picker.identity(context, monitored=monitoring.monitored(context)) if pooled else []),

@@ -43,7 +43,7 @@ class RenderSettings:
     engine_requests: Mapping[str, str] = field(default_factory=_engine_requests)  # workloads.engineRequests
     shm_size_limit: str = ""  # workloads.shmSizeLimit: a quantity, empty for the kernel's own limit
     termination_grace_seconds: int = 30  # workloads.terminationGraceSeconds
-    toleration_keys: tuple[str, ...] = ("nvidia.com/gpu",)  # workloads.tolerationKeys, besides those of the claimed drivers
+    toleration_keys: tuple[str, ...] = ()  # workloads.tolerationKeys: besides those of the claimed drivers; none: that of NVIDIA
     startup_seconds_max: int = 0  # workloads.startupSeconds: adds a startup probe that allows this long
 
     epp_image: str = images.ENDPOINT_PICKER  # epp.image

@@ -94,6 +94,11 @@ class ReplicaSpec:
         return next(engine for engine in self.engines if engine.phase == phase)
 
     @property
+    def in_apply_order(self) -> tuple[Engine, ...]:
+        """The engines as they are applied; teardown goes the other way and so empties decode before prefill."""
+        return tuple(sorted(self.engines, key=lambda engine: engine.phase == DECODE))
+
+    @property
     def front(self) -> Engine:
         """The engine whose flags shape the picker: decode, or the first one."""
         return self.phase(DECODE) if self.disaggregated else self.engines[0]

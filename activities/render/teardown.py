@@ -1,0 +1,105 @@
+"""The order in which a replica leaves its cluster, as data.
+
+Each step waits until what it deletes is gone, not just marked: a route that still stands would send requests to pods that are ending, and
+nodes are free only when the last pod has left them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api_types import apiversions
+
+
+@dataclass(frozen=True)
+class TeardownStep:
+    """One step; a step starts when the one before has nothing left.
+
+    `kinds` are (apiVersion, kind) pairs of our own objects, in the order in which they go; an apiVersion ending in `/` means whichever
+    version the cluster serves. `inventory_prefixes` says which inventory keys belong to the step. `wait_kinds` are objects that
+    controllers made from ours and that must be gone too. Steps off the cluster are the workflow's own.
+    """
+
+    number: int
+    title: str
+    kinds: tuple[tuple[str, str], ...] = ()
+    inventory_prefixes: tuple[str, ...] = ()
+    wait_kinds: tuple[tuple[str, str], ...] = ()
+    on_cluster: bool = True
+
+
+SWEEP = 11
+_CLAIM_TEMPLATE = (f"{apiversions.DRA_GROUP}/", "ResourceClaimTemplate")
+_CLAIM = (f"{apiversions.DRA_GROUP}/", "ResourceClaim")
+
+STEPS = (
+    TeardownStep(1, "withdraw the endpoint", on_cluster=False),
+    TeardownStep(2, "drain", on_cluster=False),
+    TeardownStep(3, "delete the route", ((apiversions.GATEWAY, "HTTPRoute"),), ("model-route",)),
+    TeardownStep(
+        4,
+        "delete the pool or Service",
+        ((apiversions.INFERENCE, "InferencePool"), (apiversions.CORE, "Service")),
+        ("inference-pool", "model-service"),
+    ),
+    TeardownStep(
+        5,
+        "delete the endpoint picker",
+        (
+            (apiversions.APPS, "Deployment"),
+            (apiversions.CORE, "Service"),
+            (apiversions.DESTINATION_RULE, "DestinationRule"),
+            (apiversions.CORE, "ConfigMap"),
+            (apiversions.RBAC, "RoleBinding"),
+            (apiversions.RBAC, "Role"),
+            (apiversions.RBAC, "ClusterRoleBinding"),
+            (apiversions.RBAC, "ClusterRole"),
+            (apiversions.CORE, "Secret"),
+            (apiversions.CORE, "ServiceAccount"),
+        ),
+        ("epp",),
+    ),
+    TeardownStep(6, "delete the monitors", ((apiversions.POD_MONITOR, "PodMonitor"),), ("monitor-",)),
+    TeardownStep(
+        7,
+        "delete the engines",
+        ((apiversions.APPS, "Deployment"), (apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")),
+        ("model-serving-",),
+        (
+            (apiversions.APPS, "ReplicaSet"),
+            (apiversions.APPS, "StatefulSet"),
+            (apiversions.CORE, "Pod"),
+            _CLAIM,
+        ),
+    ),
+    TeardownStep(8, "delete the pod groups", ((apiversions.KAI_POD_GROUP, "PodGroup"),), ("gang-",)),
+    TeardownStep(9, "delete the claim templates", (_CLAIM_TEMPLATE,), ("resource-claim-",), (_CLAIM,)),
+    TeardownStep(
+        10,
+        "delete copies that nobody else uses",
+        ((apiversions.CORE, "Secret"), (apiversions.CORE, "ConfigMap")),
+        ("secret-", "configmap-"),
+    ),
+    TeardownStep(11, "sweep what is left"),
+    TeardownStep(12, "release the capacity", on_cluster=False),
+)
+
+# Every kind that the sweep lists by our labels.
+SWEPT_KINDS = tuple(dict.fromkeys(kind for step in STEPS for kind in step.kinds))
+
+
+def step_of(inventory_key: str) -> TeardownStep:
+    """Give the step that deletes an object of the inventory; what no step names is left to the sweep."""
+    for step in STEPS:
+        if inventory_key.startswith(step.inventory_prefixes):
+            return step
+    return STEPS[SWEEP - 1]
+
+
+def deletions(step: TeardownStep, inventory: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Give what a step deletes, in order: kind by kind, and within a kind in reverse of the order in which it was applied.
+
+    `inventory` holds (inventory key, kind) pairs in the order of application.
+    """
+    order = {kind: position for position, (_, kind) in enumerate(step.kinds)}
+    mine = [entry for entry in reversed(inventory) if step_of(entry[0]) is step]
+    return sorted(mine, key=lambda entry: order.get(entry[1], len(order)))
