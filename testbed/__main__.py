@@ -1,0 +1,82 @@
+"""Use the testbed without the product's client: `python -m testbed install|up|down|status`."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from testbed.download import DownloadRefused
+from testbed.fleet import FleetFile, FleetFileError
+from testbed.home import HomeBusy
+from testbed.install import Installer, InstallFailed
+from testbed.testbed import Running, Testbed
+from testbed.waiting import StartFailed
+
+FAILED, REFUSED = 1, 2
+
+
+def default_home() -> Path:
+    """Where a testbed lives unless told otherwise."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "modelplane" / "testbed"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command. 0 done; 1 failed, or not up; 2 bad usage or a bad fleet file."""
+    parser = argparse.ArgumentParser(prog="python -m testbed", description="A whole fleet on one machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("install", help="have every program the testbed needs; nothing is started")
+    up = commands.add_parser("up", help="start everything, with the data that is there")
+    up.add_argument("--fleet", type=Path, help="fleet file; a built-in fleet of two clusters without it")
+    up.add_argument("--no-temporal", action="store_true", help="use a Temporal server of your own")
+    down = commands.add_parser("down", help="stop everything")
+    down.add_argument("--wipe", action="store_true", help="also delete data, keys and logs")
+    status = commands.add_parser("status", help="say what runs")
+    for command in (up, down, status):
+        command.add_argument("--home", type=Path, default=default_home(), help="folder of the testbed (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except FleetFileError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "install":
+        for name, path in sorted(Installer(_say).install_all().items()):
+            print(f"{name}: {path}")
+        return 0
+    testbed = Testbed(options.home, FleetFile.load(getattr(options, "fleet", None)), _say)
+    if options.command == "up":
+        _print(testbed.up(temporal=not options.no_temporal))
+    elif options.command == "down":
+        testbed.down(wipe=options.wipe)
+    else:
+        running = testbed.running()
+        for name, pid in testbed.processes().items():
+            print(f"{name}: {pid or 'not running'}")
+        if running is None:
+            print(f"not up: {options.home}")
+            return FAILED
+        _print(running)
+    return 0
+
+
+def _print(running: Running) -> None:
+    if running.temporal_address:
+        print(f"Temporal  {running.temporal_address}  UI {running.temporal_ui}")
+    for cluster in (running.control, *running.clusters.values()):
+        print(f"{cluster.name}  {cluster.server}  gateway {cluster.gateway_address}  KUBECONFIG={cluster.kubeconfig}")
+    print(f"manifests  {running.manifests}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

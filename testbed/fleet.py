@@ -1,0 +1,170 @@
+"""The fleet a testbed simulates, read from one small YAML file.
+
+The file says only what a person would want to vary: clusters, their labels, their pools, and which devices a node of a class has.
+Devices are written exactly as in `InferenceClass.spec.devices`, so that a class can be copied from a real fleet. Everything wrong with
+a file is reported at once, each line naming the field, the value and the remedy.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from ruamel.yaml.error import YAMLError
+
+from testbed.documents import load_all
+
+BUILT_IN = Path(__file__).parent / "default-fleet.yaml"
+CONTROL = "control"
+CLUSTERS_MAX = 31
+"""Each cluster gets one /21 of 10.244.0.0/16 for its pods; the control cluster is the 32nd."""
+
+DEVICES_PER_SLICE_MAX = 128
+"""What Kubernetes accepts in one ResourceSlice; a node publishes one slice per driver."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+Label = Annotated[str, StringConstraints(max_length=63)]
+
+
+class FleetFileError(Exception):
+    """The fleet file cannot be used; the message lists every fault."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Attribute(_Strict):
+    """One attribute of a device: exactly one of the four is set, as in a ResourceSlice."""
+
+    string: Annotated[str, StringConstraints(max_length=64)] | None = None
+    version: Annotated[str, StringConstraints(max_length=64)] | None = None
+    boolean: Annotated[bool | None, Field(alias="bool")] = None
+    integer: Annotated[int | None, Field(alias="int")] = None
+
+    @model_validator(mode="after")
+    def _one_value(self) -> "Attribute":
+        if len(self.model_dump(exclude_none=True)) != 1:
+            raise ValueError("exactly one of string, version, bool and int must be set")
+        return self
+
+
+class Capacity(_Strict):
+    """A countable property of a device, as a Kubernetes quantity."""
+
+    value: Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$", max_length=32)]
+
+
+class Device(_Strict):
+    """`count` like devices of one node, as in InferenceClass.spec.devices."""
+
+    name: Name
+    claim: Literal["DRA", "Synthetic", "DevicePlugin"] = "DRA"
+    driver: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
+    device_class_name: Annotated[str | None, Field(alias="deviceClassName")] = None
+    resource_name: Annotated[str | None, Field(alias="resourceName")] = None
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    attributes: Annotated[dict[str, Attribute], Field(max_length=32)] = {}
+    capacity: Annotated[dict[str, Capacity], Field(max_length=32)] = {}
+
+    @model_validator(mode="after")
+    def _claimable(self) -> "Device":
+        if self.claim == "DRA" and not self.device_class_name:
+            raise ValueError("deviceClassName is needed when claim is DRA")
+        if self.claim == "DevicePlugin" and not self.resource_name:
+            raise ValueError("resourceName is needed when claim is DevicePlugin")
+        return self
+
+
+class NodeClass(_Strict):
+    """What one node of a pool has."""
+
+    devices: Annotated[list[Device], Field(min_length=1, max_length=16)]
+
+    @model_validator(mode="after")
+    def _publishable(self) -> "NodeClass":
+        names = [device.name for device in self.devices]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"device names must differ, {', '.join(twice)} stands twice")
+        for driver in {device.driver for device in self.devices}:
+            if sum(device.count for device in self.devices if device.driver == driver and device.claim == "DRA") > DEVICES_PER_SLICE_MAX:
+                raise ValueError(f"driver {driver} has more than {DEVICES_PER_SLICE_MAX} devices on one node; lower the counts")
+        return self
+
+
+class Pool(_Strict):
+    """Like nodes of one cluster."""
+
+    name: Name
+    node_class: Annotated[str, Field(alias="class")]
+    nodes: Annotated[int, Field(ge=0, le=1000)]
+
+
+class Cluster(_Strict):
+    """One simulated inference cluster."""
+
+    name: Name
+    labels: dict[str, Label] = {}
+    pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
+
+    @model_validator(mode="after")
+    def _pools_differ(self) -> "Cluster":
+        names = [pool.name for pool in self.pools]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"pool names must differ, {', '.join(twice)} stands twice")
+        return self
+
+
+class FleetFile(_Strict):
+    """The whole file."""
+
+    clusters: Annotated[list[Cluster], Field(min_length=1, max_length=CLUSTERS_MAX)]
+    classes: Annotated[dict[Name, NodeClass], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "FleetFile":
+        faults = []
+        names = [cluster.name for cluster in self.clusters]
+        faults += [f"clusters: the name {name} stands twice; rename one" for name in sorted({n for n in names if names.count(n) > 1})]
+        if CONTROL in names:
+            faults.append(f"clusters: {CONTROL} is the name of the testbed's own control cluster; rename this one")
+        for cluster in self.clusters:
+            for pool in cluster.pools:
+                if pool.node_class not in self.classes:
+                    known = ", ".join(sorted(self.classes))
+                    faults.append(
+                        f"clusters.{cluster.name}.pools.{pool.name}.class: {pool.node_class} is not under classes; known are {known}"
+                    )
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> "FleetFile":
+        """Read a fleet file, or the built-in fleet of two clusters. Raises FleetFileError with every fault of the file."""
+        source = str(path) if path else "the built-in fleet"
+        try:
+            documents = load_all((path or BUILT_IN).read_text())
+        except OSError as error:
+            raise FleetFileError(f"{source}: {error.strerror or error}") from error
+        except YAMLError as error:
+            raise FleetFileError(f"{source} is not YAML: {error}") from error
+        if len(documents) != 1 or not isinstance(documents[0], dict):
+            raise FleetFileError(f"{source}: must hold one document with the keys clusters and classes")
+        try:
+            return cls.model_validate(documents[0])
+        except ValidationError as error:
+            faults = [line for fault in error.errors() for line in _lines(dict(fault))]
+            raise FleetFileError("\n".join([f"{source} has {len(faults)} fault(s):", *(f"  {line}" for line in faults)])) from None
+
+
+def _lines(fault: dict[str, Any]) -> list[str]:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"] if part != "[key]").lstrip(".")
+    message = re.sub(r"^Value error, ", "", fault["msg"])
+    if fault["type"] == "extra_forbidden":
+        message = "no such field; remove it or correct its spelling"
+    elif fault["type"] == "missing":
+        message = "is missing; add it"
+    elif fault["type"] != "value_error":
+        message = f"{message[:1].lower()}{message[1:]}, got {fault['input']!r}"
+    return [f"{place}: {line}" if place else line for line in message.splitlines()]

@@ -1,0 +1,65 @@
+"""Bring one cluster from "its API server answers" to "it looks like a cluster of the fleet".
+
+Everything is applied again at each start, so a fleet file that changed is followed: nodes that left it are deleted, new ones come.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from testbed import objects
+from testbed.control_plane import ControlPlane
+from testbed.fleet import Cluster, FleetFile
+from testbed.kube import Kube, collection
+from testbed.waiting import wait_until
+from testbed.webhooks import custom_resources, lws_webhooks
+
+ESTABLISHED_SECONDS = 30
+PARALLEL = 4
+
+Document = dict[str, Any]
+
+
+def seed(plane: ControlPlane, kube: Kube, cluster: Cluster | None, fleet: FleetFile, definitions: Mapping[str, Path]) -> None:
+    """Lay down definitions, gateway and storage class, and for a simulated cluster its nodes and devices."""
+    names = ["gateway-api", *(["inference-extension", "lws"] if cluster else [])]
+    crds = [crd for name in names for crd in custom_resources(definitions[name])]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(kube.apply, crds))
+        _await_established(plane, kube, crds)
+        list(pool.map(kube.apply, objects.base(simulated=cluster is not None)))
+        # Created, not applied: on the control cluster the product owns this Gateway once it runs.
+        kube.create(objects.gateway(simulated=cluster is not None))
+        if cluster is None:
+            return
+        list(pool.map(kube.apply, lws_webhooks(definitions["lws"], plane.port("lws-webhook"), plane.authority.ca)))
+        list(pool.map(kube.apply, objects.device_classes(cluster, fleet)))
+        wanted = dict(objects.node_names(cluster))
+        for node in kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED):
+            if node["metadata"]["name"] not in wanted:
+                kube.delete(f"{collection('v1', 'Node')}/{node['metadata']['name']}")
+
+        def seed_node(name: str) -> None:
+            document = objects.node(name, cluster, wanted[name], fleet)
+            stored = kube.apply(document)
+            kube.apply({key: document[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}}, "status")
+            for slice_ in objects.resource_slices(stored, fleet.classes[wanted[name].node_class]):
+                kube.apply(slice_)
+
+        list(pool.map(seed_node, wanted))
+
+
+def _await_established(plane: ControlPlane, kube: Kube, crds: list[Document]) -> None:
+    wanted = {crd["metadata"]["name"] for crd in crds}
+
+    def missing() -> set[str]:
+        stored = kube.list(collection("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
+        established = {
+            crd["metadata"]["name"]
+            for crd in stored
+            if any(each["type"] == "Established" and each["status"] == "True" for each in (crd.get("status") or {}).get("conditions") or [])
+        }
+        return wanted - established
+
+    wait_until(lambda: not missing(), ESTABLISHED_SECONDS, lambda: f"{plane.name}: not established: {', '.join(sorted(missing()))}")

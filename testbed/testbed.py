@@ -1,0 +1,309 @@
+"""A fleet on one machine: start it, find it, stop it.
+
+`up` may be called at any time: it finishes what an earlier run left undone, keeps data, ports and keys, and returns at once when all runs.
+The supervisor owns every process; this module decides what shall run, waits for it, and tells the clusters what they are.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+
+import httpx
+
+from testbed import objects
+from testbed.control_plane import ControlPlane
+from testbed.documents import read_json, write_json
+from testbed.fleet import CONTROL, FleetFile
+from testbed.home import Home
+from testbed.install import Installer
+from testbed.kube import Kube, collection
+from testbed.manifests import write_manifests
+from testbed.processes import SUPERVISOR, ProcessFiles, ProcessSpec
+from testbed.seeding import seed
+from testbed.versions import DEFINITIONS, TOOLS
+from testbed.waiting import StartFailed, tail, wait_until
+
+SERVER_SECONDS = 90
+CONTROLLER_SECONDS = 60
+STOP_SECONDS = 30
+STAGE_LAST = 9
+"""Processes started for others, as a worker, are the first to be stopped."""
+
+TEMPORAL = "temporal"
+GATEWAY = "gateway"
+# The queues' default pace is set for shared databases; on SQLite it only adds waiting (a change is placed in 64 ms, not 197).
+TEMPORAL_POLL_RPS = 2000
+
+
+@dataclass(frozen=True)
+class ClusterRunning:
+    """One cluster of the testbed that is up."""
+
+    name: str
+    kubeconfig: Path
+    server: str
+    gateway_address: str
+
+
+@dataclass(frozen=True)
+class Running:
+    """A testbed that is up: where to reach everything. `manifests` holds classes.yaml, clusters.yaml and secrets.yaml."""
+
+    home: Path
+    temporal_address: str
+    temporal_ui: str
+    clusters: dict[str, ClusterRunning]
+    control: ClusterRunning
+    manifests: Path
+
+
+class Testbed:
+    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line."""
+
+    __test__ = False  # pytest takes every class with this prefix for a test
+
+    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print) -> None:
+        self._home = Home(home)
+        self._fleet = fleet
+        self._say = say
+        self._files = ProcessFiles(self._home.folder)
+
+    def up(self, temporal: bool = True) -> Running:
+        """Have everything running, with the data that is already there.
+
+        Installs missing programs first. Raises StartFailed or InstallFailed with the reason, FleetFileError never (the fleet was read).
+        What did start is left running for a look at it; `up` again goes on from there.
+        """
+        with self._home.changing():
+            if running := self.running():
+                self._say(f"already up in {self._home.folder}")
+                return running
+            began = time.monotonic()
+            installer = Installer(self._say)
+            programs = installer.programs(tool for tool in TOOLS if tool.name != "kubectl")
+            definitions = {each.name: installer.definitions(each.name) for each in DEFINITIONS}
+            self._stop_supervisor()
+            planes = self._prepare(programs, temporal=temporal)
+            self._start_supervisor()
+            self._want(spec for plane in planes for spec in plane.store_and_server())
+            if temporal:
+                self._want([self._temporal(programs)])
+            with ThreadPoolExecutor(len(planes) + 1) as pool:
+                # Temporal is waited for beside the clusters: it needs the processor at the same time.
+                waits = [pool.submit(self._await_temporal)] if temporal else []
+                waits += [pool.submit(self._bring_up, plane, definitions) for plane in planes]
+                for wait in waits:
+                    wait.result()
+            self._want([self._gateway(planes)])
+            self._await_gateways(planes)
+            running = self._describe(planes, temporal=temporal)
+            write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
+            write_json(self._home.folder / "running.json", {"clusters": [plane.name for plane in planes], "temporal": temporal})
+            self._say(f"up in {time.monotonic() - began:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
+            return running
+
+    def down(self, wipe: bool = False) -> None:
+        """End everything that belongs to this testbed; `wipe` also deletes its data, keys and logs."""
+        with self._home.changing():
+            self._stop_supervisor()
+        if wipe:
+            rmtree(self._home.folder, ignore_errors=True)
+        self._say(f"down{' and wiped' if wipe else ''}: {self._home.folder}")
+
+    def running(self) -> Running | None:
+        """Read what runs; None unless every process of a complete `up` is alive."""
+        noted = read_json(self._home.folder / "running.json")
+        specs = self._files.specs()
+        if noted is None or not specs or not self._files.identity(SUPERVISOR):
+            return None
+        if not all(self._files.identity(name) for name in specs):
+            return None
+        planes = [self._plane(name, {}) for name in noted["clusters"]]
+        return self._describe(planes, temporal=noted["temporal"])
+
+    def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
+        """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
+
+        It is started again when it ends, and ended by `stop_process` or with the testbed. Raises StartFailed when nothing is up, or when
+        the name is taken.
+        """
+        if not self._files.identity(SUPERVISOR):
+            raise StartFailed(f"{name}: the testbed in {self._home.folder} is not up; start it first")
+        if name in self._files.specs():
+            raise StartFailed(f"{name}: a process of that name is already supervised; stop it first")
+        self._want([ProcessSpec(name, argv, env, stage=STAGE_LAST)])
+        wait_until(lambda: self.process_pid(name) is not None, CONTROLLER_SECONDS, lambda: self._blame(name, "did not start"))
+
+    def stop_process(self, name: str, signal: int = signal.SIGTERM) -> None:
+        """End a supervised process for good with `signal` (killed when it takes too long); nothing happens when there is none."""
+        spec = self._files.specs().get(name)
+        if spec is None or not self._files.identity(SUPERVISOR):
+            return
+        self._want([ProcessSpec(name, spec.argv, spec.environment, spec.stage, stop_signal=int(signal))])
+        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._blame(name, "did not end"))
+
+    def process_pid(self, name: str) -> int | None:
+        """Answer the pid of a supervised process that is alive now."""
+        identity = self._files.identity(name)
+        return identity.pid if identity else None
+
+    def processes(self) -> dict[str, int | None]:
+        """Map every supervised process to its pid, None while it is between two starts."""
+        return {name: self.process_pid(name) for name in self._files.specs()}
+
+    def _prepare(self, programs: dict[str, Path], *, temporal: bool) -> list[ControlPlane]:
+        names = [CONTROL, *(cluster.name for cluster in self._fleet.clusters)]
+        self._home.number_clusters(names)
+        planes = [self._plane(name, programs) for name in names]
+        ports = [port for plane in planes for port in plane.ports()]
+        self._home.choose_ports([*ports, *(["temporal", "temporal-ui", "temporal-metrics"] if temporal else [])], self._say)
+        for plane in planes:
+            plane.write_files()
+        return planes
+
+    def _plane(self, name: str, programs: dict[str, Path]) -> ControlPlane:
+        return ControlPlane(name, self._home, programs, simulated=name != CONTROL)
+
+    def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path]) -> None:
+        cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
+        server = f"{plane.name}.kube-apiserver"
+        with Kube(plane.server, plane.authority) as kube:
+            wait_until(kube.is_ready, SERVER_SECONDS, lambda: self._blame(server, "is not ready"))
+            self._want(plane.controllers())
+            seed(plane, kube, cluster, self._fleet, definitions)
+            parts = [f"{plane.name}.kube-controller-manager"]
+            wait_until(lambda: _has_root_ca(kube), CONTROLLER_SECONDS, lambda: self._blame(parts[0], "does not work"))
+            if cluster:
+                kwok = f"{plane.name}.kwok"
+                wait_until(lambda: _nodes_ready(kube), CONTROLLER_SECONDS, lambda: self._blame(kwok, "made no node ready"))
+                for part, scheme, path in (("kube-scheduler", "https", "/readyz"), ("lws-health", "http", "/readyz")):
+                    url = f"{scheme}://127.0.0.1:{plane.port(part)}{path}"
+                    name = f"{plane.name}.{part.removesuffix('-health')}"
+                    wait_until(partial(_answers, url), CONTROLLER_SECONDS, partial(self._blame, name, "is not ready"))
+        self._say(f"{plane.name}: ready at {plane.server}")
+
+    def _temporal(self, programs: dict[str, Path]) -> ProcessSpec:
+        paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
+        argv = [
+            str(programs["temporal"]),
+            *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "warn"),
+            *("--port", str(self._home.port("temporal"))),
+            *("--ui-port", str(self._home.port("temporal-ui"))),
+            *("--metrics-port", str(self._home.port("temporal-metrics"))),
+            *("--db-filename", str(self._home.folder / "temporal.db")),
+            *(word for pace in paces for word in ("--dynamic-config-value", pace)),
+        ]
+        return ProcessSpec(TEMPORAL, argv)
+
+    def _await_temporal(self) -> None:
+        address = self._home.port("temporal-ui")
+        url = f"http://127.0.0.1:{address}/api/v1/namespaces/default"
+        wait_until(lambda: _answers(url), SERVER_SECONDS, lambda: self._blame(TEMPORAL, "is not ready"))
+        self._say(f"temporal: ready at 127.0.0.1:{self._home.port('temporal')}, UI at http://127.0.0.1:{address}")
+
+    def _gateway(self, planes: list[ControlPlane]) -> ProcessSpec:
+        config = self._home.folder / "gateway.json"
+        write_json(
+            config,
+            [
+                {
+                    "name": plane.name,
+                    "server": plane.server,
+                    "pki": str(plane.authority.folder),
+                    "address": self._home.gateway_address(plane.name),
+                    "simulated": plane.simulated,
+                }
+                for plane in planes
+            ],
+        )
+        return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.gateway", str(config)], stage=STAGE_LAST - 1)
+
+    def _await_gateways(self, planes: list[ControlPlane]) -> None:
+        for plane in planes:
+            name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
+            path = f"{collection('gateway.networking.k8s.io/v1', 'Gateway', objects.NAMESPACE)}/{name}"
+            with Kube(plane.server, plane.authority) as kube:
+                wait_until(
+                    partial(_has_address, kube, path), CONTROLLER_SECONDS, lambda: self._blame(GATEWAY, "gave no Gateway an address")
+                )
+
+    def _describe(self, planes: list[ControlPlane], *, temporal: bool) -> Running:
+        described = {
+            plane.name: ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name))
+            for plane in planes
+        }
+        control = described.pop(CONTROL)
+        return Running(
+            home=self._home.folder,
+            temporal_address=f"127.0.0.1:{self._home.port('temporal')}" if temporal else "",
+            temporal_ui=f"http://127.0.0.1:{self._home.port('temporal-ui')}" if temporal else "",
+            clusters=described,
+            control=control,
+            manifests=self._home.manifests,
+        )
+
+    def _want(self, specs: Iterable[ProcessSpec]) -> None:
+        for spec in specs:
+            self._files.want(spec)
+        supervisor = self._files.identity(SUPERVISOR)
+        if supervisor is None:
+            raise StartFailed(self._blame(SUPERVISOR, "has ended"))
+        os.kill(supervisor.pid, signal.SIGHUP)
+
+    def _start_supervisor(self) -> None:
+        for folder in (self._files.wanted, self._files.actual):
+            rmtree(folder, ignore_errors=True)
+        (self._home.folder / "running.json").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "testbed.supervisor", str(self._home.folder)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._home.folder, stdin=subprocess.DEVNULL)
+        if answer.returncode != 0:
+            raise StartFailed(f"the supervisor did not start: {answer.stdout}{answer.stderr}")
+
+    def _stop_supervisor(self) -> None:
+        supervisor = self._files.identity(SUPERVISOR)
+        if supervisor is not None:
+            with suppress(ProcessLookupError):
+                os.kill(supervisor.pid, signal.SIGTERM)
+            wait_until(lambda: not supervisor.alive(), STOP_SECONDS * 2, lambda: self._blame(SUPERVISOR, "did not end"))
+        # After a crash of the supervisor the kernel kills its children; they may take a moment to be gone.
+        left = {name: identity for name in self._files.specs() if (identity := self._files.identity(name))}
+        wait_until(
+            lambda: not any(identity.alive() for identity in left.values()),
+            STOP_SECONDS,
+            lambda: f"still running without a supervisor: {', '.join(f'{name} (pid {each.pid})' for name, each in left.items())}; end them",
+        )
+
+    def _blame(self, name: str, what: str) -> str:
+        log = self._home.logs / f"{name}.log"
+        return f"{name} {what}; the end of {log}:\n{tail(log)}\nRun `up` again once the cause is gone; `down --wipe` starts afresh."
+
+
+def _answers(url: str) -> bool:
+    # The schedulers' serving certificates are made by themselves, and only their health is asked.
+    try:
+        return httpx.get(url, verify=False, trust_env=False, timeout=2.0).status_code == httpx.codes.OK  # noqa: S501
+    except httpx.TransportError:
+        return False
+
+
+def _has_root_ca(kube: Kube) -> bool:
+    return kube.get(f"/api/v1/namespaces/{objects.NAMESPACE}/configmaps/kube-root-ca.crt") is not None
+
+
+def _nodes_ready(kube: Kube) -> bool:
+    nodes = kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED)
+    return all(any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", [])) for node in nodes)
+
+
+def _has_address(kube: Kube, path: str) -> bool:
+    gateway = kube.get(path)
+    return bool(gateway and gateway.get("status", {}).get("addresses"))

@@ -1,0 +1,170 @@
+"""Every version the testbed pins, and where each program comes from.
+
+One module, so that raising a version is one edit here and one `go mod tidy` in `tools/<module>`. Programs are built from Go modules when
+neither PATH nor an official download has them; resource definitions of other projects are read out of their Go modules and never copied.
+"""
+
+from dataclasses import dataclass
+
+TEMPORAL = "1.5.1"
+ETCD = "3.6.8"
+KUBERNETES = "1.35.4"
+KWOK = "0.8.0"
+LEADER_WORKER_SET = "0.8.0"
+HELM = "4.3.1"
+GATEWAY_API = "1.5.1"
+INFERENCE_EXTENSION = "1.0.1"
+
+
+@dataclass(frozen=True)
+class Download:
+    """An official release: where it lies and how it is packed. `{version}`, `{arch}` and `{binary}` are filled in."""
+
+    url: str
+    checksum_url: str | None = None
+    member: str | None = None
+    """Path inside the tar archive; None when the file is the program itself."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program, or several that are built together because they share almost all of their code."""
+
+    name: str
+    version: str
+    module: str
+    """Folder under `tools/` with the go.mod that pins the build."""
+    packages: dict[str, str]
+    """Name of the program to the Go package that builds it."""
+    minutes: float
+    """What a build takes on two cores, told to the person who waits."""
+    linker_variables: tuple[str, ...] = ()
+    download: Download | None = None
+    version_arguments: tuple[str, ...] | None = ("--version",)
+    """How the program on PATH is asked for its version; None when its name is too common to look for."""
+
+
+_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+_KUBERNETES_STAMP = (
+    f"k8s.io/component-base/version.gitVersion=v{KUBERNETES}",
+    f"k8s.io/component-base/version.gitMajor={_MAJOR}",
+    f"k8s.io/component-base/version.gitMinor={_MINOR}",
+)
+_KUBERNETES_DOWNLOAD = Download(
+    url="https://dl.k8s.io/v{version}/bin/linux/{arch}/{binary}",
+    checksum_url="https://dl.k8s.io/v{version}/bin/linux/{arch}/{binary}.sha256",
+)
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="kubernetes",
+        version=KUBERNETES,
+        module="kubernetes",
+        packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")},
+        minutes=8,
+        linker_variables=_KUBERNETES_STAMP,
+        download=_KUBERNETES_DOWNLOAD,
+    ),
+    Tool(
+        name="etcd",
+        version=ETCD,
+        module="etcd",
+        packages={"etcd": "go.etcd.io/etcd/server/v3"},
+        minutes=1,
+        download=Download(
+            url="https://github.com/etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz",
+            checksum_url="https://github.com/etcd-io/etcd/releases/download/v{version}/SHA256SUMS",
+            member="etcd-v{version}-linux-{arch}/etcd",
+        ),
+    ),
+    Tool(
+        name="kwok",
+        version=KWOK,
+        module="kwok",
+        packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+        minutes=1.5,
+        download=Download(url="https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-{arch}"),
+    ),
+    Tool(
+        name="temporal",
+        version=TEMPORAL,
+        module="temporal",
+        packages={"temporal": "github.com/temporalio/cli/cmd/temporal"},
+        minutes=3,
+        # A plain build calls itself 0.0.0-DEV, which a later look on PATH would refuse.
+        linker_variables=(f"github.com/temporalio/cli/temporalcli.Version={TEMPORAL}",),
+        download=Download(
+            url="https://github.com/temporalio/cli/releases/download/v{version}/temporal_cli_{version}_linux_{arch}.tar.gz",
+            checksum_url="https://github.com/temporalio/cli/releases/download/v{version}/checksums.txt",
+            member="temporal",
+        ),
+    ),
+    Tool(
+        name="lws",
+        version=LEADER_WORKER_SET,
+        module="lws",
+        packages={"lws": "sigs.k8s.io/lws/cmd"},
+        minutes=3.5,
+        linker_variables=(f"sigs.k8s.io/lws/pkg/version.GitVersion=v{LEADER_WORKER_SET}",),
+        version_arguments=None,
+    ),
+    Tool(
+        name="helm",
+        version=HELM,
+        module="helm",
+        packages={"helm": "helm.sh/helm/v4/cmd/helm"},
+        minutes=3,
+        # Without the stamp helm reports "v4.3", which callers that parse three numbers refuse.
+        linker_variables=(f"helm.sh/helm/v4/internal/version.version=v{HELM}",),
+        download=Download(
+            url="https://get.helm.sh/helm-v{version}-linux-{arch}.tar.gz",
+            checksum_url="https://get.helm.sh/helm-v{version}-linux-{arch}.tar.gz.sha256sum",
+            member="linux-{arch}/helm",
+        ),
+        version_arguments=("version", "--short"),
+    ),
+    Tool(
+        name="kubectl",
+        version=KUBERNETES,
+        module="kubernetes",
+        packages={"kubectl": "k8s.io/kubernetes/cmd/kubectl"},
+        minutes=2,
+        linker_variables=_KUBERNETES_STAMP,
+        download=_KUBERNETES_DOWNLOAD,
+        version_arguments=("version", "--client"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Manifests that another project ships inside its Go module."""
+
+    name: str
+    module: str
+    version: str
+    files: tuple[str, ...]
+    """Glob patterns inside the module."""
+
+
+DEFINITIONS: tuple[Definitions, ...] = (
+    Definitions(
+        name="gateway-api",
+        module="sigs.k8s.io/gateway-api",
+        version=GATEWAY_API,
+        # The bundle's admission policy (vap_*) guards upgrades on shared clusters; nothing is upgraded here.
+        files=("config/crd/standard/gateway.networking.k8s.io_[a-u]*.yaml",),
+    ),
+    Definitions(
+        name="inference-extension",
+        module="sigs.k8s.io/gateway-api-inference-extension",
+        version=INFERENCE_EXTENSION,
+        files=("config/crd/bases/*.yaml",),
+    ),
+    Definitions(
+        name="lws",
+        module="sigs.k8s.io/lws",
+        version=LEADER_WORKER_SET,
+        files=("config/crd/bases/*.yaml", "config/webhook/manifests.yaml", "config/webhook/*-patch.yaml"),
+    ),
+)

@@ -1,0 +1,52 @@
+"""Fixtures that every package's tests share: one testbed for the whole session.
+
+`MODELPLANE_TESTBED_HOME` names a folder whose testbed is used and left running, so that a developer pays for the start once.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from testbed.fleet import FleetFile
+from testbed.testbed import ClusterRunning, Running, Testbed
+
+
+@pytest.fixture(scope="session")
+def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the session's testbed."""
+    kept = os.environ.get("MODELPLANE_TESTBED_HOME")
+    return Path(kept) if kept else tmp_path_factory.mktemp("testbed")
+
+
+@pytest.fixture(scope="session")
+def testbed_owner(testbed_home: Path) -> Testbed:
+    """The session's testbed as something to start and stop processes with."""
+    return Testbed(testbed_home, FleetFile.load())
+
+
+@pytest.fixture(scope="session")
+def testbed(testbed_owner: Testbed) -> Iterator[Running]:
+    """The default fleet, up for the whole session."""
+    try:
+        yield testbed_owner.up()
+    finally:
+        if not os.environ.get("MODELPLANE_TESTBED_HOME"):
+            testbed_owner.down()
+
+
+@pytest.fixture(scope="session")
+def kube() -> Iterator[Callable[[ClusterRunning], client.ApiClient]]:
+    """A Kubernetes client for one cluster, made once per cluster: `kube(testbed.clusters["prod-eu"])`."""
+    clients: dict[str, client.ApiClient] = {}
+
+    def of(cluster: ClusterRunning) -> client.ApiClient:
+        if cluster.server not in clients:
+            clients[cluster.server] = config.new_client_from_config(str(cluster.kubeconfig))
+        return clients[cluster.server]
+
+    yield of
+    for each in clients.values():
+        each.close()
