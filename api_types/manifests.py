@@ -1,0 +1,83 @@
+"""The door of this package: documents in, manifests out.
+
+Read text with `parse`, check it with `admit_all`, check a change with `admit_update`, write a manifest with `dump`, and read back what was
+stored with `load`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from api_types.admission import Admitted, admit_scale, title
+from api_types.admission import admit as admit_kind
+from api_types.documents import Document, parse
+from api_types.kinds import BY_KIND, UnknownKind
+from api_types.problems import InvalidManifest, Problem
+from api_types.rules.rule import NO_CHECKS, Checks
+from api_types.shapes import Manifest, ObjectMeta
+from api_types.store_admission import STORED, admit_stored
+from api_types.updates import admit_update, update_warnings
+
+__all__ = [
+    "NO_CHECKS",
+    "Admitted",
+    "Checks",
+    "Document",
+    "InvalidManifest",
+    "Manifest",
+    "ObjectMeta",
+    "Problem",
+    "admit",
+    "admit_all",
+    "admit_scale",
+    "admit_update",
+    "dump",
+    "load",
+    "parse",
+    "update_warnings",
+]
+
+
+def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default") -> Admitted:
+    """Admit one document: one of the nine kinds, a Secret or a ConfigMap.
+
+    `namespace` is that of namespaced objects which name none. Raises InvalidManifest with every problem of the object.
+    """
+    if document.get("kind") in STORED and document.get("apiVersion") == "v1":
+        return admit_stored(document, namespace)
+    return admit_kind(document, checks, namespace)
+
+
+def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace: str = "default") -> list[Admitted]:
+    """Admit documents in order; raises InvalidManifest with every problem of every document, repeated objects among them."""
+    admitted: list[Admitted] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for number, document in enumerate(documents, start=1):
+        place = document.place if isinstance(document, Document) else f"document {number}"
+        try:
+            one = admit(document, checks, namespace)
+        except InvalidManifest as error:
+            problems.extend(error.problems)
+            continue
+        who = title(one.manifest.kind, one.manifest.metadata.namespace, one.manifest.metadata.name)
+        if who in seen:
+            problems.append(Problem(who, "metadata.name", f"given twice, in {seen[who]} and in {place}; keep one"))
+        seen.setdefault(who, place)
+        admitted.append(one)
+    if problems:
+        raise InvalidManifest(problems)
+    return admitted
+
+
+def dump(manifest: Manifest) -> dict[str, Any]:
+    """Give the canonical wire form: what was set, plus defaults; no null and no list that nobody wrote."""
+    return manifest.wire()
+
+
+def load(document: Mapping[str, Any]) -> Manifest:
+    """Read back a stored object with its status, tolerating fields of other releases; raises UnknownKind or ValidationError."""
+    kind = document.get("kind")
+    info = BY_KIND.get(kind) if isinstance(kind, str) else None
+    if info is None:
+        raise UnknownKind(f"unknown kind {kind}")
+    return info.model.model_validate(document)
