@@ -1,0 +1,69 @@
+"""Which settings a command uses, and where the testbed of this machine lives.
+
+A user who ran `modelplane up` should not have to name an address ever again. So `up` leaves its settings in the home folder, and every
+command reads them unless `MODELPLANE_CONFIG` names another file. `down` takes the file away again.
+"""
+
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML, YAMLError
+
+from api_types.settings import CONFIG_VARIABLE, Settings
+from client.errors import Refused
+
+HOME_VARIABLE = "MODELPLANE_HOME"
+
+
+def home_folder() -> Path:
+    """Give the folder of the testbed of this machine, whether or not it exists."""
+    if named := os.environ.get(HOME_VARIABLE):
+        return Path(named).expanduser().absolute()
+    shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(shared).expanduser().absolute() / "modelplane" / "testbed"
+
+
+def testbed_settings_file() -> Path:
+    """Give the settings file that `modelplane up` writes and `modelplane down` removes."""
+    return home_folder() / "config.yaml"
+
+
+def load_settings() -> Settings:
+    """Read the settings: environment over file over defaults. Raises `Refused` that names every bad key."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    file = Path(named).expanduser() if named else testbed_settings_file()
+    if named and not file.is_file():
+        raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
+    if not named and file.is_file():
+        os.environ[CONFIG_VARIABLE] = str(file)  # the settings model knows this one way to find its file
+    _check_yaml(file)
+    try:
+        return Settings()
+    except ValidationError as error:
+        details = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        source = str(file) if file.is_file() else "the environment"
+        raise Refused(
+            "the settings are not usable", details=details, next_step=f"mend these keys in {source} or in MODELPLANE_* variables"
+        ) from error
+
+
+def write_settings(file: Path, tree: dict[str, object]) -> None:
+    """Write a settings file for this user alone."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = file.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as stream:
+        YAML(typ="safe", pure=True).dump(tree, stream)
+    beside.chmod(0o600)
+    beside.replace(file)
+
+
+def _check_yaml(file: Path) -> None:
+    if not file.is_file():
+        return
+    try:
+        tree = YAML(typ="safe", pure=True).load(file)
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step="mend the settings file") from error
+    if tree is not None and not isinstance(tree, dict):
+        raise Refused(f"{file} must hold a mapping of settings, not {type(tree).__name__}", next_step="mend the settings file")

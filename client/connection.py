@@ -1,0 +1,67 @@
+"""The one place that connects to Temporal.
+
+Every program that speaks with the fleet must read and write payloads in the same way and fail in the same words, so the data converter,
+the TLS material and the error texts stand here and nowhere else.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client, RPCError
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import TLSConfig
+
+from api_types.settings import Settings, TemporalSettings
+from client.errors import Refused, Unreachable
+
+# A server on this machine answers in milliseconds, one across an ocean within a second.
+_CONNECT_WAIT = timedelta(seconds=5)
+
+
+async def connect(settings: Settings) -> Client:
+    """Connect to Temporal. Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files."""
+    temporal = settings.temporal
+    api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
+    try:
+        return await Client.connect(
+            temporal.address,
+            namespace=temporal.namespace,
+            data_converter=pydantic_data_converter,
+            tls=_tls(temporal),
+            api_key=api_key,
+            connect_timeout=_CONNECT_WAIT,
+        )
+    except (RuntimeError, RPCError, ValueError) as error:
+        raise unreachable(settings, error) from error
+
+
+def unreachable(settings: Settings, error: Exception) -> Unreachable:
+    """Say that Temporal does not answer, in words that help."""
+    reason = " ".join(str(error).split())
+    return Unreachable(
+        f"Temporal at {settings.temporal.address} does not answer",
+        details=[reason[:300]] if reason else [],
+        next_step="start a fleet on this machine with `modelplane up`, or name your server with MODELPLANE_TEMPORAL__ADDRESS",
+    )
+
+
+def _tls(temporal: TemporalSettings) -> TLSConfig | bool:
+    if bool(temporal.tls_client_cert) != bool(temporal.tls_client_key):
+        raise Refused(
+            "a TLS client certificate needs its key, and the key its certificate",
+            next_step="set both temporal.tlsClientCert and temporal.tlsClientKey",
+        )
+    if not (temporal.tls_server_ca or temporal.tls_client_cert):
+        return temporal.tls
+    return TLSConfig(
+        server_root_ca_cert=_read(temporal.tls_server_ca, "temporal.tlsServerCa") if temporal.tls_server_ca else None,
+        client_cert=_read(temporal.tls_client_cert, "temporal.tlsClientCert") if temporal.tls_client_cert else None,
+        client_private_key=_read(temporal.tls_client_key, "temporal.tlsClientKey") if temporal.tls_client_key else None,
+    )
+
+
+def _read(file: Path, key: str) -> bytes:
+    try:
+        return file.expanduser().read_bytes()
+    except OSError as error:
+        raise Refused(f"{key}: cannot read {file}: {error.strerror}", next_step=f"set {key} to a readable file") from error

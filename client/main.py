@@ -1,0 +1,90 @@
+"""The program `modelplane`: the list of its commands, and the one place where a failure becomes an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from api_types.settings import CONFIG_VARIABLE
+from client import options
+from client.apply import apply
+from client.delete import delete
+from client.describe import describe
+from client.down import down
+from client.errors import CommandFailed, report
+from client.events import show_events
+from client.get import get
+from client.logs import logs
+from client.scale import scale
+from client.schema import schema
+from client.ui import ui
+from client.up import up
+from client.validate import validate
+
+_INTERRUPTED = 130
+_PACKAGE = "modelplane-temporal"
+
+app = typer.Typer(
+    name="modelplane",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    help=(
+        "The control plane for fleets of GPU inference clusters. Settings come from MODELPLANE_* variables and the file named by "
+        "MODELPLANE_CONFIG; without one, from the fleet that `modelplane up` started on this machine, while it is up. "
+        "Exit codes: 0 done, 1 failed, 2 bad usage or refused input, 3 not found, 4 conflict or being deleted, 5 wait timed out, "
+        "6 control plane unreachable."
+    ),
+)
+app.command("apply")(apply)
+app.command("get")(get)
+app.command("describe")(describe)
+app.command("scale")(scale)
+app.command("delete")(delete)
+app.command("events")(show_events)
+app.command("validate")(validate)
+app.command("schema")(schema)
+app.command("up")(up)
+app.command("down")(down)
+app.command("logs")(logs)
+app.command("ui")(ui)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(version(_PACKAGE))
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    config: options.SettingsFile = None,
+    show_version: Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Take the options that stand before any command."""
+    del show_version
+    if config:
+        os.environ[CONFIG_VARIABLE] = str(config)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its exit code."""
+    try:
+        app(args=list(arguments) if arguments is not None else None)
+    except CommandFailed as failure:
+        print(report(failure), file=sys.stderr)
+        sys.exit(failure.code)
+    except BrokenPipeError:
+        # `modelplane get … | head`: the reader has enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Reading the JSON tree of an object: what tables, waiting and descriptions have in common.
+
+`describe` gives plain JSON, and it may come from a newer worker, so nothing here assumes that a field is there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Tree = dict[str, Any]
+
+# One step of a path such as `.status.conditions[?(@.type=='Ready')].status`.
+_STEP = re.compile(r"\.(?P<field>[A-Za-z0-9_-]+)|\[\?\(@\.(?P<key>[A-Za-z0-9_-]+)=='(?P<value>[^']*)'\)\]")
+
+# Orders of a user that end in this reason have reached what was asked for.
+SCALED_TO_ZERO = "ScaledToZero"
+
+
+def at_path(tree: Any, path: str) -> Any:
+    """Follow a JSON path of the kind that printer columns use; None where it leads nowhere."""
+    value = tree
+    for step in _STEP.finditer(path):
+        if field := step["field"]:
+            value = value.get(field) if isinstance(value, Mapping) else None
+        else:
+            rows = value if isinstance(value, Sequence) else ()
+            value = next((row for row in rows if isinstance(row, Mapping) and row.get(step["key"]) == step["value"]), None)
+    return value
+
+
+def text_at(tree: Tree, paths: Sequence[str]) -> str:
+    """Give the first value that one of the paths finds, as text; empty if none does."""
+    found = next((value for value in (at_path(tree, path) for path in paths) if value is not None), "")
+    return str(found)
+
+
+def conditions(tree: Tree) -> list[Tree]:
+    """Give the conditions of an object."""
+    return list(at_path(tree, ".status.conditions") or [])
+
+
+def condition(tree: Tree, condition_type: str) -> Tree:
+    """Give one condition; empty if the object does not state it."""
+    return next((row for row in conditions(tree) if row.get("type") == condition_type), {})
+
+
+def events(tree: Tree) -> list[Tree]:
+    """Give the events of an object, the oldest first."""
+    return list(at_path(tree, ".status.events") or [])
+
+
+def generation(tree: Tree) -> int:
+    """Give the generation of the spec."""
+    return int(at_path(tree, ".metadata.generation") or 0)
+
+
+def labels(tree: Tree) -> dict[str, str]:
+    """Give the labels."""
+    return dict(at_path(tree, ".metadata.labels") or {})
+
+
+def deleting(tree: Tree) -> bool:
+    """Tell whether the teardown was ordered."""
+    return bool(at_path(tree, ".metadata.deletionTimestamp"))
+
+
+def took(tree: Tree, request_id: str) -> bool:
+    """Tell whether the owner has taken a request."""
+    return request_id in (tree.get("appliedRequestIds") or ())
+
+
+def settled(tree: Tree, wanted_generation: int) -> bool:
+    """Tell whether the object stands as asked for: Ready at that generation, or scaled to zero on purpose."""
+    ready = condition(tree, "Ready")
+    observed = min(int(at_path(tree, ".status.observedGeneration") or 0), int(ready.get("observedGeneration") or generation(tree)))
+    stands = ready.get("status") == "True" or ready.get("reason") == SCALED_TO_ZERO
+    return stands and observed >= wanted_generation
+
+
+def refusal(tree: Tree) -> str:
+    """Give why the owner refused the last spec; empty if it did not."""
+    accepted = condition(tree, "SpecAccepted")
+    return str(accepted.get("message") or accepted.get("reason")) if accepted.get("status") == "False" else ""
+
+
+def clean(tree: Tree) -> Tree:
+    """Give the object as users see it, without what only this client needs."""
+    return {key: value for key, value in tree.items() if key != "appliedRequestIds"}

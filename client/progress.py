@@ -1,0 +1,69 @@
+"""Progress of things that take a while: a live table on a terminal, one line per change elsewhere.
+
+It goes to standard error, so that standard output stays clean for pipes.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing and how it stands."""
+
+    name: str
+    state: str
+    done: bool = False
+
+
+class Progress:
+    """Shows rows while it is open. Use as a context manager, call `show` as often as you like."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._live = Live(console=self._console, transient=True, refresh_per_second=8) if self._console.is_terminal else None
+        self._said: dict[str, Row] = {}
+        self._spinner = Spinner("dots")
+
+    def __enter__(self) -> Self:
+        """Start drawing."""
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop drawing and leave the last state behind, so that a finished wait can be read in the scrollback."""
+        if self._live:
+            self._live.stop()
+            for row in self._said.values():
+                self._console.print(_line(row), soft_wrap=True)
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show the present rows; a row that is no longer given is forgotten."""
+        changed = [row for row in rows if self._said.get(row.name) != row]
+        self._said = {row.name: row for row in rows}
+        if self._live:
+            self._live.update(self._table(rows))
+            return
+        for row in changed:
+            self._console.print(_line(row), soft_wrap=True)
+
+    def _table(self, rows: Sequence[Row]) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for row in rows:
+            mark: Text | Spinner = Text("✓", style="green") if row.done else self._spinner
+            table.add_row(mark, Text(row.name, style="bold"), Text(row.state))
+        return table
+
+
+def _line(row: Row) -> Text:
+    return Text(f"{'✓' if row.done else '…'} {row.name}: {row.state}")

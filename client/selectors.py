@@ -1,0 +1,38 @@
+"""The `-l` option: `app=chat,tier!=gold,region in (eu,us),gpu,!spot`, with kubectl's meaning."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from client.errors import Refused
+
+Labels = Mapping[str, str]
+Selector = Callable[[Labels], bool]
+
+_KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
+_SET = re.compile(rf"{_KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
+_EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)\Z")
+_PRESENT = re.compile(rf"(?P<bang>!?)\s*{_KEY}\Z")
+_COMMA_OUTSIDE = re.compile(r",(?![^()]*\))")
+
+
+def parse_selector(text: str | None) -> Selector:
+    """Give the test that a label selector stands for; no text selects everything. Raises `Refused` that shows the bad part."""
+    terms = [_term(part.strip()) for part in _COMMA_OUTSIDE.split(text)] if text and text.strip() else []
+    return lambda labels: all(term(labels) for term in terms)
+
+
+def _term(text: str) -> Selector:
+    if found := _SET.match(text):
+        key, values = found["key"], {value.strip() for value in found["values"].split(",")}
+        if found["word"] == "in":
+            return lambda labels: labels.get(key) in values
+        return lambda labels: labels.get(key) not in values
+    if found := _EQUAL.match(text):
+        key, value = found["key"], found["value"]
+        if found["sign"] == "!=":
+            return lambda labels: labels.get(key) != value
+        return lambda labels: labels.get(key) == value
+    if found := _PRESENT.match(text):
+        key, wanted = found["key"], not found["bang"]
+        return lambda labels: (key in labels) is wanted
+    raise Refused(f"{text!r} is not a label selector", next_step="write key=value, key!=value, key in (a,b), key notin (a,b), key or !key")
