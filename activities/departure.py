@@ -1,0 +1,115 @@
+"""Delete, and wait until it is really gone.
+
+An object with a deletion time still holds its pods, and a pod its GPUs. Deletion is asked for in the foreground and then looked at until
+nothing answers any more; what remains is told in every heartbeat, so that the Temporal UI shows what a teardown waits for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from activities.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
+from activities.ownership import conflict
+from activities.render.teardown import STEPS
+from api_types import labels
+from api_types.clock import utc_now
+from api_types.errors import StackMissing
+
+_LOOK_SECONDS = (0.2, 5.0)
+_SHOWN_MAX = 10
+_ENGINES = next(step for step in STEPS if step.inventory_prefixes == ("model-serving-",))
+
+
+async def looks() -> AsyncIterator[None]:
+    """Come back at growing intervals, for ever."""
+    wait_seconds, longest = _LOOK_SECONDS
+    while True:
+        yield
+        await asyncio.sleep(wait_seconds)
+        wait_seconds = min(wait_seconds * 1.5, longest)
+
+
+async def until_gone(cluster: ClusterApi, targets: Sequence[ObjectId], uid: str, force_after: timedelta | None = None) -> list[str]:
+    """Delete what is of the owner with `uid` and wait until it, and all that controllers made from it, is gone.
+
+    `force_after`: pods that are still there this long after their time was up are deleted without grace. Gives why objects were left alone.
+    """
+    skipped: dict[ObjectId, str] = {}
+    async for _ in looks():
+        remaining: list[str] = []
+        for target in targets:
+            if target in skipped:
+                continue
+            found = await cluster.get(target)
+            if found and (reason := conflict(found, uid)):
+                skipped[target] = reason
+                continue
+            if found and await _ask(cluster, target, found):
+                remaining.append(str(target))
+            made = await made_from(cluster, target)
+            remaining += [str(ObjectId.of(item)) for item in made]
+            if force_after is not None:
+                await _force(cluster, made, force_after)
+        if not remaining:
+            break
+        activity.heartbeat({"waitingFor": remaining[:_SHOWN_MAX], "more": max(0, len(remaining) - _SHOWN_MAX)})
+    return list(skipped.values())
+
+
+async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> bool:
+    """Ask once for the deletion of an object that was found. False if it is gone already."""
+    metadata = found["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return True
+    # Only workloads have dependents worth waiting for; for all others the collector's detour would cost a look.
+    workload = target.kind in {DEPLOYMENT, LEADER_WORKER_SET}
+    if not await cluster.delete(target, uid=metadata["uid"], propagation="Foreground" if workload else "Background"):
+        return False
+    return workload or await cluster.get(target) is not None
+
+
+async def made_from(cluster: ClusterApi, workload: ObjectId) -> list[Json]:
+    """List what controllers made from a workload of an engine: sets, pods and device claims; nothing for any other object."""
+    selector = _pods_of(workload)
+    if not selector:
+        return []
+    found: list[Json] = []
+    for kind in resolve_all(_ENGINES.wait_kinds, await cluster.resources()):
+        claims = kind.kind == "ResourceClaim"
+        items = await list_served(cluster, Selection(kind, workload.namespace, "" if claims else selector))
+        found += [item for item in items if not claims or _is_claim_of(item, workload.name)]
+    return found
+
+
+async def list_served(cluster: ClusterApi, selection: Selection) -> list[Json]:
+    """List objects; a kind that went away in between has none."""
+    try:
+        return (await cluster.list(selection)).items
+    except StackMissing:
+        return []
+
+
+def _pods_of(workload: ObjectId) -> str:
+    if workload.kind == DEPLOYMENT:
+        return f"{labels.WORKLOAD}={workload.name}"
+    return f"{LWS_NAME_LABEL}={workload.name}" if workload.kind == LEADER_WORKER_SET else ""
+
+
+def _is_claim_of(claim: Json, workload: str) -> bool:
+    """Tell a claim by the pod that it was made for: claims carry no label, and pods are named after their workload."""
+    owners: Iterable[Json] = claim["metadata"].get("ownerReferences") or []
+    return any(owner["kind"] == POD.kind and owner["name"].startswith(f"{workload}-") for owner in owners)
+
+
+async def _force(cluster: ClusterApi, made: Iterable[Json], force_after: timedelta) -> None:
+    for item in made:
+        metadata = item["metadata"]
+        if Kind(item["apiVersion"], item["kind"]) != POD or not metadata.get("deletionTimestamp"):
+            continue
+        # The deletion time of a pod is when its grace ends.
+        overdue = utc_now() - datetime.fromisoformat(metadata["deletionTimestamp"])
+        if overdue > force_after:
+            await cluster.delete(ObjectId.of(item), uid=metadata["uid"], grace_seconds=0)

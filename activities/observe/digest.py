@@ -1,0 +1,59 @@
+"""One short text for the part of an object that is ours.
+
+An API server fills in defaults, controllers add status, people add labels: none of that is our business, and none of it can be put right by
+applying again. The server itself records which fields we own, and takes one away from us when somebody else writes it, even to the same
+value. So the digest covers exactly the fields that server-side apply holds for us, with their values: it differs from the one after our
+apply if, and only if, applying again would change something.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from api_types.labels import FIELD_MANAGER
+
+_LENGTH = 16
+# The values of a Secret are neither watched nor hashed: whose they are is enough to see that a hand changed them.
+_VALUE_FIELDS = {"Secret": ("data", "stringData")}
+# Names no field, while an empty set would name all of them.
+_NOTHING: Mapping[str, Any] = {".": {}}
+
+
+def content_digest(item: Mapping[str, Any]) -> str:
+    """Give 16 hex digits over the fields of a stored object that are ours. Needs `metadata.managedFields`."""
+    fields = _owned_fields(item)
+    hidden = dict.fromkeys(_VALUE_FIELDS.get(item.get("kind", ""), ()))
+    content = [fields if hidden else None, _project({**item, **hidden}, fields)]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def _owned_fields(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    for entry in item["metadata"].get("managedFields") or []:
+        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            found: Mapping[str, Any] = entry.get("fieldsV1") or {}
+            return found
+    return _NOTHING
+
+
+def _project(value: Any, fields: Mapping[str, Any]) -> Any:
+    """Keep of a value what the field set names; an empty set names all of it."""
+    if not fields:
+        return value
+    if isinstance(value, Mapping):
+        return {name: _project(value.get(name[2:]), inner) for name, inner in fields.items() if name.startswith("f:")}
+    if isinstance(value, list):
+        return {name: _project(_element(value, name), inner) for name, inner in fields.items() if name != "."}
+    return value
+
+
+def _element(values: list[Any], name: str) -> Any:
+    """Find the element that a path step names: by keys (`k:`), by value (`v:`) or by position (`i:`)."""
+    step, wanted = name[:2], json.loads(name[2:])
+    if step == "k:":
+        matching = (value for value in values if isinstance(value, Mapping) and wanted.items() <= value.items())
+        return next(matching, None)
+    if step == "v:":
+        return wanted if wanted in values else None
+    return values[wanted] if wanted < len(values) else None

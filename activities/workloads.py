@@ -1,0 +1,229 @@
+"""Put a replica on its cluster, keep it there, and take it away again.
+
+Every activity may be done twice, and may be killed between any two requests: what is on the cluster is read before it is changed, and what
+a lost answer did is found by its marks. Rendering is pure and happens in here, so that manifests never travel through a history.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+
+from temporalio import activity
+
+from activities import kinds
+from activities.cluster_api import ClusterApi, ClusterPool, Json, Kind, ObjectId, Selection
+from activities.departure import list_served, until_gone
+from activities.observe.digest import content_digest
+from activities.ownership import conflict, owner_of
+from activities.render import teardown
+from activities.render.facts import ClusterFacts as RenderFacts
+from activities.render.facts import InvalidFacts, ReplicaInput
+from activities.render.findings import InvalidSpec, NotRenderable
+from activities.render.rendered import Rendered
+from activities.render.replica import Item, render_replica
+from activities.render.settings import RenderSettings
+from api_types import labels
+from api_types.errors import InvalidInput, NameConflict, Unsupported
+from api_types.messages import Applied, AppliedEngine, AppliedObject, ReplicaOrder, StepDone, TeardownStep
+
+_WORKLOAD_KEY = "model-serving-"
+_READS_AT_ONCE = 8
+# The component label that each step of a teardown takes; what an inventory does not know of is found by it.
+_COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
+
+
+class WorkloadActivities:
+    """Everything a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+
+    def __init__(self, clusters: ClusterPool, settings: RenderSettings, force_after: timedelta | None = None) -> None:
+        self._clusters = clusters
+        self._settings = settings
+        self._force_after = force_after
+
+    @activity.defn
+    async def apply_replica(self, order: ReplicaOrder) -> Applied:
+        """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
+
+        Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
+        NameConflict if an object belongs to somebody else (nothing is applied then).
+        """
+        cluster = await self._clusters.at(order.connection)
+        rendered = _render(order, self._settings)
+        found = await _read(cluster, [ObjectId.of(item.manifest) for item in rendered.objects])
+        conflicts = [reason for item in found.values() if item and (reason := conflict(item, order.uid))]
+        if conflicts:
+            raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+        await self._make_room(cluster, order, rendered, found)
+        await _ensure_namespaces(cluster, order, found)
+        known = {entry.id: entry for entry in order.inventory}
+        inventory, changed = [], []
+        for item in rendered.objects:
+            target = ObjectId.of(item.manifest)
+            live = found[target]
+            stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
+            if not live or live["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
+                changed.append(item.key)
+            inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=content_digest(stored)))
+            activity.heartbeat({"applied": len(inventory), "of": len(rendered.objects)})
+        wanted = {entry.id for entry in inventory}
+        return _applied(rendered, [*inventory, *(entry for entry in order.inventory if entry.id not in wanted)], changed)
+
+    @activity.defn
+    async def prune_replica(self, order: ReplicaOrder) -> list[str]:
+        """Delete what the inventory has and the present render has not. Gives the ids that are gone, or belong to somebody else."""
+        cluster = await self._clusters.at(order.connection)
+        wanted = {str(ObjectId.of(item.manifest)) for item in _render(order, self._settings).objects}
+        leaving = [entry.id for entry in order.inventory if entry.id not in wanted]
+        await until_gone(cluster, [ObjectId.parse(text) for text in leaving], order.uid, self._force_after)
+        return leaving
+
+    @activity.defn
+    async def teardown_replica_step(self, order: TeardownStep) -> StepDone:
+        """Do one step of the teardown: delete in order, and come back when nothing of it is left.
+
+        Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
+        """
+        cluster = await self._clusters.at(order.connection)
+        if order.number == teardown.SWEEP:
+            return StepDone(skipped=await self._sweep(cluster, order))
+        step = next(step for step in teardown.STEPS if step.number == order.number)
+        served = await cluster.resources()
+        targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
+        for kind in kinds.resolve_all(step.kinds, served):
+            for item in await _marked(cluster, kind, order):
+                if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
+                    targets[ObjectId.of(item)] = None
+        rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
+        ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
+        skipped: list[str] = []
+        for _, group in groupby(ordered, key=lambda target: target.kind):
+            skipped += await until_gone(cluster, list(group), order.uid, self._force_after)
+        return StepDone(skipped=skipped)
+
+    async def _sweep(self, cluster: ClusterApi, order: TeardownStep) -> list[str]:
+        """Delete everything with the replica's mark, of every kind that we know, until a whole look finds nothing more."""
+        served = await cluster.resources(refresh=True)
+        skipped: list[str] = []
+        while True:
+            found = [item for kind in kinds.ours(served) for item in await _marked(cluster, kind, order)]
+            mine = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
+            skipped = [conflict(item, order.uid) for item in found if owner_of(item).uid != order.uid]
+            if not mine:
+                return skipped
+            await until_gone(cluster, mine, order.uid, self._force_after)
+
+    async def _make_room(self, cluster: ClusterApi, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> None:
+        """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name."""
+        wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
+        leaving = [
+            ObjectId.parse(entry.id)
+            for entry in order.inventory
+            if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
+        ]
+        # Somebody deleted these; applying now would only be undone when the deletion ends.
+        leaving += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
+        recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
+        leaving += [
+            target
+            for target, item in found.items()
+            if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
+        ]
+        await until_gone(cluster, leaving, order.uid, self._force_after)
+        found.update(dict.fromkeys((target for target in leaving if target in found), None))
+
+
+def _render(order: ReplicaOrder, settings: RenderSettings) -> Rendered:
+    facts = order.facts
+    try:
+        return render_replica(
+            ReplicaInput(
+                namespace=order.namespace,
+                name=order.name,
+                uid=order.uid,
+                generation=order.generation,
+                deployment=order.deployment,
+                cluster=order.cluster,
+                index=order.index,
+                spec=order.spec,
+            ),
+            RenderFacts(
+                name=order.cluster,
+                kubernetes_version=facts.kubernetes_version,
+                dra_version=facts.dra_version,
+                routing=facts.routing,
+                scheduler_type=facts.scheduler_type,
+                mesh_provider=facts.mesh_provider,
+                storage_class_name=facts.storage_class_name,
+                gateway_address=facts.gateway_address,
+                apis=frozenset(facts.apis),
+            ),
+            settings,
+        )
+    except InvalidSpec as error:
+        raise InvalidInput(str(error), error.reason) from error
+    except NotRenderable as error:
+        raise Unsupported(str(error), error.reason) from error
+    except InvalidFacts as error:
+        raise InvalidInput(str(error), InvalidSpec.reason) from error
+
+
+async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[ObjectId, Json | None]:
+    gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read(target: ObjectId) -> Json | None:
+        async with gate:
+            return await cluster.get(target)
+
+    return dict(zip(targets, await asyncio.gather(*map(read, targets)), strict=True))
+
+
+async def _ensure_namespaces(cluster: ClusterApi, order: ReplicaOrder, found: Mapping[ObjectId, Json | None]) -> None:
+    """Make the namespaces of what is about to be made. They are left behind, so they carry none of our labels."""
+    for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
+        if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
+            metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelReplica {order.namespace}/{order.name}"}}
+            await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
+
+
+def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
+    """Tell whether an object needs no apply: rendered as before, and nobody has touched what is ours."""
+    if item.create_only:
+        return True
+    stamped = (live["metadata"].get("annotations") or {}).get(labels.RENDER_HASH)
+    return stamped == item.hash and known is not None and known.digest == content_digest(live)
+
+
+async def _marked(cluster: ClusterApi, kind: Kind, order: TeardownStep) -> list[Json]:
+    return await list_served(cluster, Selection(kind, labels=f"{labels.REPLICA}={order.workload_name}", metadata_only=True))
+
+
+def _hashes(leader_worker_set: Json) -> tuple[str, ...]:
+    template = leader_worker_set["spec"]["leaderWorkerTemplate"]
+    members = (template.get("leaderTemplate"), template.get("workerTemplate"))
+    return tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
+
+
+def _applied(rendered: Rendered, inventory: list[AppliedObject], changed: list[str]) -> Applied:
+    return Applied(
+        hash=rendered.hash,
+        workload_name=rendered.workload_name,
+        workload_namespace=rendered.namespace,
+        inventory=inventory,
+        engines=[
+            AppliedEngine(
+                name=engine.name,
+                kind=engine.kind,
+                workload_name=engine.workload_name,
+                copies=engine.copies,
+                size=engine.size,
+                template_hash=engine.template_hash,
+                kv_block_size=engine.kv_block_size,
+                kv_block_size_source=engine.kv_block_size_source,
+            )
+            for engine in rendered.engines
+        ],
+        routing_surface=rendered.routing.surface if rendered.routing else "",
+        changed=changed,
+        warnings=list(rendered.warnings),
+    )
