@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 Loc = tuple[str | int, ...]
 """Where a value is: field names as written, and indices of lists."""
@@ -29,6 +30,11 @@ class InvalidManifest(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+    @classmethod
+    def of(cls, title: str, field: str, problem: str) -> Self:
+        """Make the error of a single problem."""
+        return cls([Problem(title, field, problem)])
 
     def __reduce__(self) -> tuple[type["InvalidManifest"], tuple[tuple[Problem, ...]]]:
         """Survive a copy with the problems themselves."""

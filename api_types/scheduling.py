@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.shapes import IntOrPercent, LabelSelector, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.shapes import LabelSelector, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
 
 Profile = Literal["default", "balanced", "dense", "cheap", "near", "resilient"]
 
@@ -25,8 +25,8 @@ class TopologySpread(Shape):
 class AffinityTerm(Shape):
     """Replicas of other deployments, and the domain in which they count as near."""
 
-    topology_key: NonEmpty
-    """Label of InferenceClusters; equal values are one domain."""
+    topology_key: NonEmpty | None = None
+    """Label of InferenceClusters; equal values are one domain. Absent makes each cluster its own domain."""
     selector: LabelSelector
     """Labels of the deployments meant."""
     namespaces: tuple[Name63, ...] | None = None
@@ -58,7 +58,7 @@ class Scheduling(Shape):
     """Class of the fleet policy that gives the place in the queue."""
     preemption_policy: Literal["Never", "LowerPriority"] = "Never"
     """Whether it may push out replicas of lower priority."""
-    min_available: IntOrPercent | None = None
+    min_available: Annotated[Whole, Field(ge=0)] | None = None
     """Replicas that preemption by others must leave."""
     topology_spread: Annotated[tuple[TopologySpread, ...], MapKeys(("topologyKey",), "topology key")] | None = None
     """Even spread over domains."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
-from pydantic import ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, PlainValidator, Strict, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from api_types.base import Message
 from api_types.labels import GROUP
@@ -43,6 +44,13 @@ class MapKeys:
     """What one item is called in an error."""
     unique: bool = True
     """False where a repeat is reported elsewhere and the keys serve only to show the item."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Say in the exported schema what Kubernetes says of such lists."""
+        exported = handler(schema)
+        if self.unique:
+            exported |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(self.keys)}
+        return exported
 
 
 @dataclass(frozen=True)
