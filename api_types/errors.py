@@ -119,6 +119,13 @@ def error_message(error: BaseException) -> str:
     return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
 
 
+def error_reason(error: BaseException) -> str:
+    """Give the condition reason that a failure carries as its first detail; empty if it carries none."""
+    cause: BaseException | None = error.cause if isinstance(error, ActivityError) else error
+    details = cause.details if isinstance(cause, ApplicationError) else ()
+    return str(details[0]) if details else ""
+
+
 def is_permanent(type_name: str) -> bool:
     """Tell whether only a change of the spec can help."""
     return issubclass(_TYPES.get(type_name, TransientError), PermanentError)

@@ -65,7 +65,7 @@ class Replace(Message):
 
 
 class ReplicaState(Message):
-    """What the scheduler must know of one replica: identity, stamp, health."""
+    """The account of one replica: identity, stamp, health. `gone`: its objects are removed and its nodes were released."""
 
     uid: str
     namespace: str
@@ -77,7 +77,16 @@ class ReplicaState(Message):
     spec: dict[str, Any] = Field(default_factory=dict)
     ready: bool = False
     deleting: bool = False
-    created: int = 0
+    gone: bool = False
+
+
+class KeptState(Message):
+    """The health of one replica, as its deployment knows it. `ready`: Ready with the template that was last ordered."""
+
+    uid: str
+    ready: bool = False
+    serving: bool = False
+    terminating: bool = False
 
 
 class Place(Message):
@@ -91,8 +100,7 @@ class Place(Message):
     generation: int
     wanted: int
     need: dict[str, Any]
-    kept: list[ReplicaState] = Field(default_factory=list)
-    hold: str = ""
+    kept: list[KeptState] = Field(default_factory=list)
 
 
 class ReplicaPlacement(Message):
@@ -107,6 +115,7 @@ class ReplicaPlacement(Message):
     index: int
     action: Literal["Keep", "Create", "Update", "Replace"]
     engines: list[dict[str, Any]] = Field(default_factory=list)
+    after: list[str] = Field(default_factory=list)
 
 
 class ReplicaEviction(Message):
@@ -128,7 +137,7 @@ class PlacedCondition(Message):
 
 
 class Placed(Message):
-    """The answer to a `Place`."""
+    """The answer to a `Place`. `more`: steps are left that wait for the health of replicas; ask again when it changes."""
 
     request_id: str
     epoch: int
@@ -138,6 +147,7 @@ class Placed(Message):
     shortfall: int = 0
     message: str = ""
     conditions: list[PlacedCondition] = Field(default_factory=list)
+    more: bool = False
     scheduler_version: str = ""
 
 
@@ -203,7 +213,7 @@ class ReportClass(Message):
 
 
 class Forget(Message):
-    """An object is gone for good."""
+    """An object is gone for good, or (a deployment) wants nothing any more: its waiting request and unused reservations are void."""
 
     kind: str
     name: str

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from temporalio.client import Client, RPCError
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import Runtime
 from temporalio.service import TLSConfig
 
 from api_types.settings import Settings, TemporalSettings
@@ -18,8 +19,8 @@ from client.errors import Refused, Unreachable
 _CONNECT_WAIT = timedelta(seconds=5)
 
 
-async def connect(settings: Settings) -> Client:
-    """Connect to Temporal. Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files."""
+async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
+    """Connect to Temporal; a worker brings its own runtime, with metrics. Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files."""
     temporal = settings.temporal
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
     try:
@@ -30,6 +31,7 @@ async def connect(settings: Settings) -> Client:
             tls=_tls(temporal),
             api_key=api_key,
             connect_timeout=_CONNECT_WAIT,
+            runtime=runtime,
         )
     except (RuntimeError, RPCError, ValueError) as error:
         raise unreachable(settings, error) from error

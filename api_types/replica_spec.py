@@ -1,0 +1,43 @@
+"""How a ModelReplica's spec comes out of a deployment's template and a placement.
+
+The template says what each member needs, the placement which pool it got and which of its requests are claimed there. Everything else is
+copied as written: selectors are matched again on the cluster, so their text must not change.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_COPIED = ("modelCacheRef", "serving")
+_MEMBER_COPIED = ("role", "worker", "template", "podsPerNode")
+
+
+def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Stamp a template with one placement.
+
+    `template` is `spec.template.spec` of a ModelDeployment; `engines` are those of a `ReplicaPlacement`, in template order or not.
+    """
+    placed = {engine["engine"]: engine["members"] for engine in engines}
+    spec: dict[str, Any] = {"clusterName": cluster}
+    spec |= {field: template[field] for field in _COPIED if field in template}
+    spec["engines"] = [
+        {
+            **{field: value for field, value in engine.items() if field != "members"},
+            "members": [_member(member, place) for member, place in zip(engine["members"], placed[engine["name"]], strict=True)],
+        }
+        for engine in template["engines"]
+    ]
+    return spec
+
+
+def _member(member: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
+    stamped: dict[str, Any] = {field: member[field] for field in _MEMBER_COPIED if field in member}
+    stamped["nodePoolName"] = place["pool"]
+    requests = [_request(request) for request in place.get("requests", ())]
+    # A member that claims nothing has no such field at all: an empty list would be refused.
+    return stamped | ({"deviceRequests": requests} if requests else {})
+
+
+def _request(request: Mapping[str, Any]) -> dict[str, Any]:
+    source = {"resourceName": request["resourceName"]} if request.get("resourceName") else {"deviceClassName": request["deviceClass"]}
+    selectors = [{"cel": text} for text in request.get("selectors", ())]
+    return {"name": request["name"], **source, "count": request.get("count", 1), **({"selectors": selectors} if selectors else {})}

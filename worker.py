@@ -1,0 +1,257 @@
+"""The worker: the one place where everything meets.
+
+It reads the settings, builds the clients, hands them to the activities and serves the task queues until it is told to stop. One process
+serves all queues unless `queues.serve` names some. Beside the queues it answers `/healthz` and `/metrics`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import structlog
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker
+
+from activities.clients.pool import KubernetesPool
+from activities.clusters import ClusterActivities
+from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
+from activities.render.settings import RenderSettings
+from activities.secrets import secret_store
+from activities.workloads import WorkloadActivities
+from api_types import queues
+from api_types.settings import LogSettings, Settings
+from client.connection import connect
+from client.errors import CommandFailed
+from workflows import registry
+
+# A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.
+STICKY_WAIT = timedelta(seconds=1)
+
+log = structlog.get_logger("modelplane.worker")
+UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["queue"])
+
+
+@dataclass(frozen=True)
+class Hands:
+    """The activities, with the clients that they hold."""
+
+    messaging: Messaging
+    clusters: ClusterActivities
+    workloads: WorkloadActivities
+    pool: KubernetesPool
+
+
+def build_hands(settings: Settings) -> Hands:
+    """Build every activity from the settings."""
+    pool = KubernetesPool(secret_store(settings), settings.kubeconfig)
+    force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
+    return Hands(
+        messaging=Messaging(),
+        clusters=ClusterActivities(pool),
+        workloads=WorkloadActivities(pool, render_settings(settings), force_after),
+        pool=pool,
+    )
+
+
+def render_settings(settings: Settings) -> RenderSettings:
+    """Pick the settings that shape rendered objects."""
+    return RenderSettings(
+        workload_namespace=settings.workloads.namespace,
+        engine_requests=settings.workloads.engine_requests,
+        shm_size_limit=settings.workloads.shm_size_limit,
+        termination_grace_seconds=settings.workloads.termination_grace_seconds,
+        toleration_keys=settings.workloads.toleration_keys,
+        secrets_propagation=settings.secrets.propagation,
+        restart_on_rotation=settings.secrets.restart_on_rotation,
+    )
+
+
+def build_workers(client: Client, settings: Settings, hands: Hands, threads: ThreadPoolExecutor) -> dict[str, Worker]:
+    """Build one Temporal worker per served task queue."""
+    shared: dict[str, Any] = {
+        "activity_executor": threads,
+        "workflow_runner": registry.sandbox(),
+        "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
+        "max_cached_workflows": settings.worker.max_cached_workflows,
+        "max_concurrent_workflow_tasks": settings.worker.max_concurrent_workflow_tasks,
+        "max_concurrent_activities": settings.worker.max_concurrent_activities,
+        "graceful_shutdown_timeout": timedelta(seconds=settings.worker.graceful_shutdown_seconds),
+        "identity": settings.worker.identity or f"{socket.gethostname()}/{os.getpid()}",
+    }
+    telling = [
+        hands.messaging.tell,
+        hands.messaging.tell_many,
+        hands.messaging.ask,
+        hands.messaging.start_replicas,
+        hands.messaging.survey,
+        hands.messaging.broadcast,
+    ]
+    on_clusters = [
+        hands.clusters.connect_cluster,
+        hands.clusters.watch_cluster,
+        hands.workloads.apply_replica,
+        hands.workloads.prune_replica,
+        hands.workloads.teardown_replica_step,
+    ]
+    parts: dict[str, dict[str, Any]] = {
+        queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": telling},
+        queues.SCHEDULER: {"workflows": registry.SCHEDULER_WORKFLOWS, "activities": [*telling, *registry.SCHEDULER_ACTIVITIES]},
+        queues.CLUSTERS: {"activities": on_clusters},
+    }
+    served = settings.queues.serve or tuple(parts)
+    # A queue of one's own name is a worker beside a cluster that others cannot reach.
+    return {queue: Worker(client, task_queue=queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Add the search attributes that the server lacks; say so where that is not allowed."""
+    namespace = client.namespace
+    try:
+        known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+        missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
+        if missing:
+            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+            wanted = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(missing, keyword))
+            await client.operator_service.add_search_attributes(wanted)
+            log.info("registered search attributes", names=missing)
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.ALREADY_EXISTS):
+            raise
+        wanted_names = ", ".join(key.name for key in SEARCH_ATTRIBUTES)
+        log.warning("cannot register search attributes; have an administrator add these as Keyword", names=wanted_names, error=str(error))
+
+
+def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
+    """Serve `/healthz` and `/metrics`."""
+
+    async def healthz(_: Request) -> Response:
+        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
+        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
+        return PlainTextResponse(text, status_code=503 if stopped else 200)
+
+    async def metrics(_: Request) -> Response:
+        async with httpx.AsyncClient() as http:
+            sdk = await http.get(f"http://{sdk_metrics}/metrics")
+        return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
+
+
+@contextlib.asynccontextmanager
+async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
+    """Run the HTTP server while the body runs."""
+    host, _, port = listen.rpartition(":")
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, lifespan="off"))
+    # The process has one place that handles signals, and it is not the HTTP server.
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, then finish what is in hand and leave."""
+    sdk_metrics = f"127.0.0.1:{_free_port()}"
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
+    client = await connect(settings, runtime=runtime)
+    await register_search_attributes(client)
+    hands = build_hands(settings)
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="activity") as threads:
+        workers = build_workers(client, settings, hands, threads)
+        async with contextlib.AsyncExitStack() as stack:
+            for queue, worker in workers.items():
+                await stack.enter_async_context(worker)
+                UP.labels(queue=queue).set(1)
+            await stack.enter_async_context(serving_http(http_app(workers, sdk_metrics), settings.worker.listen))
+            if queues.SCHEDULER in workers:
+                await ensure_scheduler(client)
+            log.info("serving", queues=list(workers), temporal=settings.temporal.address, listen=settings.worker.listen)
+            await stop.wait()
+            log.info("stopping", grace_seconds=settings.worker.graceful_shutdown_seconds)
+    await hands.pool.close()
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """Send all logs through one structured stream on standard error."""
+    level = getattr(logging, settings.level.upper())
+    shared: Sequence[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer = structlog.processors.JSONRenderer() if settings.format == "json" else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _run_until_signal(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await run(settings, stop)
+
+
+def main() -> None:
+    """Start the worker. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for problem in error.errors():
+            print(f"setting {'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}", file=sys.stderr)
+        raise SystemExit(2) from None
+    configure_logging(settings.log)
+    try:
+        asyncio.run(_run_until_signal(settings))
+    except CommandFailed as error:
+        print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
+        raise SystemExit(int(error.code)) from None
+
+
+if __name__ == "__main__":
+    main()

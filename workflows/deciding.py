@@ -1,0 +1,58 @@
+"""The local activity in which the scheduler thinks.
+
+It runs in the process of the FleetScheduler workflow and reads that workflow's own ledger. What it returns is recorded in history, so a
+newer scoring rule never breaks an old replay, and no selector is ever evaluated in workflow code.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from temporalio import activity
+
+from api_types.base import Message
+from api_types.errors import StaleSnapshot
+from api_types.messages import Place
+from scheduler import SCHEDULER_VERSION, live
+from scheduler.decide import decide
+from scheduler.types import DeploymentView, KeptReplica, ScheduleRequest
+from scheduler.wire import from_wire, to_wire
+
+
+class DecideOrder(Message):
+    """A batch of requests against the ledger of one run at one version; `now` in ms."""
+
+    run_id: str
+    version: int
+    now: int
+    requests: list[Place]
+
+
+class Decided(Message):
+    """The decisions, in the order of the requests, in wire form."""
+
+    scheduler_version: str = ""
+    decisions: list[dict[str, Any]] = Field(default_factory=list)
+
+
+@activity.defn(name="decide")
+def decide_batch(order: DecideOrder) -> Decided:
+    """Decide a batch. The ledger is read, never changed.
+
+    Raises:
+        StaleSnapshot: the ledger of that run and version is not in this process (any more).
+
+    """
+    fleet = live.find(order.run_id, order.version)
+    if fleet is None:
+        raise StaleSnapshot(f"the ledger of run {order.run_id} at version {order.version} is not in this process")
+    decisions = decide(fleet, [schedule_request(place) for place in order.requests], order.now)
+    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=[to_wire(decision) for decision in decisions])
+
+
+def schedule_request(place: Place) -> ScheduleRequest:
+    """Read what a deployment asks for."""
+    return ScheduleRequest(
+        request_id=place.request_id,
+        deployment=from_wire(DeploymentView, place.need),
+        kept=tuple(KeptReplica(uid=kept.uid, ready=kept.ready, serving=kept.serving, terminating=kept.terminating) for kept in place.kept),
+    )

@@ -1,0 +1,598 @@
+"""ModelDeployment: how many whole copies of a model shall run, and with which template.
+
+It asks the scheduler, starts one ModelReplica per placement, passes new templates on in the steps that the scheduler names, and counts.
+Where replicas go is never decided here.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from scheduler.views import deployment_view
+from temporalio import workflow
+
+from activities.messaging import Ask, Messaging, Survey
+from api_types import labels, names
+from api_types.base import Message
+from api_types.messages import (
+    Bound,
+    Delete,
+    Forget,
+    KeptState,
+    Place,
+    Placed,
+    PlacedCondition,
+    Released,
+    ReplicaBirth,
+    ReplicaChanged,
+    ReplicaState,
+    Resync,
+    Revoke,
+    Revoked,
+    Scale,
+    SetTemplate,
+    StartReplicas,
+    Tell,
+    TellMany,
+)
+from api_types.replica_spec import replica_spec
+from api_types.status import LastScale
+from scheduler.wire import to_wire
+from workflows import options
+from workflows.entity import Carried, Entity
+from workflows.status import FALSE, TRUE, is_true
+
+REPLICAS_MAX = 1000
+
+# A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
+NAME_HELD_ATTEMPT = 1
+
+
+class Held(Message):
+    """A replica of this deployment, from its placement to its last object gone."""
+
+    uid: str
+    name: str
+    cluster: str
+    index: int
+    engines: list[dict[str, Any]] = Field(default_factory=list)
+    after: list[str] = Field(default_factory=list)
+    generation: int = 0
+    started: bool = False
+    bound: bool = False
+    leaving: str = ""
+    sequence: int = 0
+    phase: str = "Pending"
+    ready: bool = False
+    serving: bool = False
+    applied_generation: int = 0
+    endpoint: str = ""
+    message: str = ""
+
+    @property
+    def current(self) -> bool:
+        """Ready with the template that was last ordered."""
+        return self.ready and self.applied_generation == self.generation
+
+
+class DeploymentState(Carried):
+    """What a deployment carries."""
+
+    replicas: dict[str, Held] = Field(default_factory=dict)
+    applied_replicas: int | None = None
+    last_scale: LastScale | None = None
+    asks: int = 0
+    asked: str = ""
+    asked_for: list[Any] = Field(default_factory=list)
+    answer: Placed | None = None
+    answered: bool = True
+    shortfall: int = 0
+    message: str = ""
+    scheduled: list[PlacedCondition] = Field(default_factory=list)
+    more: bool = False
+    epoch: int = 0
+    adopted: bool = False
+    forgotten: bool = False
+    strangers: list[str] = Field(default_factory=list)
+
+
+@workflow.defn(name="ModelDeployment")
+class ModelDeploymentWorkflow(Entity[DeploymentState]):
+    """One deployment."""
+
+    kind = "ModelDeployment"
+
+    @workflow.init
+    def __init__(self, state: DeploymentState | None) -> None:
+        super().__init__(state or DeploymentState())
+        self.revoked: list[str] = []
+
+    @workflow.run
+    async def run(self, state: DeploymentState | None) -> None:
+        """Live until all replicas are gone."""
+        del state
+        await self.live()
+
+    # --- messages -----------------------------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def scale(self, order: Any) -> None:
+        """Order a replica count; the last accepted order wins and is recorded."""
+        message = self.read(Scale, order)
+        if message is None or self.is_repeat(message.request_id):
+            return
+        count = message.replicas
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= REPLICAS_MAX:
+            self.event("Warning", "ScaleRefused", f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}")
+            return
+        if self.state.deleted or self.state.spec is None:
+            self.event("Warning", "ScaleRefused", "the deployment is being deleted" if self.state.deleted else "there is no spec yet")
+            return
+        self.state.last_scale = LastScale(replicas=count, by=message.by, at=self.now(), request_id=message.request_id)
+        if count != self.state.spec["replicas"]:
+            self.event("Normal", "Scaled", f"from {self.state.spec['replicas']} to {count} by {message.by or 'somebody'}")
+            self.state.spec = {**self.state.spec, "replicas": count}
+            self.state.generation += 1
+        self.touch()
+
+    @workflow.signal
+    def placed(self, order: Any) -> None:
+        """Note the scheduler's answer; one that was overtaken by a newer question is void."""
+        message = self.read(Placed, order)
+        if message and message.request_id == self.state.asked and message.epoch >= self.state.epoch:
+            self.state.epoch = message.epoch
+            self.state.answer = message
+            self.wake()
+
+    @workflow.signal
+    def replica_changed(self, order: Any) -> None:
+        """Note what a replica tells; the highest sequence of a uid wins."""
+        message = self.read(ReplicaChanged, order)
+        if message is None:
+            return
+        held = self.state.replicas.get(message.uid)
+        if held is None:
+            if message.phase not in ("Gone", "Terminating") and self.state.adopted:
+                # A start that was repeated after we let go of it: nobody wants this replica.
+                self.state.strangers.append(message.name)
+                self.wake()
+            return
+        if message.sequence <= held.sequence:
+            return
+        if message.phase == "Gone":
+            del self.state.replicas[held.uid]
+            if not held.leaving:
+                self.event("Warning", "ReplicaGone", f"{message.name} on {held.cluster} is gone; its place is asked for again")
+        else:
+            self.state.replicas[held.uid] = held.model_copy(
+                update={
+                    "sequence": message.sequence,
+                    "phase": message.phase,
+                    "ready": message.ready,
+                    "serving": message.serving,
+                    "applied_generation": message.generation,
+                    "endpoint": message.endpoint,
+                    "message": message.message,
+                }
+            )
+        self.touch()
+
+    @workflow.signal
+    def revoke(self, order: Any) -> None:
+        """A reservation is old: tell whether it is used."""
+        message = self.read(Revoke, order)
+        if message and message.epoch >= self.state.epoch:
+            self.revoked.append(message.uid)
+            self.wake()
+
+    @workflow.signal
+    def resync(self, order: Any = None) -> None:
+        """Ask again, because the scheduler lost its memory or because it is time."""
+        message = self.read(Resync, order) if order is not None else None
+        if message is None or message.epoch > self.state.epoch:
+            self.state.epoch = message.epoch if message else self.state.epoch
+            self.state.asked_for = []
+            self.wake()
+
+    @workflow.query
+    def account(self) -> dict[str, Any]:
+        """Give what the scheduler would have to know of placements that are not started yet."""
+        waiting = [held for held in self.state.replicas.values() if not held.started]
+        return {"unstarted": [self._state_of(held).wire() for held in waiting]} if self.state.spec else {"unstarted": []}
+
+    def _state_of(self, held: Held) -> ReplicaState:
+        return ReplicaState(
+            uid=held.uid,
+            namespace=self.namespace,
+            deployment=self.name,
+            name=held.name,
+            cluster=held.cluster,
+            index=held.index,
+            generation=held.generation,
+            spec=self.stamped(held),
+        )
+
+    # --- spec ---------------------------------------------------------------------------------------------------------------------
+
+    def merged(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Keep what an autoscaler ordered, unless the applied count itself is new."""
+        written = spec["replicas"]
+        kept = written
+        if self.state.spec is not None and written == self.state.applied_replicas:
+            kept = self.state.spec["replicas"]
+        elif self.state.spec is not None:
+            self.state.last_scale = LastScale(replicas=written, by="apply", at=self.now())
+        self.state.applied_replicas = written
+        return {**spec, "replicas": kept}
+
+    @property
+    def wanted(self) -> int:
+        """How many replicas are wanted."""
+        return 0 if self.state.deleted or self.state.spec is None else int(self.state.spec["replicas"])
+
+    def template(self) -> dict[str, Any]:
+        """Give the replica template's spec."""
+        template: dict[str, Any] = (self.state.spec or {})["template"]["spec"]
+        return template
+
+    def stamped(self, held: Held) -> dict[str, Any]:
+        """Give the spec of one replica."""
+        return replica_spec(self.template(), held.cluster, held.engines)
+
+    def template_labels(self) -> dict[str, str]:
+        """Give the labels that users want on replicas and endpoints."""
+        found: dict[str, str] = (self.state.spec or {})["template"].get("metadata", {}).get("labels", {})
+        return found
+
+    # --- one pass -----------------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> bool:
+        """Ask, follow the answer, count."""
+        if not self.state.adopted:
+            await self.adopt()
+        await self.answer_revocations()
+        await self.send_strangers_away()
+        if self.state.deleted:
+            return await self.tear_down()
+        if self.state.spec is None:
+            return False
+        await self.ask()
+        await self.follow_answer()
+        await self.start_replicas()
+        self.judge()
+        self.state.observed_generation = self.state.generation
+        return False
+
+    async def adopt(self) -> None:
+        """Take over replicas that outlived an earlier life of this deployment."""
+        found = await workflow.execute_local_activity_method(
+            Messaging.survey,
+            Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name, query="account"),
+            **options.local(options.TELL, "look for replicas of an earlier life"),
+        )
+        for answer in found.answers.values():
+            state = ReplicaState.model_validate(answer)
+            if state.gone or (state.namespace, state.deployment) != (self.namespace, self.name):
+                continue
+            self.state.generation = max(self.state.generation, state.generation)
+            self.state.replicas[state.uid] = Held(
+                uid=state.uid,
+                name=state.name,
+                cluster=state.cluster,
+                index=state.index,
+                generation=state.generation,
+                started=True,
+                bound=True,
+                leaving="Terminating" if state.deleting else "",
+            )
+            self.event("Normal", "Adopted", f"{state.name} on {state.cluster}")
+        adopted = [held for held in self.state.replicas.values() if held.started]
+        await self._tell_each(adopted, "resync", None)
+        self.state.adopted = True
+
+    async def _tell_each(self, replicas: list[Held], signal: str, payload: Any) -> None:
+        if replicas:
+            tells = [
+                Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name), signal=signal, payload=payload)
+                for held in replicas
+            ]
+            await self._tell_many(tells, f"{signal} to {len(tells)} replicas")
+
+    async def _tell_many(self, tells: list[Tell], summary: str) -> None:
+        told = await workflow.execute_local_activity_method(
+            Messaging.tell_many, TellMany(tells=tells), **options.local(options.TELL, summary)
+        )
+        for missing in told.missing:
+            # A replica that does not run any more can tell us nothing: its nodes are free and its place is open.
+            name = missing.rsplit("/", 1)[-1]
+            for held in [held for held in self.kept() if held.name == name and held.started]:
+                del self.state.replicas[held.uid]
+                self.wake()
+                await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=held.uid, name=held.name))
+
+    async def answer_revocations(self) -> None:
+        """Let go of reservations that were never used; confirm those that are."""
+        while self.revoked:
+            uid = self.revoked.pop(0)
+            held = self.state.replicas.get(uid)
+            if held and held.started:
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=[uid]))
+                continue
+            self.state.replicas.pop(uid, None)
+            await self.tell(names.FLEET_SCHEDULER_ID, "revoked", Revoked(uid=uid))
+
+    async def send_strangers_away(self) -> None:
+        """Delete replicas under our name that no placement asks for."""
+        known = {held.name for held in self.state.replicas.values()}
+        strangers, self.state.strangers = [name for name in self.state.strangers if name not in known], []
+        order = Delete(by=f"ModelDeployment {self.name}").wire()
+        tells = [
+            Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, name), signal="delete", payload=order)
+            for name in dict.fromkeys(strangers)
+        ]
+        if tells:
+            await self._tell_many(tells, f"delete {len(tells)} unwanted replicas")
+
+    # --- the scheduler ------------------------------------------------------------------------------------------------------------
+
+    async def ask(self) -> None:
+        """Ask for placements when something that the answer depends on has changed."""
+        cache = await self.cache()
+        health: list[Any] = []
+        if self.state.more:
+            health = [[held.uid, held.current, held.serving] for held in self.kept()]
+        identity = [[held.uid, bool(held.leaving)] for held in self.kept()]
+        question = [self.state.generation, self.state.epoch, identity, health, cache]
+        if question == self.state.asked_for:
+            return
+        self.state.asks += 1
+        self.state.asked_for, self.state.answered = question, False
+        self.state.asked = f"{self.state.uid}/{self.state.generation}/{self.state.asks}"
+        place = Place(
+            request_id=self.state.asked,
+            epoch=self.state.epoch,
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.state.uid,
+            generation=self.state.generation,
+            wanted=self.wanted,
+            need=to_wire(deployment_view(self.manifest(), cache or None)),
+            kept=[
+                KeptState(uid=held.uid, ready=held.current, serving=held.serving, terminating=bool(held.leaving)) for held in self.kept()
+            ],
+        )
+        await self.tell(names.FLEET_SCHEDULER_ID, "place", place)
+
+    def kept(self) -> list[Held]:
+        """Give the replicas in name order; a successor may wait behind a namesake that leaves."""
+        return sorted(self.state.replicas.values(), key=lambda held: (held.name, held.uid))
+
+    async def cache(self) -> dict[str, Any]:
+        """Give the manifest of the referenced cache; empty if none is referenced; state Absent if it does not exist."""
+        name = self.template().get("modelCacheRef", {}).get("name", "")
+        if not name:
+            return {}
+        answer = await workflow.execute_local_activity_method(
+            Messaging.ask,
+            Ask(workflow_id=names.workflow_id("ModelCache", self.namespace, name), query="describe"),
+            **options.local(options.TELL, f"read ModelCache {name}"),
+        )
+        if not answer.found:
+            self.look_again(options.soon(4))
+            self.condition("ModelCacheResolved", FALSE, "ModelCacheNotFound", f"ModelCache {name} not found; holding replica placement")
+            return {"name": name, "state": "Absent"}
+        self.condition("ModelCacheResolved", TRUE, "ModelCacheResolved", "")
+        return {"name": name, "state": "Present", "manifest": {key: answer.value[key] for key in ("metadata", "spec", "status")}}
+
+    async def follow_answer(self) -> None:
+        """Turn the newest answer into replicas to start, to change and to send away."""
+        answer, self.state.answer = self.state.answer, None
+        if answer is None:
+            return
+        self.state.answered = True
+        self.state.shortfall, self.state.message = answer.shortfall, answer.message
+        self.state.scheduled, self.state.more = answer.conditions, answer.more
+        evicted = {eviction.uid: eviction for eviction in answer.evictions}
+        for held in self.kept():
+            if held.uid in evicted:
+                self._send_away(held, evicted[held.uid].reason)
+        created = self._take_placements(answer)
+        if created:
+            clusters = sorted({held.cluster for held in created})
+            self.event("Normal", "Scheduled", f"Scheduled {len(created)} replicas across {len(clusters)} clusters: {', '.join(clusters)}")
+        await self._update([placement.uid for placement in answer.placements if placement.action == "Update"])
+        leaving = [held for held in self.kept() if held.started and held.uid in evicted]
+        await self._tell_each(leaving, "delete", Delete(by=f"ModelDeployment {self.name}").wire())
+        self.touch()
+
+    def _send_away(self, held: Held, reason: str) -> None:
+        self.event("Normal", "Evicted", f"{held.name} leaves {held.cluster}: {reason}")
+        if held.started:
+            self.change(held, leaving=reason)
+        else:
+            del self.state.replicas[held.uid]
+
+    def change(self, held: Held, **fields: Any) -> None:
+        """Note something new about a replica."""
+        self.state.replicas[held.uid] = self.state.replicas[held.uid].model_copy(update=fields)
+
+    def _take_placements(self, answer: Placed) -> list[Held]:
+        created: list[Held] = []
+        for placement in answer.placements:
+            held = self.state.replicas.get(placement.uid)
+            if held is None:
+                held = Held(
+                    uid=placement.uid,
+                    name=placement.name,
+                    cluster=placement.cluster,
+                    index=placement.index,
+                    engines=placement.engines,
+                    after=placement.after,
+                    generation=self.state.generation,
+                )
+                self.state.replicas[held.uid] = held
+                created.append(held)
+            elif placement.engines and placement.action != "Keep":
+                self.change(held, engines=placement.engines, generation=self.state.generation)
+        return created
+
+    async def _update(self, uids: list[str]) -> None:
+        changed = [held for held in self.kept() if held.uid in uids and held.started]
+        tells = [
+            Tell(
+                workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
+                signal="set_template",
+                payload=SetTemplate(generation=held.generation, spec=self.stamped(held), labels=self.template_labels()).wire(),
+            )
+            for held in changed
+        ]
+        if tells:
+            await self._tell_many(tells, f"new template for {len(tells)} replicas")
+
+    async def start_replicas(self) -> None:
+        """Start what was placed, as soon as what it replaces is gone."""
+        taken = {held.name for held in self.state.replicas.values() if held.started}
+        ready = [
+            held
+            for held in self.kept()
+            if not held.started and held.name not in taken and not any(uid in self.state.replicas for uid in held.after)
+        ]
+        if ready:
+            births = [
+                ReplicaBirth(
+                    uid=held.uid,
+                    namespace=self.namespace,
+                    name=held.name,
+                    deployment=self.name,
+                    deployment_uid=self.state.uid,
+                    cluster=held.cluster,
+                    index=held.index,
+                    generation=held.generation,
+                    spec=self.stamped(held),
+                    labels=self.template_labels(),
+                )
+                for held in ready
+            ]
+            started = await workflow.execute_local_activity_method(
+                Messaging.start_replicas,
+                StartReplicas(births=births),
+                **options.local(options.TELL, f"start {len(births)} replicas of {self.name}"),
+            )
+            for held in ready:
+                if held.name in started.conflicts:
+                    self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")
+                    self.look_again(options.soon(NAME_HELD_ATTEMPT))
+                else:
+                    self.change(held, started=True)
+        unbound = [held for held in self.kept() if held.started and not held.bound]
+        if unbound:
+            await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=[held.uid for held in unbound]))
+            for held in unbound:
+                if held.uid in self.state.replicas:
+                    self.change(held, bound=True)
+
+    # --- leaving ------------------------------------------------------------------------------------------------------------------
+
+    async def tear_down(self) -> bool:
+        """Send every replica away and wait until the last is gone."""
+        self.condition("Ready", FALSE, "Deleting", "")
+        if not self.state.forgotten:
+            self.state.replicas = {key: held for key, held in self.state.replicas.items() if held.started}
+            unbound = [held.uid for held in self.kept() if not held.bound]
+            if unbound:
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=unbound))
+            forget = Forget(kind=self.kind, name=self.name, namespace=self.namespace, uid=self.state.uid)
+            await self.tell(names.FLEET_SCHEDULER_ID, "forget", forget)
+            self.state.forgotten = True
+        staying = [held for held in self.kept() if not held.leaving]
+        for held in staying:
+            self.change(held, leaving="Deleted")
+        await self._tell_each(staying, "delete", Delete(by=f"ModelDeployment {self.name}").wire())
+        if self.state.forced and self.state.replicas:
+            force = {"scope": self.state.forced, "by": f"ModelDeployment {self.name}", "reason": "forced"}
+            self.state.forced = ""
+            await self._tell_each(self.kept(), "force", force)
+        if self.state.replicas:
+            names_left = ", ".join(f"{held.name} on {held.cluster} ({held.phase})" for held in self.kept())
+            self.condition("Deleting", FALSE, "WaitingForReplicas", f"waits until gone: {names_left}")
+            return False
+        return True
+
+    # --- judging ------------------------------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Count, and write the conditions."""
+        staying = [held for held in self.kept() if not held.leaving]
+        ready = [held for held in staying if held.ready]
+        for condition in self.state.scheduled:
+            if condition.type != "ReplicasScheduled":
+                self.condition(condition.type, condition.status, condition.reason, condition.message)
+        self.condition("ReplicasScheduled", *self._scheduled_verdict(staying))
+        if self.wanted == 0:
+            self.condition("ReplicasReady", FALSE, "ScaledToZero", "")
+            self.condition("Ready", FALSE, "ScaledToZero", "")
+            return
+        if not staying:
+            self.condition("ReplicasReady", FALSE, "NoReplicasScheduled", "")
+        elif len(ready) == len(staying):
+            self.condition("ReplicasReady", TRUE, "AllReplicasReady", f"{len(ready)} of {len(staying)} ready")
+        else:
+            first = next(held for held in staying if not held.ready)
+            detail = f"; {first.name} on {first.cluster}: {first.message}" if first.message else ""
+            self.condition("ReplicasReady", FALSE, "ModelStarting", f"{len(ready)} of {len(staying)} ready{detail}")
+        up = is_true(self.state.conditions, "ReplicasScheduled") and is_true(self.state.conditions, "ReplicasReady")
+        current = self.state.answered and all(held.current for held in staying) and not self.state.more
+        if up and current:
+            self.condition("Ready", TRUE, "Available", "")
+        else:
+            blocked = [c for c in self.state.conditions if c.type in ("ReplicasScheduled", "ReplicasReady") and c.status != TRUE]
+            why = f"{blocked[0].reason}: {blocked[0].message}" if blocked else "rolling out a new generation"
+            self.condition("Ready", FALSE, "Creating" if not ready else "Unavailable", why)
+
+    def _scheduled_verdict(self, staying: list[Held]) -> tuple[str, str, str]:
+        said = next((c for c in self.state.scheduled if c.type == "ReplicasScheduled"), None)
+        counts = f"{len(staying)} of {self.wanted}"
+        if self.wanted == 0:
+            return TRUE, "ScaledToZero", ""
+        if said is None or not self.state.answered:
+            return FALSE, "Scheduling", f"{counts} replicas; waiting for the scheduler"
+        if self.state.shortfall or said.reason in ("InvalidNodeSelector", "NoClusters"):
+            return said.status, said.reason, said.message
+        if not any(held.started for held in staying):
+            return FALSE, "Scheduling", f"{counts} replicas"
+        return TRUE, "ReplicasCreated", f"Scheduled {counts} replicas"
+
+    # --- showing ------------------------------------------------------------------------------------------------------------------
+
+    def phase(self) -> str:
+        """A deployment with some replicas ready is Degraded when it is not Ready."""
+        phase = super().phase()
+        return "Degraded" if phase == "Progressing" and any(held.ready for held in self.state.replicas.values()) else phase
+
+    def status(self) -> dict[str, Any]:
+        """Show counts, the scale selector and each replica."""
+        staying = [held for held in self.kept() if not held.leaving]
+        status: dict[str, Any] = {
+            "replicas": {"total": len(staying), "ready": sum(held.ready for held in staying)},
+            "selector": f"{labels.DEPLOYMENT}={names.label_value(self.name)}",
+            "placements": [
+                {
+                    "replica": held.name,
+                    "cluster": held.cluster,
+                    "index": held.index,
+                    "phase": "Terminating" if held.leaving else held.phase,
+                    "ready": held.ready,
+                    "endpoint": held.endpoint,
+                    "message": held.message,
+                }
+                for held in self.kept()
+            ],
+        }
+        if self.state.last_scale:
+            status["lastScale"] = self.state.last_scale.wire()
+        return status
+
+    def details(self) -> list[str]:
+        """List the replicas in the Temporal UI."""
+        lines = ["| Replica | Cluster | Phase | Ready | |", "|---|---|---|---|---|"]
+        lines += [f"| {held.name} | {held.cluster} | {held.phase} | {held.ready} | {held.message} |" for held in self.kept()]
+        return [*lines, ""]

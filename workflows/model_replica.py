@@ -1,0 +1,532 @@
+"""ModelReplica: one complete serving instance on one cluster, from its first object to the last one gone.
+
+It applies what its template says, reads what the cluster's observer tells, publishes its endpoint while it can serve, puts right what
+others change, and leaves in order. Nothing missing or unreadable ever makes it delete: only its own deletion does.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.messaging import CLUSTER, DEPLOYMENT, Ask, Messaging
+from activities.render.teardown import STEPS
+from activities.workloads import WorkloadActivities
+from api_types import labels, names
+from api_types.errors import error_message, error_reason, error_type, is_permanent
+from api_types.messages import (
+    Applied,
+    ClusterChanged,
+    Released,
+    ReplicaBirth,
+    ReplicaChanged,
+    ReplicaOrder,
+    ReplicaState,
+    Resync,
+    SetTemplate,
+    TeardownStep,
+)
+from api_types.observations import Observed, ObservedReplica
+from api_types.status import LeftBehind
+from workflows import options
+from workflows.entity import Carried, Entity
+from workflows.replica_status import drift, endpoint_url, engine_problem, holds_floor, model_problem, routing_problem, workload_of
+from workflows.status import FALSE, TRUE, is_true
+
+# An observation may have left the cluster before our last apply was visible there: drift counts when it stays.
+DRIFT_PATIENCE = timedelta(seconds=2)
+
+# How long a replica that served lets its last requests finish (`teardown.drainSeconds`).
+DRAIN = timedelta(seconds=15)
+
+CLUSTER_STEPS = [step for step in STEPS if step.on_cluster]
+
+# The reason that a condition shows for an error, where it is not the error's own name.
+_REASONS = {
+    "InvalidInput": "InvalidSpec",
+    "StackMissing": "ServingStackMissing",
+    "Unsupported": "RoutingUnsupported",
+    "CredentialsInvalid": "ClusterUnreachable",
+    "PermissionDenied": "ClusterUnreachable",
+}
+
+
+class ReplicaCarried(Carried):
+    """What a replica carries."""
+
+    birth: ReplicaBirth
+    cluster: ClusterChanged | None = None
+    applied: Applied | None = None
+    applied_generation: int = 0
+    attempted: bool = False
+    failure: tuple[str, str] = ("", "")
+    failure_reason: str = ""
+    retry_at: str = ""
+    observed: ObservedReplica | None = None
+    drift_since: str = ""
+    prune: bool = False
+    serving: bool = False
+    served: bool = False
+    was_ready: bool = False
+    sequence: int = 0
+    told: dict[str, Any] = Field(default_factory=dict)
+    step: int = 0
+    drained: bool = False
+
+
+@workflow.defn(name="ModelReplica")
+class ModelReplicaWorkflow(Entity[ReplicaCarried]):
+    """One replica of a deployment."""
+
+    kind = "ModelReplica"
+
+    @workflow.init
+    def __init__(self, state: ReplicaCarried) -> None:
+        super().__init__(state)
+        self.gone = False
+        birth = state.birth
+        if not state.uid:
+            state.uid = birth.uid
+            self.take_template(SetTemplate(generation=birth.generation, spec=birth.spec, labels=birth.labels))
+
+    @workflow.run
+    async def run(self, state: ReplicaCarried) -> None:
+        """Live until torn down."""
+        del state
+        await self.live()
+
+    # --- messages -----------------------------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def set_template(self, order: Any) -> None:
+        """Take a newer template."""
+        message = self.read(SetTemplate, order)
+        if message and not self.state.deleted and message.generation >= self.state.generation:
+            self.take_template(message)
+
+    @workflow.signal
+    def cluster_changed(self, order: Any) -> None:
+        """Note how the cluster is."""
+        message = self.read(ClusterChanged, order)
+        if message and (self.state.cluster is None or message.sequence >= self.state.cluster.sequence):
+            self.state.cluster = message
+            self.touch()
+
+    @workflow.signal
+    def observed(self, order: Any) -> None:
+        """Note what the observer saw of this replica's objects."""
+        message = self.read(Observed, order)
+        if message and message.owner_uid == self.state.uid and message.replica is not None:
+            self.state.observed = message.replica
+            self.wake()
+
+    @workflow.signal
+    def resync(self, order: Any = None) -> None:
+        """Tell again what was told."""
+        if order is None or self.read(Resync, order) is not None:
+            self.state.told = {}
+            self.wake()
+
+    @workflow.query
+    def account(self) -> dict[str, Any]:
+        """Give what scheduler and deployment keep of a replica."""
+        birth = self.state.birth
+        return ReplicaState(
+            uid=self.state.uid,
+            namespace=self.namespace,
+            deployment=birth.deployment,
+            name=self.name,
+            cluster=birth.cluster,
+            index=birth.index,
+            generation=self.state.generation,
+            spec=self.state.spec or {},
+            ready=is_true(self.state.conditions, "Ready"),
+            deleting=bool(self.state.deleted),
+            gone=self.gone,
+        ).wire()
+
+    def take_template(self, order: SetTemplate) -> None:
+        """Adopt a template as this replica's spec."""
+        birth = self.state.birth
+        managed = {
+            labels.DEPLOYMENT: names.label_value(birth.deployment),
+            labels.CLUSTER: names.label_value(birth.cluster),
+            labels.REPLICA_INDEX: str(birth.index),
+        }
+        self.state.labels = {**order.labels, **managed}
+        if order.spec != self.state.spec or order.generation != self.state.generation:
+            self.state.spec, self.state.generation = order.spec, order.generation
+            self.state.retry_at = ""
+        self.touch()
+
+    # --- one pass -----------------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> bool:
+        """Apply, judge, tell."""
+        if self.state.deleted:
+            return await self.tear_down()
+        if await self.knows_cluster() and self.wants_apply():
+            await self.apply()
+        if self.state.deleted:
+            return await self.tear_down()
+        self.judge()
+        await self.prune()
+        await self.report()
+        return False
+
+    async def knows_cluster(self) -> bool:
+        """Ask the cluster for its connection, once; afterwards it tells us of changes."""
+        if self.state.cluster is None:
+            answer = await workflow.execute_local_activity_method(
+                Messaging.ask,
+                Ask(workflow_id=names.workflow_id("InferenceCluster", "", self.state.birth.cluster), query="connection_view"),
+                **options.local(options.TELL, f"ask {self.state.birth.cluster} how to reach it"),
+            )
+            if answer.found and self.state.cluster is None:
+                self.state.cluster = ClusterChanged.model_validate(answer.value)
+            elif not answer.found:
+                self.look_again(options.soon(self.state.attempts))
+                self.state.attempts += 1
+        known = self.state.cluster
+        return known is not None and known.connection is not None and known.facts is not None
+
+    def wants_apply(self) -> bool:
+        """Tell whether what stands on the cluster is not what the spec asks for."""
+        if self.state.retry_at:
+            wait = datetime.fromisoformat(self.state.retry_at) - workflow.now()
+            if wait > timedelta():
+                self.look_again(wait)
+                return False
+        applied = self.state.applied
+        if applied is None or self.state.applied_generation != self.state.generation:
+            return True
+        if self.state.observed is None or not drift(applied, self.state.observed):
+            self.state.drift_since = ""
+            return False
+        if not self.state.drift_since:
+            self.state.drift_since = workflow.now().isoformat()
+        waited = workflow.now() - datetime.fromisoformat(self.state.drift_since)
+        if waited < DRIFT_PATIENCE:
+            self.look_again(DRIFT_PATIENCE - waited)
+            return False
+        self.event("Normal", "Drift", f"put right: {', '.join(drift(applied, self.state.observed))}")
+        return True
+
+    def order(self) -> ReplicaOrder:
+        """Say all that is needed to render this replica."""
+        known, birth = self.state.cluster, self.state.birth
+        if known is None or known.connection is None or known.facts is None or self.state.spec is None:
+            raise ValueError("an order was asked for before the cluster was known")
+        return ReplicaOrder(
+            connection=known.connection,
+            facts=known.facts,
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.state.uid,
+            generation=self.state.generation,
+            deployment=birth.deployment,
+            cluster=birth.cluster,
+            index=birth.index,
+            spec=self.state.spec,
+            inventory=self.state.applied.inventory if self.state.applied else [],
+        )
+
+    async def apply(self) -> None:
+        """Bring the cluster to the present generation; a newer one, or deletion, takes over at once."""
+        order = self.order()
+        self.state.attempted = True
+        if self.state.applied is None:
+            self.condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
+            self.publish()
+        try:
+            applied = await self.unless(
+                lambda: bool(self.state.deleted) or self.state.generation != order.generation,
+                workflow.execute_activity_method(
+                    WorkloadActivities.apply_replica,
+                    order,
+                    **options.remote(
+                        options.ON_CLUSTER,
+                        f"apply {self.name} generation {order.generation} to {order.cluster}",
+                        order.connection.task_queue,
+                    ),
+                ),
+            )
+        except ActivityError as error:
+            kind = error_type(error) or "ClusterUnreachable"
+            self.state.failure = (kind, error_message(error))
+            self.state.failure_reason = error_reason(error) or _REASONS.get(kind, kind)
+            pause = options.patience(self.state.attempts) if is_permanent(kind) else options.soon(self.state.attempts)
+            self.state.attempts += 1
+            self.state.retry_at = (workflow.now() + pause).isoformat()
+            self.look_again(pause)
+            self.event("Warning", self.state.failure_reason, self.state.failure[1])
+            return
+        if applied is None:
+            self.wake()
+            return
+        if self.state.applied is None:
+            self.event("Normal", "Applied", f"{len(applied.inventory)} objects on {order.cluster}")
+        for warning in applied.warnings:
+            self.event("Warning", "Rendering", warning)
+        self.state.prune = self.state.prune or self.state.applied_generation not in (0, order.generation)
+        self.state.applied, self.state.applied_generation = applied, order.generation
+        self.state.failure, self.state.retry_at, self.state.attempts, self.state.drift_since = ("", ""), "", 0, ""
+        # What was seen before this apply may look like drift; look once more when the observer had time to see it.
+        self.look_again(DRIFT_PATIENCE)
+
+    async def prune(self) -> None:
+        """Remove what older generations left, once the new one is fully there."""
+        if not (self.state.prune and is_true(self.state.conditions, "Ready") and self.state.applied):
+            return
+        removed = await workflow.execute_activity_method(
+            WorkloadActivities.prune_replica,
+            self.order(),
+            **options.remote(options.UNTIL_GONE, f"remove what older generations of {self.name} left", self.order().connection.task_queue),
+        )
+        self.state.prune = False
+        self.state.applied = self.state.applied.model_copy(
+            update={"inventory": [item for item in self.state.applied.inventory if item.id not in removed]}
+        )
+
+    # --- judging ------------------------------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Write conditions, the serving latch and the phase from what is known."""
+        applied, seen = self.state.applied, self.state.observed
+        current = applied is not None and self.state.applied_generation == self.state.generation
+        self.condition("ModelAccepted", *self._accepted_verdict())
+        accepted = is_true(self.state.conditions, "ModelAccepted")
+        if applied is None or seen is None or not (accepted or self.state.was_ready):
+            self.condition("ModelReady", FALSE, "WaitingForModel", "")
+            self.condition("RoutingReady", FALSE, "Configuring", "")
+            self.condition("Ready", FALSE, "Creating", self._accepted_verdict()[2])
+            return
+        model, routing = model_problem(applied, seen), routing_problem(applied, seen)
+        self.condition("ModelReady", *((FALSE, "ModelStarting", model) if model else (TRUE, "Serving", "")))
+        self.condition("RoutingReady", *((FALSE, "Configuring", routing) if routing else (TRUE, "RouteConfigured", "")))
+        ready = accepted and current and not model and not routing and not self.out_of_reach()
+        if ready:
+            self.state.serving = self.state.served = self.state.was_ready = True
+        elif self.state.serving and (self.out_of_reach() or not holds_floor(applied, seen, (self.state.spec or {})["engines"])):
+            self.state.serving = False
+            self.event("Warning", "ServingLost", model or routing or "the cluster is out of reach")
+        self.condition("Serving", *((TRUE, "Serving", "") if self.state.serving else (FALSE, "NotServing", model or routing)))
+        reason = "Unavailable" if self.state.was_ready else "Creating"
+        self.condition("Ready", *((TRUE, "Available", "") if ready else (FALSE, reason, model or routing)))
+        self.state.observed_generation = self.state.applied_generation
+
+    def out_of_reach(self) -> bool:
+        """Tell whether the cluster has been silent for so long that its endpoints must go."""
+        return bool(self.state.cluster and self.state.cluster.unreachable_for_seconds)
+
+    def _accepted_verdict(self) -> tuple[str, str, str]:
+        known, (kind, message) = self.state.cluster, self.state.failure
+        if kind:
+            reason = self.state.failure_reason
+            return FALSE, reason, f"{kind}: {message}" if reason == "ClusterUnreachable" and kind != reason else message
+        if known is None or known.connection is None:
+            return FALSE, "WaitingForCluster", f"InferenceCluster {self.state.birth.cluster} is not connected"
+        if self.state.applied is None or self.state.applied_generation != self.state.generation:
+            return FALSE, "Deploying", f"generation {self.state.generation} is not applied yet"
+        if self.state.observed is None:
+            return FALSE, "Deploying", "waiting for the cluster's observer"
+        missing = drift(self.state.applied, self.state.observed)
+        if missing:
+            return FALSE, "Deploying", f"not seen as applied yet: {', '.join(missing)}"
+        return TRUE, "Accepted", ""
+
+    def endpoint(self) -> str:
+        """Give the address at which this replica answers; empty while it must not be used."""
+        facts = self.state.cluster.facts if self.state.cluster else None
+        if not (self.state.serving and facts and facts.gateway_address) or self.state.deleted:
+            return ""
+        return endpoint_url(facts.gateway_address, self.namespace, self.name)
+
+    async def report(self) -> None:
+        """Tell the deployment what changed."""
+        news: dict[str, Any] = {
+            "phase": self.detailed_phase(),
+            "ready": is_true(self.state.conditions, "Ready"),
+            "serving": self.state.serving,
+            "generation": self.state.applied_generation,
+            "endpoint": self.endpoint(),
+            "message": next((c.message for c in self.state.conditions if c.status != TRUE and c.message), ""),
+        }
+        if news != self.state.told:
+            self.state.told = news
+            self.state.sequence += 1
+            heard = await self.tell(self.deployment_id, "replica_changed", self._news(**news))
+            if not heard and not self.state.deleted:
+                self.event("Warning", "Orphaned", f"ModelDeployment {self.namespace}/{self.state.birth.deployment} does not run")
+
+    @property
+    def deployment_id(self) -> str:
+        """Name the workflow of the deployment."""
+        return names.workflow_id("ModelDeployment", self.namespace, self.state.birth.deployment)
+
+    def _news(self, **news: Any) -> ReplicaChanged:
+        return ReplicaChanged(name=self.name, uid=self.state.uid, sequence=self.state.sequence, **news)
+
+    # --- leaving ------------------------------------------------------------------------------------------------------------------
+
+    async def tear_down(self) -> bool:
+        """Leave in order, each step until it is really gone; then free the nodes and tell the deployment."""
+        self.state.serving = False
+        self.condition("Serving", FALSE, "Deleting", "")
+        self.condition("Ready", FALSE, "Deleting", "")
+        await self.report()
+        if self.state.attempted and not await self.knows_cluster_for_leaving():
+            return False
+        if self.state.served and not self.state.drained and not self.state.forced:
+            await self.drain()
+        while self.state.attempted and self.state.step < len(CLUSTER_STEPS):
+            await self.leave_step(self.state.step)
+            self.state.step += 1
+        # A closed workflow still answers queries: say so before anybody could ask.
+        self.gone = True
+        await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=self.state.uid, name=self.name))
+        self.state.sequence += 1
+        await self.tell(self.deployment_id, "replica_changed", self._news(phase="Gone"))
+        return True
+
+    async def knows_cluster_for_leaving(self) -> bool:
+        """Wait for the way to the cluster; without a cluster record nothing can be removed, and that is said."""
+        if await self.knows_cluster():
+            if self.state.cluster and not self.state.cluster.present:
+                self.abandon("the InferenceCluster was deleted")
+            return True
+        self.condition("Deleting", FALSE, "WaitingForCluster", f"InferenceCluster {self.state.birth.cluster} is not connected")
+        if self.state.forced:
+            self.abandon("forced while the cluster was not connected")
+            return True
+        self.look_again(options.soon(self.state.attempts))
+        return False
+
+    def abandon(self, why: str) -> None:
+        """Give up all steps that need the cluster and list what stays there."""
+        self.event("Warning", "Abandoned", why)
+        self.leave_behind(why)
+        self.state.attempted = False
+
+    def leave_behind(self, why: str) -> None:
+        """List the inventory as left behind."""
+        known = {(item.kind, item.name) for item in self.state.left_behind}
+        for item in self.state.applied.inventory if self.state.applied else ():
+            *_, kind, namespace, name = item.id.split("/")
+            if (kind, name) not in known:
+                left = LeftBehind(kind=kind, name=name, namespace=namespace, location=self.state.birth.cluster, reason=why)
+                self.state.left_behind.append(left)
+
+    async def drain(self) -> None:
+        """Let the last requests finish."""
+        self.condition("Deleting", FALSE, "Draining", f"lets requests finish for {int(DRAIN.total_seconds())} s")
+        self.publish()
+        try:
+            await workflow.wait_condition(lambda: bool(self.state.forced), timeout=DRAIN, timeout_summary="let requests finish")
+        except TimeoutError:
+            self.state.drained = True
+
+    async def leave_step(self, number: int) -> None:
+        """Do one step of the teardown until what it removes is gone, or until somebody gives it up."""
+        known, title = self.state.cluster, CLUSTER_STEPS[number].title
+        if known is None or known.connection is None or known.facts is None or self.state.forced == "all":
+            self.leave_behind("the teardown was forced")
+            return
+        self.condition("Deleting", FALSE, "TearingDown", f"step {number + 1} of {len(CLUSTER_STEPS)}: {title}")
+        self.publish()
+        step = TeardownStep(
+            connection=known.connection,
+            facts=known.facts,
+            uid=self.state.uid,
+            workload_name=names.workload_name(self.namespace, self.name),
+            workload_namespace=self.state.applied.workload_namespace if self.state.applied else self.namespace,
+            number=CLUSTER_STEPS[number].number,
+            inventory=self.state.applied.inventory if self.state.applied else [],
+        )
+        attempt = 0
+        while True:
+            try:
+                done = await self.unless(
+                    lambda: bool(self.state.forced),
+                    workflow.execute_activity_method(
+                        WorkloadActivities.teardown_replica_step,
+                        step,
+                        **options.remote(options.UNTIL_GONE, f"{self.name}: {title}", known.connection.task_queue),
+                    ),
+                )
+            except ActivityError as error:
+                self.condition("Deleting", FALSE, error_type(error) or "TearingDown", f"{title}: {error_message(error)}")
+                self.publish()
+                try:
+                    await workflow.wait_condition(lambda: bool(self.state.forced), timeout=options.soon(attempt))
+                except TimeoutError:
+                    attempt += 1
+                    continue
+                done = None
+            if done is None:
+                self.leave_behind(f"step '{title}' was given up")
+                self.state.forced = "" if self.state.forced == "step" else self.state.forced
+                return
+            for skipped in done.skipped:
+                self.event("Warning", "NotOurs", f"left alone: {skipped}")
+            return
+
+    # --- showing ------------------------------------------------------------------------------------------------------------------
+
+    def detailed_phase(self) -> str:
+        """Give the replica's own phase, finer than those that all kinds share."""
+        if self.state.deleted:
+            return "Terminating"
+        if self.state.failure[0] in ("InvalidInput", "NameConflict") and not self.state.was_ready:
+            return "Failed"
+        if self.out_of_reach():
+            return "Unreachable"
+        if is_true(self.state.conditions, "Ready"):
+            return "Ready"
+        if self.state.applied is None:
+            return "Applying" if self.state.attempted else "Pending"
+        if self.state.was_ready:
+            return "Updating" if self.state.prune or self.state.applied_generation != self.state.generation else "Degraded"
+        return "Starting"
+
+    def phase(self) -> str:
+        """Map the finer phase onto the shared ones."""
+        shared = {"Ready": "Ready", "Failed": "Failed", "Terminating": "Deleting", "Pending": "Pending"}
+        degraded = ("Degraded", "Unreachable")
+        phase = self.detailed_phase()
+        return shared.get(phase, "Degraded" if phase in degraded else "Progressing")
+
+    def status(self) -> dict[str, Any]:
+        """Show engines, routing and inventory."""
+        applied, seen = self.state.applied, self.state.observed
+        status: dict[str, Any] = {"phase": self.detailed_phase()}
+        if applied is None:
+            return status
+        status["appliedHash"] = applied.hash
+        status["workloadName"] = applied.workload_name
+        engines = []
+        for engine in applied.engines:
+            workload = workload_of(engine, seen) if seen else None
+            engines.append(
+                {
+                    "name": engine.name,
+                    "kind": engine.kind,
+                    "workloadName": engine.workload_name,
+                    "desired": engine.copies,
+                    "updated": workload.updated if workload else 0,
+                    "ready": workload.ready if workload else 0,
+                    "available": workload.available if workload else 0,
+                    "message": engine_problem(engine, seen) if seen else "",
+                }
+            )
+        status["engines"] = engines
+        status["routing"] = {"surface": applied.routing_surface, "url": self.endpoint()}
+        status["inventory"] = [{"key": item.key, "id": item.id, "hash": item.hash} for item in applied.inventory]
+        return status
+
+    def identity(self) -> list[Any]:
+        """A replica is also found by its cluster and its deployment."""
+        more = [CLUSTER.value_set(self.state.birth.cluster), DEPLOYMENT.value_set(self.state.birth.deployment)]
+        return [*super().identity(), *([] if self._published else more)]

@@ -1,0 +1,29 @@
+"""All workflows, in one place, with the sandbox they run in.
+
+Worker, tests and replay take both from here, so they agree. Our own packages pass through the sandbox: they are deterministic by
+construction, and importing them anew for every run would cost more than the run.
+"""
+
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from workflows.deciding import decide_batch
+from workflows.fleet_scheduler import FleetSchedulerWorkflow
+from workflows.inference_class import InferenceClassWorkflow
+from workflows.inference_cluster import InferenceClusterWorkflow
+from workflows.model_deployment import ModelDeploymentWorkflow
+from workflows.model_replica import ModelReplicaWorkflow
+
+ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
+
+# Kind -> Temporal workflow type, for the kinds that this release serves.
+KINDS: dict[str, str] = {entity.kind: entity.kind for entity in ENTITIES}
+
+SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
+SCHEDULER_ACTIVITIES = (decide_batch,)
+
+PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
+
+
+def sandbox() -> SandboxedWorkflowRunner:
+    """Give the runner in which every workflow of this project runs."""
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
