@@ -131,7 +131,7 @@ def show(model: type[Shape], raw: Any, loc: Loc) -> str:
             text += f".{part}" if text else str(part)
         else:
             item = _child(value, part)
-            text += _item(part, item, field.map_keys if field and inside else None)
+            text += _item(part, item, field if inside else None)
             inside = False
         value = _child(value, part)
     return text
@@ -145,13 +145,15 @@ def _child(value: Any, part: str | int) -> Any:
     return None
 
 
-def _item(part: str | int, item: Any, map_keys: MapKeys | None) -> str:
+def _item(part: str | int, item: Any, field: Field | None) -> str:
     if isinstance(part, str):
         return f".{part}" if part.replace("_", "").replace("-", "").isalnum() else f'["{part}"]'
-    if map_keys and isinstance(item, Mapping):
-        values = [item.get(key) for key in map_keys.keys]
-        if all(isinstance(value, str) and value for value in values):
-            return f"[{','.join(f'{key}={value}' for key, value in zip(map_keys.keys, values, strict=True))}]"
+    if field and field.map_keys and field.model and isinstance(item, Mapping):
+        shape = fields_of(field.model)
+        pairs = [(key, item.get(key)) for key in field.map_keys.keys]
+        # A value that its field does not allow identifies nothing.
+        if all(isinstance(value, str) and value and value in (shape[key].choices or (value,)) for key, value in pairs):
+            return f"[{','.join(f'{key}={value}' for key, value in pairs)}]"
     return f"[{part}]"
 
 

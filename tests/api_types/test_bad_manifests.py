@@ -1,0 +1,398 @@
+"""Every bad manifest gets the error that the API promises (spec/api.md 19, as restated by rulings 14)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.api_types.builders import (
+    CUT,
+    DEVICE,
+    GANG_LEADER,
+    GANG_WORKER,
+    MEMBER,
+    REQUEST,
+    TEMPLATE,
+    a_cache,
+    a_class,
+    a_cluster,
+    a_container,
+    a_deployment,
+    a_document,
+    a_gateway,
+    a_member,
+    a_pool,
+    a_replica,
+    a_service,
+    a_stack,
+    an_endpoint,
+    an_engine,
+    problems,
+)
+
+E = "spec.template.spec.engines"
+M = f"{E}[name=a].members"
+DEVICES = "nodeSelector.devices[name=gpu]"
+
+
+@dataclass(frozen=True)
+class Case:
+    story: str
+    document: dict[str, Any]
+    want: list[str]
+
+
+def member_label(**labels: str) -> dict[str, Any]:
+    return a_member(template={"metadata": {"labels": labels}})
+
+
+ANNOTATED = a_member(template={"metadata": {"annotations": {"modelplane.ai/x": "y"}}})
+TWO_PARTS = {"attributes": {"a": {"version": "9.0"}}}
+BYTES = {"capacity": {"memory": {"value": "80GB"}}}
+
+CASES = [
+    Case("api-19-1 deployment without replicas", a_deployment(top={"replicas": CUT}), ["spec.replicas: required field is missing"]),
+    Case("api-19-1 cache without size", a_cache({"sizeGiB": CUT}), ["spec.huggingFace.sizeGiB: required field is missing"]),
+    Case("api-19-2 replicas below zero", a_deployment(top={"replicas": -1}), ["spec.replicas: must be between 0 and 1000, got -1"]),
+    Case("api-19-2 replicas above 1000", a_deployment(top={"replicas": 1001}), ["spec.replicas: must be between 0 and 1000, got 1001"]),
+    Case("api-19-3 replicas as text", a_deployment(top={"replicas": "2"}), ['spec.replicas: must be an integer, got the string "2"']),
+    Case("api-19-4 no engine", a_deployment(engines=[]), [f"{E}: needs 1 to 8 engines, got 0"]),
+    Case(
+        "api-19-4 nine engines",
+        a_deployment(*(an_engine(name=f"e{index}") for index in range(9))),
+        [f"{E}: needs 1 to 8 engines, got 9"],
+    ),
+    Case(
+        "api-19-5 two engines of one name",
+        a_deployment(an_engine(name="main"), an_engine(name="main")),
+        [f"{E}[name=main]: duplicate name; engine names must be unique"],
+    ),
+    Case(
+        "api-19-6 a Leader alone",
+        a_deployment(an_engine(GANG_LEADER)),
+        [f"{M}: must be one Standalone member, or one Leader and one Worker; got Leader"],
+    ),
+    Case(
+        "api-19-6 a Standalone with a Worker",
+        a_deployment(an_engine({**MEMBER, "role": "Standalone"}, GANG_WORKER)),
+        [f"{M}: must be one Standalone member, or one Leader and one Worker; got Standalone, Worker"],
+    ),
+    Case(
+        "api-19-7 first member without role, second Worker",
+        a_deployment(an_engine(a_member(), GANG_WORKER)),
+        [
+            (
+                f"{M}: must be one Standalone member, or one Leader and one Worker; "
+                "got Standalone (default), Worker; set role: Leader on the first"
+            ),
+        ],
+    ),
+    Case(
+        "api-19-8 three members",
+        a_deployment(an_engine(GANG_LEADER, GANG_WORKER, GANG_WORKER)),
+        [f"{M}: at most 2 members; raise worker.nodes to add followers"],
+    ),
+    Case(
+        "api-19-9 a Leader with worker",
+        a_deployment(an_engine({**GANG_LEADER, "worker": {"nodes": 2}}, GANG_WORKER)),
+        [f"{M}[0].worker: only a Worker member may set worker; this member is Leader"],
+    ),
+    Case(
+        "api-19-10 an empty worker block",
+        a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "worker": {}})),
+        [f"{M}[1].worker.nodes: required field is missing"],
+    ),
+    Case(
+        "api-19-10 64 followers",
+        a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "worker": {"nodes": 64}})),
+        [f"{M}[1].worker.nodes: must be between 1 and 63, got 64"],
+    ),
+    Case(
+        "api-19-11 no member requests devices",
+        a_deployment(an_engine(a_member(nodeSelector=CUT))),
+        [f"{M}: no member requests devices; give at least one a nodeSelector"],
+    ),
+    Case(
+        "api-19-12 an empty selector",
+        a_deployment(an_engine(a_member(nodeSelector={"devices": [{"name": "gpu", "selectors": [{}]}]}))),
+        [f"{M}[0].{DEVICES}.selectors[0]: an empty selector would match every device; set cel"],
+    ),
+    Case(
+        "api-19-13 a selector that does not compile",
+        a_deployment(an_engine(a_member(nodeSelector={"devices": [{"name": "gpu", "selectors": [{"cel": "device.capacity["}]}]}))),
+        [f"{M}[0].{DEVICES}.selectors[0].cel: does not compile: unexpected end of text, line 1, column 17"],
+    ),
+    Case(
+        "api-19-14 PrefillDecode with one engine",
+        a_deployment(an_engine(phase="Prefill"), serving={"mode": "PrefillDecode"}),
+        [f"{E}: PrefillDecode needs exactly two engines, one Prefill and one Decode; got 1"],
+    ),
+    Case(
+        "api-19-15 both engines Prefill",
+        a_deployment(an_engine(phase="Prefill"), an_engine(name="b", phase="Prefill"), serving={"mode": "PrefillDecode"}),
+        [f"{E}: needs exactly one engine with phase Prefill, got 2; and exactly one with phase Decode, got 0"],
+    ),
+    Case(
+        "api-19-16 a phase without serving",
+        a_deployment(an_engine(phase="Decode")),
+        [f"{E}[name=a].phase: allowed only when serving.mode is PrefillDecode"],
+    ),
+    Case(
+        "api-19-17 a mode in lower case",
+        a_deployment(serving={"mode": "prefilldecode"}),
+        ['spec.template.spec.serving.mode: must be Unified or PrefillDecode, got "prefilldecode"'],
+    ),
+    Case(
+        "api-19-18 an empty toleration",
+        a_deployment(tolerations=[{}]),
+        ["spec.template.spec.tolerations[0]: operator Equal (the default) needs a key; use operator: Exists to match all"],
+    ),
+    Case(
+        "api-19-19 Exists with an empty value",
+        a_deployment(tolerations=[{"operator": "Exists", "value": ""}]),
+        ["spec.template.spec.tolerations[0].value: operator Exists takes no value"],
+    ),
+    Case(
+        "api-19-20 a reserved label on replicas",
+        a_deployment(top={"template": {"metadata": {"labels": {"modelplane.ai/cluster": "x"}}}}),
+        ['spec.template.metadata.labels: key "modelplane.ai/cluster" uses the reserved prefix modelplane.ai/'],
+    ),
+    Case(
+        "api-19-21 a bad label value on a member",
+        a_deployment(an_engine(member_label(team="-bad-"))),
+        [f'{M}[0].template.metadata.labels: "-bad-" is not a valid label value (key team)'],
+    ),
+    Case(
+        "api-19-22 a container of another name",
+        a_deployment(an_engine(a_container(name="vllm"))),
+        [f'{M}[0].template.spec.containers[0].name: the single container must be named engine, got "vllm"'],
+    ),
+    Case(
+        "api-19-23 two containers",
+        a_deployment(an_engine(a_member(template={"spec": {"containers": TEMPLATE["spec"]["containers"] * 2}}))),
+        [f"{M}[0].template.spec.containers: exactly 1 container is supported, got 2"],
+    ),
+    Case(
+        "api-19-24 a container with resources",
+        a_deployment(an_engine(a_container(resources={"limits": {}}))),
+        [f"{M}[0].template.spec.containers[0].resources: unknown field; request GPUs through nodeSelector.devices"],
+    ),
+    Case(
+        "api-19-25 an empty member template",
+        a_deployment(an_engine(a_member(template={"spec": CUT}))),
+        [f"{M}[0].template.spec: required; a member needs a pod to run"],
+    ),
+    Case(
+        "api-19-26 a variable with value and source",
+        a_deployment(an_engine(a_container(env=[{"name": "X", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]))),
+        [f"{M}[0].template.spec.containers[0].env[name=X]: set either value or valueFrom, not both"],
+    ),
+    Case(
+        "api-19-27 engines beside the template",
+        a_deployment(top={"engines": [an_engine()]}),
+        ["spec.engines: not allowed together with spec.template; move it to spec.template.spec.engines"],
+    ),
+    Case(
+        "api-19-28 workers of the seed",
+        a_deployment(top={"workers": {"topology": {"tensor": 8}}}),
+        ["spec.workers: field was removed; describe pods in engines[].members and put parallelism in engine args"],
+    ),
+    Case(
+        "api-19-29 an engine name with capitals",
+        a_deployment(an_engine(name="Qwen_3")),
+        [f"{E}[name=Qwen_3].name: must be a DNS label: lower-case letters, digits, hyphen"],
+    ),
+    Case(
+        "api-19-30 a provider without its block",
+        a_class(provisioning={"provider": "GKE"}),
+        ["spec.provisioning.gke: required because provider is GKE"],
+    ),
+    Case(
+        "api-19-31 a device without class",
+        a_class({"name": "gpu", "driver": "gpu.nvidia.com"}),
+        [
+            (
+                "spec.devices[name=gpu].deviceClassName: required because claim is DRA (the default); "
+                "use claim: Synthetic where no driver exists"
+            ),
+        ],
+    ),
+    Case(
+        "api-19-32 an attribute of two types",
+        a_class({**DEVICE, "attributes": {"a": {"string": "x", "int": 1}}}),
+        ["spec.devices[name=gpu].attributes.a: set exactly one of string, version, bool, int; got string, int"],
+    ),
+    Case(
+        "api-19-32 an attribute of no type",
+        a_class({**DEVICE, "attributes": {"a": {}}}),
+        ["spec.devices[name=gpu].attributes.a: set exactly one of string, version, bool, int; got none"],
+    ),
+    Case(
+        "api-19-36 seventeen accelerators",
+        a_class(provisioning={"provider": "EKS", "eks": {"instanceType": "p5", "accelerator": {"type": "h200", "count": 17}}}),
+        ["spec.provisioning.eks.accelerator.count: must be between 1 and 16, got 17"],
+    ),
+    Case("api-19-35 a class without devices", a_class(devices=[]), ["spec.devices: needs at least 1 item"]),
+    Case("api-19-35 an empty pool list", a_cluster(nodePools=[]), ["spec.nodePools: needs at least 1 item, or leave the field out"]),
+    Case("api-19-35 a service without endpoints", a_service(endpoints=[]), ["spec.endpoints: needs at least 1 item"]),
+    Case(
+        "api-19-37 Existing without its block",
+        a_cluster(cluster={"existing": CUT}),
+        ["spec.cluster.existing: required because source is Existing"],
+    ),
+    Case(
+        "api-19-38 a region on AKS",
+        a_cluster(source="AKS", cluster={"aks": {"location": CUT, "region": "westeurope"}}),
+        ["spec.cluster.aks: location is missing; unknown field region, did you mean location?"],
+    ),
+    Case(
+        "api-19-39 a version as a number",
+        a_cluster(source="EKS", cluster={"eks": {"kubernetesVersion": 1.36}}),
+        ['spec.cluster.eks.kubernetesVersion: must be a string; quote it: "1.36"'],
+    ),
+    Case(
+        "api-19-40 a taint that only prefers",
+        a_cluster(taints=[{"key": "a", "effect": "PreferNoSchedule"}]),
+        ['spec.taints[0].effect: must be NoSchedule or NoExecute, got "PreferNoSchedule"'],
+    ),
+    Case(
+        "api-19-41 one taint twice",
+        a_cluster(taints=[{"key": "a", "effect": "NoExecute"}, {"key": "a", "value": "b", "effect": "NoExecute"}]),
+        ["spec.taints[key=a,effect=NoExecute]: duplicate taint"],
+    ),
+    Case(
+        "api-19-42 a fabric without InfiniBand",
+        a_cluster(a_pool(fabric={"infiniband": {"fabric": "f1"}})),
+        ["spec.nodePools[name=p].fabric.infiniband: allowed only when fabric.type is InfiniBand, it is None"],
+    ),
+    Case(
+        "api-19-42 InfiniBand on Nebius without a fabric",
+        a_cluster(a_pool("Nebius", fabric={"type": "InfiniBand"}), source="Nebius"),
+        ["spec.nodePools[name=p].fabric.infiniband: required for InfiniBand on Nebius"],
+    ),
+    Case(
+        "api-19-43 a reservation id in capitals",
+        a_cluster(a_pool("EKS", capacityBlock={"capacityReservationId": "CR-12"}), source="EKS"),
+        ['spec.nodePools[name=p].capacityBlock.capacityReservationId: must match ^cr-[0-9a-f]+$, got "CR-12"'],
+    ),
+    Case(
+        "api-19-44 an EKS pool without zones",
+        a_cluster(a_pool("EKS", zones=CUT), source="EKS"),
+        ["spec.nodePools[name=p].zones: at least one zone is required on EKS"],
+    ),
+    Case(
+        "api-19-45 an AKS pool with a hyphen",
+        a_cluster(a_pool("AKS", name="gpu-h100"), source="AKS"),
+        ["spec.nodePools[name=gpu-h100].name: AKS pool names are at most 12 lower-case letters or digits, letter first"],
+    ),
+    Case(
+        "api-19-46 a Nebius pool with a minimum alone",
+        a_cluster(a_pool("Nebius", minNodeCount=1), source="Nebius"),
+        ["spec.nodePools[name=p].maxNodeCount: required because minNodeCount is set on Nebius"],
+    ),
+    Case(
+        "api-19-47 a pool of the seed",
+        a_cluster({"name": "p", "class": "x"}),
+        ["spec.nodePools[name=p]: className is missing; unknown field class, did you mean className?"],
+    ),
+    Case(
+        "api-19-47 a pool of the seed without a name",
+        a_cluster({"class": "x"}),
+        [
+            "spec.nodePools[0]: className is missing; unknown field class, did you mean className?",
+            "spec.nodePools[0].name: required field is missing",
+        ],
+    ),
+    Case(
+        "api-19-48 MetalLB without its block",
+        a_gateway(traefik={"loadBalancer": "MetalLB"}),
+        ["spec.traefik.metallb: required because loadBalancer is MetalLB"],
+    ),
+    Case(
+        "api-19-48 Traefik without its block",
+        a_gateway(traefik=CUT),
+        ["spec.traefik: required because backend is Traefik"],
+    ),
+    Case("api-19-49 a second gateway", a_gateway("main"), ["metadata.name: InferenceGateway is a singleton and must be named default"]),
+    Case(
+        "api-19-50 a weight of zero",
+        a_service({"weight": 0, "selector": {"matchLabels": {"a": "b"}}}),
+        ["spec.endpoints[0].weight: must be between 1 and 1000000, got 0; remove the entry to send it nothing"],
+    ),
+    Case("api-19-51 a port that is no number", an_endpoint(url="https://host:abc"), ['spec.url: port "abc" is not a number']),
+    Case("api-19-51 an empty URL", an_endpoint(url=""), ["spec.url: must not be empty"]),
+    Case(
+        "api-19-52 another cache source",
+        a_cache(source="S3"),
+        ['spec.source: must be HuggingFace or OCI, got "S3"'],
+    ),
+    Case(
+        "api-19-53 a repository with a command",
+        a_cache({"repo": "a/b; reboot"}),
+        ["spec.huggingFace.repo: not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"],
+    ),
+    Case(
+        "api-19-54 a replica engine without requests",
+        a_replica(deviceRequests=CUT),
+        ["spec.engines[name=a].members: at least one member must carry deviceRequests"],
+    ),
+    Case(
+        "api-19-54 a replica engine with an empty list of requests",
+        a_replica(deviceRequests=[]),
+        ["spec.engines[name=a].members[0].deviceRequests: must not be empty, leave it out when nothing is claimed"],
+    ),
+    Case(
+        "api-19-55 a stack with an identity alone",
+        a_stack(secrets=[{"type": "GoogleApplicationCredentials", "name": "n", "key": "k"}]),
+        ["spec.secrets: must include an entry of type Kubeconfig"],
+    ),
+    Case("api-19-56 a renamed kind", a_document("ModelPlacement"), ["kind: unknown kind; it was renamed ModelReplica"]),
+]
+
+READ_BY_THE_SCHEDULER = [
+    ("api-19-33 a version of two parts", TWO_PARTS, "spec.devices[name=gpu].attributes.a.version"),
+    (
+        "api-19-34 a quantity with a unit of bytes",
+        {"capacity": {"memory": {"value": "80GB"}}},
+        "spec.devices[name=gpu].capacity.memory.value",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_a_bad_manifest_is_refused_with_every_problem_and_nothing_else(case: Case) -> None:
+    assert problems(case.document) == case.want
+
+
+@pytest.mark.parametrize(("change", "field"), [case[1:] for case in READ_BY_THE_SCHEDULER], ids=[case[0] for case in READ_BY_THE_SCHEDULER])
+def test_a_value_that_the_scheduler_cannot_read_is_refused_in_its_words(change: dict[str, Any], field: str) -> None:
+    (problem,) = problems(a_class({**DEVICE, **change}))
+    hint = {"version": "major.minor.patch", "value": "did you mean 80G or 80Gi?"}[field.rpartition(".")[2]]
+    assert problem.startswith(f"{field}: ")
+    assert hint in problem
+
+
+ACCEPTED = [
+    ("api-19.1 serving without a mode", a_deployment(serving={})),
+    (
+        "api-19.1 a member annotation under our prefix",
+        a_deployment(an_engine(ANNOTATED)),
+    ),
+    ("api-19.1 InfiniBand on AKS without a block", a_cluster(a_pool("AKS", fabric={"type": "InfiniBand"}), source="AKS")),
+    ("api-19.1 a pool naming a class that may not exist", a_cluster(a_pool(className="no-such-class"))),
+    ("api-19.1 a deployment naming a cache that may not exist", a_deployment(modelCacheRef={"name": "no-such-cache"})),
+    ("api-19.1 a cluster selector that may match nothing", a_deployment(clusterSelector={"matchLabels": {"a": "b"}})),
+    ("api-19.1 a selector that no device may satisfy", a_deployment(an_engine(a_member(nodeSelector={"devices": [REQUEST]})))),
+    ("api-19.1 a service selecting nothing yet", a_service()),
+    ("api-19.1 a cache that no cluster may stage", a_cache(clusterSelector={"matchLabels": {"no": "cluster"}})),
+    ("api-19.1 a cache whose token may be missing", a_cache({"authSecret": {"name": "no-such-secret"}})),
+    ("api-19.1 an EKS pool of a class without an EKS block", a_cluster(source="EKS")),
+    ("api-19-2 zero replicas", a_deployment(top={"replicas": 0})),
+    ("api-19-2 eleven replicas", a_deployment(top={"replicas": 11})),
+    ("ruling-5 a name with a dot and one with a leading digit", a_document("ModelDeployment", "4bit-qwen2.5", a_deployment()["spec"])),
+]
+
+
+@pytest.mark.parametrize("document", [case[1] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
+def test_what_only_conditions_can_tell_is_accepted_without_a_warning(document: dict[str, Any]) -> None:
+    assert problems(document) == []
