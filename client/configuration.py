@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from api_types.settings import CONFIG_VARIABLE, Settings
 from client.errors import Refused

@@ -20,7 +20,10 @@ _CONNECT_WAIT = timedelta(seconds=5)
 
 
 async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
-    """Connect to Temporal; a worker brings its own runtime, with metrics. Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files."""
+    """Connect to Temporal; a worker brings its own runtime, with metrics.
+
+    Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files.
+    """
     temporal = settings.temporal
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
     try:

@@ -32,9 +32,8 @@ class TreeFormat(StrEnum):
 
 def as_yaml(value: Any) -> str:
     """Give YAML that people can read: block style, in the order of the tree."""
-    yaml = YAML(typ="safe", pure=True)
+    yaml = YAML()
     yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
     yaml.width = _YAML_WIDTH
     yaml.allow_unicode = True
     stream = io.StringIO()

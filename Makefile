@@ -1,0 +1,65 @@
+# The tasks of this project. `make demo` and `make test` need nothing but python3 (3.11 or newer) with pip, go, git and make:
+# the environment is made in .venv, and programs that are missing are built once into the user's cache folder.
+
+PYTHON ?= python3
+BIN := .venv/bin
+# The lock it was made from is part of the stamp's name, so the environment is made anew exactly when the lock changes.
+LOCK := $(shell $(PYTHON) -c "import hashlib; print(hashlib.sha256(open('requirements-dev.lock', 'rb').read()).hexdigest()[:12])")
+STAMP := .venv/.made-from-$(LOCK)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up down test check fmt lock bench programs venv clean
+
+help:
+	@echo "make demo   a whole fleet on this machine, with a first model Ready on two clusters"
+	@echo "make test   all tests, on real parts"
+	@echo "make up, down, check, fmt, lock, bench, clean"
+
+demo: venv
+	$(BIN)/modelplane up --apply examples/testbed/demo.yaml --wait
+
+up: venv
+	$(BIN)/modelplane up
+
+down: venv
+	$(BIN)/modelplane down
+
+test: venv programs
+	$(BIN)/pytest
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: venv
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+# A uv.lock would write the address of a package index into the repository; this form names none.
+lock: venv
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev -o requirements-dev.lock pyproject.toml
+
+bench: venv programs
+	$(BIN)/pytest tests/bench -q -s
+
+# Built before the tests and not by them, so that the progress of a long build is seen.
+programs: venv
+	$(BIN)/python -m testbed install
+
+venv: $(STAMP)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit('python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; set PYTHON=' if sys.version_info < (3, 11) else 0)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@rm -f .venv/.made-from-*
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
