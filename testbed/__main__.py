@@ -9,6 +9,7 @@ from testbed.download import DownloadRefused
 from testbed.fleet import FleetFile, FleetFileError
 from testbed.home import HomeBusy
 from testbed.install import Installer, InstallFailed
+from testbed.kube import KubeError
 from testbed.testbed import Running, Testbed
 from testbed.waiting import StartFailed
 
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     except FleetFileError as error:
         print(error, file=sys.stderr)
         return REFUSED
-    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused) as error:
+    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused, KubeError) as error:
         print(error, file=sys.stderr)
         return FAILED
 

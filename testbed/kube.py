@@ -7,6 +7,7 @@ library's idea of a version stands between. Writing is always server-side apply 
 import base64
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,8 @@ from testbed.pki import Authority
 
 FIELD_MANAGER = "testbed"
 SECONDS = httpx.Timeout(20.0, connect=5.0)
+SETTLING = {httpx.codes.NOT_FOUND, httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
+SETTLING_SECONDS = 15.0
 
 # Collections that are not the kind in lower case with an "s".
 _PLURALS = {"DeviceClass": "deviceclasses", "GatewayClass": "gatewayclasses", "StorageClass": "storageclasses"}
@@ -95,7 +98,8 @@ class Kube:
     def apply(self, document: Mapping[str, Any], subresource: str = "") -> dict[str, Any]:
         """Apply one object (or its status) whole and answer how it is now stored."""
         path = path_of(document) + (f"/{subresource}" if subresource else "")
-        answer = self._http.patch(
+        answer = self._patiently(
+            "PATCH",
             path,
             params={"fieldManager": FIELD_MANAGER, "force": "true"},
             headers={"content-type": "application/apply-patch+yaml"},
@@ -106,8 +110,15 @@ class Kube:
     def create(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
         """Create one object; None when it is already there and was left as it is."""
         path = path_of(document).rsplit("/", 1)[0]
-        answer = self._http.post(path, params={"fieldManager": FIELD_MANAGER}, json=document)
+        answer = self._patiently("POST", path, params={"fieldManager": FIELD_MANAGER}, json=document)
         return None if answer.status_code == httpx.codes.CONFLICT else _body(f"create {path}", answer)
+
+    def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Repeat a write that a server in its first seconds refuses: a kind or namespace is established before it is served."""
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while (answer := self._http.request(method, path, **request)).status_code in SETTLING and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return answer
 
     def get(self, path: str) -> dict[str, Any] | None:
         """Read one object; None when there is none."""

@@ -1,0 +1,46 @@
+"""What the testbed's own tests share: waiting with a deadline, and a namespace that goes away."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+from kubernetes import client
+
+from testbed.testbed import ClusterRunning, Running
+
+
+class Eventually(Protocol):
+    """Call `look` until it answers `equals`; the last answer is in the failure."""
+
+    def __call__(self, look: Callable[[], Any], *, equals: Any = True, within: float = 30) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Eventually:
+    def wait(look: Callable[[], Any], *, equals: Any = True, within: float = 30) -> None:
+        deadline = time.monotonic() + within
+        while (answer := look()) != equals and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert answer == equals
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def cluster(testbed: Running) -> ClusterRunning:
+    return testbed.clusters["prod-eu"]
+
+
+@pytest.fixture
+def api(kube: Callable[[ClusterRunning], client.ApiClient], cluster: ClusterRunning) -> client.ApiClient:
+    return kube(cluster)
+
+
+@pytest.fixture
+def namespace(api: client.ApiClient, request: pytest.FixtureRequest) -> Iterator[str]:
+    core = client.CoreV1Api(api)
+    body = {"metadata": {"generateName": "testbed-", "annotations": {"test": request.node.nodeid}}}
+    name = core.create_namespace(body).metadata.name
+    yield name
+    core.delete_namespace(name)

@@ -1,0 +1,225 @@
+"""Starting, stopping, crashing and starting again: nothing is lost and nothing is left behind."""
+
+import base64
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+from ruamel.yaml import YAML
+from urllib3.exceptions import HTTPError
+
+from testbed.fleet import FleetFile
+from testbed.processes import SUPERVISOR, Identity, ProcessFiles
+from testbed.testbed import ClusterRunning, Running, Testbed
+from testbed.waiting import StartFailed
+
+pytestmark = pytest.mark.testbed
+
+FLEET = """
+classes:
+  two:
+    devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: 2}]
+clusters:
+  - {name: lab, labels: {modelplane.ai/region: lab}, pools: [{name: gpus, class: two, nodes: NODES}]}
+"""
+
+
+def fleet(folder: Path, nodes: int = 1) -> FleetFile:
+    (folder / "fleet.yaml").write_text(FLEET.replace("NODES", str(nodes)))
+    return FleetFile.load(folder / "fleet.yaml")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Testbed]:
+    """A testbed of one cluster with one node, not yet up."""
+    testbed = Testbed(tmp_path / "home", fleet(tmp_path))
+    yield testbed
+    testbed.down()
+
+
+def alive(home: Path) -> list[Identity]:
+    """Every process of a testbed, the supervisor included."""
+    files = ProcessFiles(home)
+    found = (files.identity(name) for name in [*files.specs(), SUPERVISOR])
+    return [identity for identity in found if identity]
+
+
+def mentioning(home: Path) -> list[str]:
+    """Command lines of all processes on this machine that name the home, however they were started."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if f"{home}/" in words or words.rstrip().endswith(str(home)):
+            lines.append(words)
+    return lines
+
+
+def core(cluster: ClusterRunning) -> client.CoreV1Api:
+    return client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
+
+
+def test_what_was_stored_is_there_after_down_and_up(lab: Testbed) -> None:
+    before = lab.up(temporal=False)
+    core(before.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "kept"}, "data": {"a": "b"}})
+
+    assert len(mentioning(before.home)) > 5
+    lab.down()
+    assert mentioning(before.home) == []
+    assert lab.running() is None
+    after = lab.up(temporal=False)
+
+    assert after == before
+    assert core(after.clusters["lab"]).read_namespaced_config_map("kept", "default").data == {"a": "b"}
+
+
+def test_up_again_changes_nothing_while_all_runs(lab: Testbed) -> None:
+    running = lab.up(temporal=False)
+    before = alive(running.home)
+    assert lab.up(temporal=False) == running
+    assert alive(running.home) == before
+    assert len(before) > 5
+
+
+def test_a_killed_supervisor_leaves_no_orphan_and_up_goes_on(lab: Testbed, eventually: Callable[..., None]) -> None:
+    running = lab.up(temporal=False)
+    core(running.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "kept"}})
+    supervisor = lab.process_pid(SUPERVISOR)
+    assert supervisor
+
+    os.kill(supervisor, signal.SIGKILL)
+
+    eventually(lambda: mentioning(running.home), equals=[])
+    assert lab.running() is None
+    again = lab.up(temporal=False)
+    assert core(again.clusters["lab"]).read_namespaced_config_map("kept", "default").metadata.name == "kept"
+
+
+def test_a_crashed_part_is_started_again(lab: Testbed, eventually: Callable[..., None]) -> None:
+    running = lab.up(temporal=False)
+    victim = lab.process_pid("lab.kube-apiserver")
+    assert victim
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: lab.process_pid("lab.kube-apiserver") not in (None, victim))
+    eventually(lambda: answers(running.clusters["lab"]), equals=["lab-gpus-0"])
+    eventually(lab.running, equals=running)
+
+
+def answers(cluster: ClusterRunning) -> list[str] | None:
+    """Names of the nodes; None when nobody answers."""
+    try:
+        return [node.metadata.name for node in core(cluster).list_node(_request_timeout=5).items]
+    except (client.ApiException, HTTPError):
+        return None
+
+
+def test_a_port_that_somebody_took_is_chosen_anew_and_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    testbed = Testbed(tmp_path / "home", fleet(tmp_path), said.append)
+    try:
+        before = testbed.up(temporal=False).clusters["lab"]
+        testbed.down()
+        port = int(before.server.rpartition(":")[2])
+        with socket.socket() as squatter:
+            squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            squatter.bind(("127.0.0.1", port))
+            squatter.listen()
+            running = testbed.up(temporal=False)
+            after = running.clusters["lab"]
+            assert after.server != before.server
+            assert answers(after) == ["lab-gpus-0"]
+            assert any(line.startswith(f"port {port} of lab/kube-apiserver was taken") for line in said)
+            secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
+            kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
+            assert after.server in kept["lab-kubeconfig"]
+    finally:
+        testbed.down()
+
+
+def test_a_changed_fleet_file_is_followed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    Testbed(home, fleet(tmp_path, nodes=2)).up(temporal=False)
+    Testbed(home, fleet(tmp_path)).down()
+    testbed = Testbed(home, fleet(tmp_path, nodes=1))
+    try:
+        cluster = testbed.up(temporal=False).clusters["lab"]
+        assert answers(cluster) == ["lab-gpus-0"]
+        slices = client.ResourceV1Api(core(cluster).api_client).list_resource_slice().items
+        assert len(slices[0].spec.devices) == 2
+    finally:
+        testbed.down()
+
+
+def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually: Callable[..., None]) -> None:
+    home = lab.up(temporal=False).home
+    argv = ["/bin/sh", "-c", 'echo "hello $WHO"; exec sleep 600']
+    lab.start_process("worker", argv, {"WHO": "worker"})
+    eventually((home / "logs" / "worker.log").read_text, equals="hello worker\n")
+    first = lab.process_pid("worker")
+    assert first
+
+    with pytest.raises(StartFailed, match="already supervised"):
+        lab.start_process("worker", argv, {})
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: lab.process_pid("worker") not in (None, first))
+    lab.stop_process("worker", signal.SIGKILL)
+
+    assert lab.process_pid("worker") is None
+    assert "worker" not in lab.processes()
+    lab.stop_process("worker")  # a second time is no fault
+
+
+def test_a_process_cannot_be_started_while_nothing_is_up(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match="is not up"):
+        Testbed(tmp_path / "home", fleet(tmp_path)).start_process("worker", ["true"], {})
+
+
+def test_wiping_leaves_nothing(tmp_path: Path) -> None:
+    testbed = Testbed(tmp_path / "home", fleet(tmp_path))
+    testbed.up(temporal=False)
+    testbed.down(wipe=True)
+    assert not (tmp_path / "home").exists()
+    assert mentioning(tmp_path / "home") == []
+
+
+def test_the_manifests_describe_the_fleet_as_a_user_would(testbed: Running) -> None:
+    def documents(name: str) -> list[dict[str, object]]:
+        return list(YAML(typ="safe").load_all((testbed.manifests / name).read_text()))
+
+    eu = documents("clusters.yaml")[0]
+    assert eu == {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceCluster",
+        "metadata": {
+            "name": "prod-eu",
+            "labels": {"modelplane.ai/region": "eu-west", "tier": "prod"},
+            "annotations": {"modelplane.ai/stack": "external", "modelplane.ai/routing": "service"},
+        },
+        "spec": {
+            "cluster": {
+                "source": "Existing",
+                "existing": {"secretRef": {"name": "prod-eu-kubeconfig"}, "cache": {"storageClassName": "testbed-rwx"}},
+            },
+            "nodePools": [
+                {"name": "h100", "className": "h100-8x", "nodeCount": 4},
+                {"name": "l40s", "className": "l40s-8x", "nodeCount": 4},
+            ],
+        },
+    }
+    assert [(each["kind"], each["metadata"]) for each in documents("classes.yaml")] == [
+        ("InferenceClass", {"name": name}) for name in ("h100-8x", "h200-8x", "l40s-8x")
+    ]
+    assert {each["metadata"]["name"] for each in documents("secrets.yaml")} == {
+        "control-kubeconfig",
+        "prod-eu-kubeconfig",
+        "prod-us-kubeconfig",
+    }
+    for private in (testbed.manifests / "secrets.yaml", testbed.control.kubeconfig):
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
