@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from api_types.schema import json_schema
 
 from api_types.kinds import KINDS
+from api_types.schema import json_schema
 from client.output import TreeFormat, as_json, as_yaml
 from client.tables import columns
 from client.targets import kind_named

@@ -33,11 +33,11 @@ async def until_ready(handle: WorkflowHandle[Any, Any], replicas: int) -> None:
         await asyncio.sleep(0.5)
 
 
-async def main(file: Path, replicas: int) -> None:
-    """Apply the first deployment of a file, then scale it."""
+async def main(text: str, replicas: int) -> None:
+    """Apply the first deployment of a manifest, then scale it."""
     settings = Settings().temporal
     client = await Client.connect(settings.address, namespace=settings.namespace, data_converter=pydantic_data_converter)
-    admitted = admit_all(parse(file.read_text(), str(file)), NO_CHECKS)
+    admitted = admit_all(parse(text, "the manifest"), NO_CHECKS)
     manifest = next(one.manifest for one in admitted if one.manifest.kind == "ModelDeployment")
     handle = await client.start_workflow(
         manifest.kind,
@@ -52,4 +52,4 @@ async def main(file: Path, replicas: int) -> None:
     await until_ready(handle, replicas)
 
 
-asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+asyncio.run(main(Path(sys.argv[1]).read_text(), int(sys.argv[2])))

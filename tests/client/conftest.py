@@ -1,0 +1,50 @@
+"""Running commands as a user does: words in; exit code, standard output and standard error out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from api_types.settings import CONFIG_VARIABLE
+from client.configuration import HOME_VARIABLE
+from client.main import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run one command in this process."""
+
+    def run(*words: str) -> Result:
+        with pytest.raises(SystemExit) as left:
+            main([*words])
+        captured = capsys.readouterr()
+        code = left.value.code
+        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty home, and a Temporal address where nobody listens. Gives the home."""
+    # Set, then removed: what a command itself writes there is undone at the end of the test as well.
+    monkeypatch.setenv(CONFIG_VARIABLE, "")
+    monkeypatch.delenv(CONFIG_VARIABLE)
+    home = tmp_path / "home"
+    monkeypatch.setenv(HOME_VARIABLE, str(home))
+    monkeypatch.setenv("MODELPLANE_TEMPORAL__ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("MODELPLANE_SECRETS__DIRECTORY", str(tmp_path / "secrets"))
+    return home
