@@ -21,7 +21,7 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
     spec |= {field: template[field] for field in _COPIED if field in template}
     spec["engines"] = [
         {
-            **{field: value for field, value in engine.items() if field != "members"},
+            **{field: value for field, value in engine.items() if field not in ("members", "spanPools")},
             "members": [_member(member, place) for member, place in zip(engine["members"], placed[engine["name"]], strict=True)],
         }
         for engine in template["engines"]

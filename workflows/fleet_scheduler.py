@@ -455,7 +455,7 @@ def placed_message(place: Place, decision: Decision, epoch: int, version: str) -
                 cluster=placement.cluster,
                 index=placement.index,
                 action=placement.action,
-                engines=to_wire(placement.engines) if placement.action != "Keep" else [],
+                engines=[to_wire(engine) for engine in placement.engines] if placement.action != "Keep" else [],
                 after=list(placement.after),
             )
             for placement in decision.placements
@@ -469,6 +469,8 @@ def placed_message(place: Place, decision: Decision, epoch: int, version: str) -
         conditions=[
             PlacedCondition(type=item.type, status=item.status, reason=item.reason, message=item.message) for item in decision.conditions
         ],
-        more=bool(decision.more),
+        # A replica that still carries an older template, or one too many, is a step that waits for the health of another.
+        more=any(placement.template != place.need.get("template", "") for placement in decision.placements)
+        or len(decision.placements) > decision.desired,
         scheduler_version=version,
     )

@@ -36,8 +36,9 @@ from api_types.messages import (
 from api_types.observations import Observed, ObservedCluster
 from api_types.status import LeftBehind
 from workflows import options
+from workflows.cluster_status import Known, backend_verdict, cluster_verdict, ready_verdict
 from workflows.entity import Carried, Entity
-from workflows.status import FALSE, TRUE, UNKNOWN, condition_of, is_true
+from workflows.status import FALSE, TRUE
 
 # Endpoints of a cluster that has been silent this long are withdrawn (`cluster.unreachableAfter`).
 WITHDRAW_AFTER = timedelta(seconds=300)
@@ -323,57 +324,26 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     def judge(self) -> None:
         """Write the conditions from what is known."""
-        self.condition("ClusterReady", *self._cluster_verdict())
-        self.condition("BackendReady", *self._backend_verdict())
-        ready = is_true(self.state.conditions, "ClusterReady") and is_true(self.state.conditions, "BackendReady")
-        if ready:
-            if not self.state.was_ready:
-                self.event("Normal", "Ready", f"gateway {self.gateway()[0]}")
-            self.state.was_ready = True
-            self.condition("Ready", TRUE, "Available")
-        else:
-            blocked = next(c for c in map(self._condition, ("ClusterReady", "BackendReady")) if c.status != TRUE)
-            reason = "Unavailable" if self.state.was_ready else "Creating"
-            self.condition("Ready", FALSE, reason, f"{blocked.reason}: {blocked.message}" if blocked.message else blocked.reason)
-
-    def _condition(self, kind: str) -> Any:
-        return condition_of(self.state.conditions, kind)
-
-    def _cluster_verdict(self) -> tuple[str, str, str]:
-        source = (self.state.spec or {})["cluster"]["source"]
-        missing = self.missing_classes()
-        if source != "Existing":
-            return FALSE, "ProviderNotSupported", f"this release does not provision {source} clusters; bring one with source: Existing"
-        if missing and not self.state.was_ready:
-            return FALSE, "WaitingForClasses", f"InferenceClass {', '.join(missing)} does not exist; apply it"
-        if self.state.failure[0]:
-            kind, message = self.state.failure
-            reason = {"ClusterUnreachable": "Unreachable", "CredentialsInvalid": kind}.get(kind, "Provisioning")
-            return FALSE, reason, message if reason != "Provisioning" else f"{kind}: {message}"
-        if self.state.facts is None:
-            return FALSE, "Provisioning", "connecting"
-        seen = self.state.observed
-        if seen and not seen.reachable:
-            return FALSE, "Unreachable", f"no answer since {self.state.unreachable_since}: {seen.error}"
-        note = f"InferenceClass {', '.join(missing)} is gone; its pools take no new replica" if missing else ""
-        return TRUE, "ClusterRunning", note
-
-    def _backend_verdict(self) -> tuple[str, str, str]:
-        if not is_true(self.state.conditions, "ClusterReady"):
-            return (UNKNOWN if self.state.facts else FALSE), "WaitingForCluster", "the cluster is not ready"
         address, message = self.gateway()
-        if address:
-            return TRUE, "BackendHealthy", ""
-        if self.state.annotations.get(labels.STACK, "managed") != "external":
-            return (
-                FALSE,
-                "Installing",
-                (
-                    "no gateway yet, and this release does not install the serving stack: install it and annotate "
-                    f"{labels.STACK}: external ({message or 'no gateway found'})"
-                ),
-            )
-        return FALSE, "Installing", message or f"Gateway {labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME} has no address"
+        seen = self.state.observed
+        known = Known(
+            source=(self.state.spec or {})["cluster"]["source"],
+            missing_classes=self.missing_classes(),
+            failure=self.state.failure,
+            in_contact=self.state.facts is not None,
+            was_ready=self.state.was_ready,
+            silence=f"no answer since {self.state.unreachable_since}: {seen.error}" if seen and not seen.reachable else "",
+            gateway_address=address,
+            gateway_message=message,
+            external_stack=self.state.annotations.get(labels.STACK, "managed") == "external",
+        )
+        self.condition("ClusterReady", *cluster_verdict(known))
+        self.condition("BackendReady", *backend_verdict(known))
+        verdict = ready_verdict(known)
+        if verdict[0] == TRUE and not self.state.was_ready:
+            self.event("Normal", "Ready", f"gateway {address}")
+            self.state.was_ready = True
+        self.condition("Ready", *verdict)
 
     # --- telling ------------------------------------------------------------------------------------------------------------------
 

@@ -7,12 +7,10 @@ Where replicas go is never decided here.
 from typing import Any
 
 from pydantic import Field
-from scheduler.views import deployment_view
 from temporalio import workflow
 
 from activities.messaging import Ask, Messaging, Survey
 from api_types import labels, names
-from api_types.base import Message
 from api_types.messages import (
     Bound,
     Delete,
@@ -36,42 +34,17 @@ from api_types.messages import (
 )
 from api_types.replica_spec import replica_spec
 from api_types.status import LastScale
+from scheduler.views import deployment_view
 from scheduler.wire import to_wire
 from workflows import options
+from workflows.deployment_status import Held, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
 from workflows.entity import Carried, Entity
-from workflows.status import FALSE, TRUE, is_true
+from workflows.status import FALSE, TRUE
 
 REPLICAS_MAX = 1000
 
 # A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
 NAME_HELD_ATTEMPT = 1
-
-
-class Held(Message):
-    """A replica of this deployment, from its placement to its last object gone."""
-
-    uid: str
-    name: str
-    cluster: str
-    index: int
-    engines: list[dict[str, Any]] = Field(default_factory=list)
-    after: list[str] = Field(default_factory=list)
-    generation: int = 0
-    started: bool = False
-    bound: bool = False
-    leaving: str = ""
-    sequence: int = 0
-    phase: str = "Pending"
-    ready: bool = False
-    serving: bool = False
-    applied_generation: int = 0
-    endpoint: str = ""
-    message: str = ""
-
-    @property
-    def current(self) -> bool:
-        """Ready with the template that was last ordered."""
-        return self.ready and self.applied_generation == self.generation
 
 
 class DeploymentState(Carried):
@@ -521,45 +494,20 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     def judge(self) -> None:
         """Count, and write the conditions."""
-        staying = [held for held in self.kept() if not held.leaving]
-        ready = [held for held in staying if held.ready]
         for condition in self.state.scheduled:
             if condition.type != "ReplicasScheduled":
                 self.condition(condition.type, condition.status, condition.reason, condition.message)
-        self.condition("ReplicasScheduled", *self._scheduled_verdict(staying))
-        if self.wanted == 0:
-            self.condition("ReplicasReady", FALSE, "ScaledToZero", "")
-            self.condition("Ready", FALSE, "ScaledToZero", "")
-            return
-        if not staying:
-            self.condition("ReplicasReady", FALSE, "NoReplicasScheduled", "")
-        elif len(ready) == len(staying):
-            self.condition("ReplicasReady", TRUE, "AllReplicasReady", f"{len(ready)} of {len(staying)} ready")
-        else:
-            first = next(held for held in staying if not held.ready)
-            detail = f"; {first.name} on {first.cluster}: {first.message}" if first.message else ""
-            self.condition("ReplicasReady", FALSE, "ModelStarting", f"{len(ready)} of {len(staying)} ready{detail}")
-        up = is_true(self.state.conditions, "ReplicasScheduled") and is_true(self.state.conditions, "ReplicasReady")
-        current = self.state.answered and all(held.current for held in staying) and not self.state.more
-        if up and current:
-            self.condition("Ready", TRUE, "Available", "")
-        else:
-            blocked = [c for c in self.state.conditions if c.type in ("ReplicasScheduled", "ReplicasReady") and c.status != TRUE]
-            why = f"{blocked[0].reason}: {blocked[0].message}" if blocked else "rolling out a new generation"
-            self.condition("Ready", FALSE, "Creating" if not ready else "Unavailable", why)
-
-    def _scheduled_verdict(self, staying: list[Held]) -> tuple[str, str, str]:
-        said = next((c for c in self.state.scheduled if c.type == "ReplicasScheduled"), None)
-        counts = f"{len(staying)} of {self.wanted}"
-        if self.wanted == 0:
-            return TRUE, "ScaledToZero", ""
-        if said is None or not self.state.answered:
-            return FALSE, "Scheduling", f"{counts} replicas; waiting for the scheduler"
-        if self.state.shortfall or said.reason in ("InvalidNodeSelector", "NoClusters"):
-            return said.status, said.reason, said.message
-        if not any(held.started for held in staying):
-            return FALSE, "Scheduling", f"{counts} replicas"
-        return TRUE, "ReplicasCreated", f"Scheduled {counts} replicas"
+        standing = Standing(
+            wanted=self.wanted,
+            staying=[held for held in self.kept() if not held.leaving],
+            answered=self.state.answered,
+            shortfall=self.state.shortfall,
+            more=self.state.more,
+            said=next((c for c in self.state.scheduled if c.type == "ReplicasScheduled"), None),
+        )
+        self.condition("ReplicasScheduled", *scheduled_verdict(standing))
+        self.condition("ReplicasReady", *ready_replicas_verdict(standing))
+        self.condition("Ready", *ready_verdict(standing))
 
     # --- showing ------------------------------------------------------------------------------------------------------------------
 

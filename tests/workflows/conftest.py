@@ -1,0 +1,41 @@
+"""One control plane for all workflow tests: testbed, worker process, the testbed's clusters made known."""
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import ApiClient
+
+from activities.secrets import StoredSecret, secret_store
+from api_types.settings import SecretSettings, Settings
+from testbed.testbed import ClusterRunning, Running
+from tests.workflows.harness import ControlPlane, a_worker, connected
+
+
+@pytest.fixture(scope="session")
+async def plane(
+    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ControlPlane]:
+    folder: Path = tmp_path_factory.mktemp("plane")
+    secrets = folder / "secrets"
+    store = secret_store(Settings(secrets=SecretSettings(directory=secrets)))
+    for document in documents(testbed.manifests / "secrets.yaml"):
+        data = {key: base64.b64decode(value) for key, value in document["data"].items()}
+        metadata = document["metadata"]
+        await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
+    with a_worker(testbed, secrets, folder / "worker.log") as worker:
+        async with connected(testbed) as client:
+            plane = ControlPlane(client, testbed, worker, kube)
+            for file in ("classes.yaml", "clusters.yaml"):
+                for document in documents(testbed.manifests / file):
+                    await plane.apply(document)
+            for cluster in testbed.clusters:
+                await plane.ready("InferenceCluster", cluster)
+            yield plane
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document]

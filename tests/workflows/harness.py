@@ -1,0 +1,262 @@
+"""A control plane under test: the testbed, a worker process that can be killed, and the few moves that tests make on them."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from kubernetes.client import ApiClient, ApiException
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.messaging import attributes_of
+from api_types import labels, names, queues
+from api_types.messages import Delete, Scale, SetSpec
+from testbed.testbed import Running
+
+Json = dict[str, Any]
+LOOK_EVERY = 0.2
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = 60, what: str = "") -> Any:
+    """Look until it holds; fail with the last sight."""
+    deadline = time.monotonic() + within
+    seen: Any = None
+    while time.monotonic() < deadline:
+        seen = await look()
+        if holds(seen):
+            return seen
+        await asyncio.sleep(LOOK_EVERY)
+    raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {yaml.safe_dump(seen)[:6000]}")
+
+
+class WorkerProcess:
+    """The worker as users run it: a process of its own."""
+
+    def __init__(self, settings: dict[str, str], log: Path) -> None:
+        self._settings = settings
+        self._log = log
+        self._listen = f"127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {**os.environ, **self._settings, "MODELPLANE_WORKER__LISTEN": self._listen}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-m", "worker"], env=environment, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
+            try:
+                if httpx.get(f"http://{self._listen}/healthz").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(LOOK_EVERY)
+        raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
+
+    def metrics(self) -> str:
+        return httpx.get(f"http://{self._listen}/metrics").text
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self._process:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """End it as an operator would; gives the exit code."""
+        assert self._process
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(60)
+        self._process = None
+        return code
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class ControlPlane:
+    """What tests do to the control plane, in its own words."""
+
+    def __init__(self, client: Client, running: Running, worker: WorkerProcess, kube: Callable[[Any], ApiClient]) -> None:
+        self.client = client
+        self.running = running
+        self.worker = worker
+        self._kube = kube
+
+    # --- objects ------------------------------------------------------------------------------------------------------------------
+
+    def handle(self, kind: str, name: str, namespace: str = "") -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(names.workflow_id(kind, namespace, name))
+
+    async def apply(self, document: Json) -> str:
+        metadata = document["metadata"]
+        kind, namespace, name = document["kind"], metadata.get("namespace", ""), metadata["name"]
+        request_id = uuid.uuid4().hex
+        await self.client.start_workflow(
+            kind,
+            None,
+            id=names.workflow_id(kind, namespace, name),
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            search_attributes=attributes_of(kind, namespace, name),
+            start_signal="set_spec",
+            start_signal_args=[SetSpec(request_id=request_id, by="test", manifest=document).wire()],
+        )
+        return request_id
+
+    async def describe(self, kind: str, name: str, namespace: str = "") -> Json:
+        """The object, or an empty tree if it does not exist."""
+        handle = self.handle(kind, name, namespace)
+        try:
+            if (await handle.describe()).status != 1:
+                return {}
+            seen: Json = await handle.query("describe")
+        except RPCError as error:
+            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.FAILED_PRECONDITION):
+                return {}
+            raise
+        return seen
+
+    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = 60) -> Json:
+        seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
+        return seen
+
+    async def ready(self, kind: str, name: str, namespace: str = "", within: float = 60) -> Json:
+        return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
+
+    async def gone(self, kind: str, name: str, namespace: str = "", within: float = 60) -> None:
+        await self.until(kind, name, lambda seen: not seen, namespace, within)
+
+    async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
+        await self.handle(kind, name, namespace).signal("delete", Delete(request_id=uuid.uuid4().hex, by="test", **more).wire())
+
+    async def scale(self, name: str, namespace: str, replicas: int) -> None:
+        await self.handle("ModelDeployment", name, namespace).signal(
+            "scale", Scale(request_id=uuid.uuid4().hex, by="test", replicas=replicas).wire()
+        )
+
+    async def scheduler(self, query: str) -> Any:
+        return await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).query(query)
+
+    # --- clusters -----------------------------------------------------------------------------------------------------------------
+
+    def kube(self, cluster: str) -> ApiClient:
+        return self._kube(self.running.clusters[cluster])
+
+    def get(self, cluster: str, path: str) -> Any:
+        """GET an API path of a cluster; None for 404."""
+        try:
+            return self.kube(cluster).call_api(path, "GET", auth_settings=["BearerToken"], response_type="object")[0]
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def call(self, cluster: str, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        return self.kube(cluster).call_api(
+            path,
+            method,
+            body=body,
+            header_params={"Content-Type": content_type, "Accept": "application/json"},
+            auth_settings=["BearerToken"],
+            response_type="object",
+        )[0]
+
+    def our_objects(self, cluster: str, namespace: str) -> list[str]:
+        """Everything in a namespace that carries our labels or came of what does, of every kind that the cluster serves."""
+        selectors = (f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}", labels.SERVING, labels.WORKLOAD, labels.REPLICA)
+        found: list[str] = []
+        for base in self._versions(cluster):
+            for resource in (self.get(cluster, base) or {}).get("resources", ()):
+                if "list" not in resource["verbs"] or "/" in resource["name"]:
+                    continue
+                scope = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+                for selector in selectors:
+                    listed = self.get(cluster, f"{base}{scope}/{resource['name']}?labelSelector={selector}")
+                    found += [f"{resource['kind']}/{item['metadata']['name']}" for item in (listed or {}).get("items", ())]
+        claims = self.get(cluster, f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims") or {"items": []}
+        found += [f"ResourceClaim/{item['metadata']['name']}" for item in claims["items"]]
+        return sorted(set(found))
+
+    def _versions(self, cluster: str) -> list[str]:
+        groups = self.get(cluster, "/apis")["groups"]
+        return ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+
+    def pods(self, cluster: str, namespace: str) -> list[Json]:
+        items: list[Json] = self.get(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return items
+
+
+def condition(seen: Json, kind: str) -> str:
+    """The status of a condition, empty if it is not there."""
+    return next((item["status"] for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def reason(seen: Json, kind: str) -> str:
+    """The reason of a condition, empty if it is not there."""
+    return next((item["reason"] for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def message(seen: Json, kind: str) -> str:
+    """The message of a condition, empty if it is not there."""
+    return next((item.get("message", "") for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def a_deployment(
+    name: str, namespace: str, *, replicas: int = 1, gpus: int = 1, image: str = "registry.example/engine:1", **more: Any
+) -> Json:
+    """A ModelDeployment of one Standalone engine."""
+    device = {"name": "gpu", "count": gpus, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}
+    member = {
+        "nodeSelector": {"devices": [device]},
+        "template": {"spec": {"containers": [{"name": "engine", "image": image, "args": ["--model=example/model"]}]}},
+    }
+    template = {"spec": {"engines": [{"name": "main", "members": [member]}], **more}}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def a_worker(running: Running, secrets: Path, log: Path) -> Iterator[WorkerProcess]:
+    """A worker against a testbed; ended at the end."""
+    settings = {
+        "MODELPLANE_TEMPORAL__ADDRESS": running.temporal_address,
+        "MODELPLANE_SECRETS__DIRECTORY": str(secrets),
+        "MODELPLANE_KUBECONFIG__ALLOW_LOOPBACK": "true",
+    }
+    worker = WorkerProcess(settings, log)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+@asynccontextmanager
+async def connected(running: Running) -> AsyncIterator[Client]:
+    yield await Client.connect(running.temporal_address, data_converter=pydantic_data_converter)
