@@ -1,0 +1,202 @@
+"""Decide where the replicas of deployments go.
+
+A batch is decided in order on one frame, so that each request sees what the ones before it were given, exactly as if they had been decided
+and applied one at a time. The fleet itself is only read; `apply` makes a decision part of it once it is safely recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler import SCHEDULER_VERSION, conditions, reasons
+from scheduler.explain import diagnose
+from scheduler.fleet import Fleet
+from scheduler.frame import Frame
+from scheduler.ledger import Ledger
+from scheduler.policy import SchedulerOptions
+from scheduler.results import Decision, Diagnosis, Eviction, Placement
+from scheduler.shapes import charges
+from scheduler.turn import Turn
+from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
+
+
+def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options: SchedulerOptions | None = None) -> list[Decision]:
+    """Decide a batch, in the given order.
+
+    Args:
+        fleet: what is known; it is not changed.
+        requests: at most one per deployment makes sense, though more are allowed.
+        now: milliseconds since 1970.
+        options: instead of the fleet's own policy.
+
+    Returns:
+        One decision per request, in the same order.
+
+    """
+    frame = Frame(fleet, now, options)
+    return [decide_one(frame, request) for request in requests]
+
+
+def ordered(requests: Sequence[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
+    """Put waiting requests in the order in which they are decided: priority, then arrival, then name."""
+    return sorted(
+        requests,
+        key=lambda r: (-priority_of(r.deployment, options), r.submitted, r.deployment.namespace, r.deployment.name),
+    )
+
+
+def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
+    """Read the priority of a deployment's class; an unknown class counts as none."""
+    return options.priority_classes.get(deployment.policy.priority_class, 0)
+
+
+def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
+    """Decide one request on a frame, and charge the result there unless it is a dry run."""
+    turn = Turn(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
+    turn.run()
+    return _written(turn)
+
+
+def apply(fleet: Fleet, decision: Decision) -> None:
+    """Make a decision part of the fleet; applying it twice changes nothing more."""
+    if decision.dry_run:
+        return
+    before = fleet.version
+    changed = apply_to(fleet.ledger, decision)
+    for victim in decision.victims:
+        fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
+    fleet.version = before + 1 if changed or decision.victims else before
+
+
+def apply_to(ledger: Ledger, decision: Decision) -> bool:
+    """Write a decision into a ledger; True if it changed anything."""
+    changed = False
+    for eviction in (*decision.evictions, *decision.victims):
+        entry = ledger.get(eviction.uid)
+        if entry is not None and entry.state != reasons.RELEASING:
+            ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False))
+            changed = True
+    for placement in decision.placements:
+        entry = ledger.get(placement.uid)
+        if placement.action == reasons.KEEP:
+            continue
+        if placement.action == reasons.UPDATE:
+            if entry is None or (entry.engines, entry.template) == (placement.engines, placement.template):
+                continue
+            ledger.put(replace(entry, engines=placement.engines, template=placement.template, ready=False))
+        elif entry is None:
+            ledger.put(_entered(decision, placement))
+        else:
+            continue
+        changed = True
+    return changed
+
+
+def _entered(decision: Decision, placement: Placement) -> ReplicaView:
+    return ReplicaView(
+        uid=placement.uid,
+        namespace=decision.namespace,
+        deployment=decision.deployment,
+        cluster=placement.cluster,
+        index=placement.index,
+        name=placement.replica_name,
+        engines=placement.engines,
+        state=reasons.RESERVED,
+        priority=decision.priority,
+        since=decision.now,
+        template=placement.template,
+        name_counter=placement.name_counter,
+        reuse=placement.reuse,
+        labels=decision.labels,
+        min_available=decision.min_available,
+    )
+
+
+def _written(turn: Turn) -> Decision:
+    deployment = turn.deployment
+    placements = sorted([*_kept_placements(turn), *turn.placed], key=lambda p: (p.cluster, p.index, p.uid))
+    shortfall = max(0, deployment.replicas - len(placements))
+    diagnosis = Diagnosis()
+    if shortfall:
+        held = turn.held or ("selectors do not compile" if turn.invalid else "")
+        diagnosis = diagnose(turn.frame, deployment, turn.shape, turn.filler, held)
+    observed = any(k.entry.state == reasons.BOUND for k in turn.kept)
+    condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=turn.invalid, diagnosis=diagnosis)
+    cache = conditions.cache_condition(deployment)
+    evictions = tuple(sorted(turn.evictions, key=lambda e: (e.replica_name, e.uid)))
+    notes = tuple(sorted(turn.notes, key=lambda n: (n.reason, n.replica_name)))
+    return Decision(
+        request_id=turn.request.request_id,
+        namespace=deployment.namespace,
+        deployment=deployment.name,
+        snapshot_version=turn.frame.fleet.version,
+        desired=deployment.replicas,
+        placements=tuple(placements),
+        evictions=evictions,
+        victims=tuple(turn.victims),
+        shortfall=shortfall,
+        diagnosis=diagnosis,
+        notes=notes,
+        conditions=(
+            condition,
+            conditions.fully_scheduled(deployment, len(placements), turn.invalid, diagnosis),
+            *((cache,) if cache else ()),
+            *conditions.note_conditions(notes),
+        ),
+        events=conditions.events(deployment, placements, evictions, condition, observed=observed),
+        more=turn.more,
+        ledger_delta=_delta(placements, (*evictions, *turn.victims)),
+        digest=_digest(placements, (*evictions, *turn.victims), condition.message),
+        scheduler_version=SCHEDULER_VERSION,
+        message=condition.message,
+        priority=turn.priority,
+        now=turn.frame.now,
+        dry_run=turn.request.dry_run,
+        labels=tuple(sorted(deployment.labels.items())),
+        min_available=deployment.policy.min_available,
+    )
+
+
+def _kept_placements(turn: Turn) -> list[Placement]:
+    found = []
+    for kept in turn.kept:
+        entry = kept.entry
+        target = turn.updates.get(entry.uid)
+        slot = turn.frame.clusters.get(entry.cluster)
+        found.append(
+            Placement(
+                cluster=entry.cluster,
+                index=entry.index,
+                replica_name=entry.name,
+                uid=entry.uid,
+                action=reasons.KEEP if target is None else reasons.UPDATE,
+                engines=entry.engines if target is None else target,
+                gateway_address=slot.view.gateway_address if slot else "",
+                template=entry.template if target is None else turn.deployment.template,
+                name_counter=entry.name_counter,
+                reuse=entry.reuse,
+            )
+        )
+    return found
+
+
+def _delta(placements: Sequence[Placement], evictions: Sequence[Eviction]) -> tuple[str, ...]:
+    signs = {reasons.CREATE: "+", reasons.REPLACE: "+", reasons.UPDATE: "~"}
+    lines = [
+        f"{signs[p.action]} {p.uid} {p.cluster}/{pool} {nodes}"
+        for p in placements
+        if p.action in signs
+        for pool, nodes in (charges(p.engines).items() or [("", 0)])
+    ]
+    return (*(f"- {e.uid} {e.cluster} {e.reason}" for e in evictions), *lines)
+
+
+def _digest(placements: Sequence[Placement], evictions: Sequence[Eviction], message: str) -> str:
+    parts = [message]
+    for p in placements:
+        pools = ",".join(member.pool for engine in p.engines for member in engine.members)
+        parts.append(f"{p.cluster}/{p.index} {p.replica_name} {p.uid} {p.action} {pools}")
+    parts += [f"{e.uid} {e.reason}" for e in evictions]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,154 @@
+"""Say why the next replica of a deployment finds no place.
+
+The headline counts every cluster once, under the first filter it fails, and adds the nearest miss; it is cheap enough for every decision
+that falls short. The detail per cluster and pool is worked out only when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from scheduler import reasons
+from scheduler.clusters import Slot
+from scheduler.fill import Filler
+from scheduler.filters import stages
+from scheduler.frame import Frame
+from scheduler.nearest import Miss, nearest
+from scheduler.results import Diagnosis, ReasonGroup
+from scheduler.retain import taint_text
+from scheduler.shapes import Shape
+from scheduler.tolerations import untolerated
+from scheduler.types import DeploymentView
+
+MESSAGE_MAX = 2_000
+
+
+def diagnose(frame: Frame, deployment: DeploymentView, shape: Shape | None, filler: Filler | None, held: str = "") -> Diagnosis:
+    """Count the clusters by what keeps one more replica away from them.
+
+    Without a filler only the filters that look at clusters alone are asked; `held` says why nothing may be placed at all.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    remaining = frame.index.everything
+    misses: list[Miss] = []
+    for stage in stages(frame, deployment, shape):
+        refused = remaining & ~stage.passing
+        remaining &= stage.passing
+        if not refused:
+            continue
+        if stage.code == reasons.TAINTED:
+            _count_taints(frame, deployment, refused, counts)
+        elif stage.code == reasons.NO_POOL_MATCHES and shape is not None:
+            _count_unmatched(frame, shape, refused, counts)
+        else:
+            counts[stage.code, filter_text(stage.code, deployment)] += refused.bit_count()
+    if filler is not None and shape is not None:
+        _count_full(frame, filler, remaining, counts, misses)
+    best = nearest(misses)
+    groups = tuple(
+        ReasonGroup(code, text, count, best.text if best is not None and best.group == text else "")
+        for (code, text), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
+    )
+    return Diagnosis(clusters=len(frame.index.ranked), groups=groups, held=held)
+
+
+def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
+    """Write a filter code in the words of the headline; `what` is the engine, taint or rule."""
+    return {
+        reasons.LABEL_MISMATCH: "didn't match clusterSelector",
+        reasons.CACHE_FOOTPRINT: f"are outside ModelCache {deployment.cache.name}'s footprint",
+        reasons.CACHE_INCAPABLE: "can't stage ModelCache",
+        reasons.DELETING: "are being deleted",
+        reasons.NOT_READY: "aren't Ready",
+        reasons.NO_GATEWAY: "have no gateway address",
+        reasons.TAINTED: f"had untolerated taint {{{what}}}",
+        reasons.NO_POOLS: "publish no pools",
+        reasons.NO_POOL_MATCHES: f"had no pool for engine {what}",
+        reasons.INSUFFICIENT_NODES: f"had too few free nodes for engine {what}",
+        reasons.QUOTA_EXCEEDED: f"were over quota {what}".rstrip(),
+        reasons.POLICY: f"violated {what}",
+    }[code]
+
+
+def _count_taints(frame: Frame, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
+    for taints, clusters in frame.index.tainted.items():
+        number = (clusters & refused).bit_count()
+        taint = untolerated(taints, deployment.tolerations) if number else None
+        if taint is not None:
+            text = filter_text(reasons.TAINTED, deployment, taint_text(taint.key, taint.value, taint.effect))
+            counts[reasons.TAINTED, text] += number
+
+
+def _count_unmatched(frame: Frame, shape: Shape, refused: int, counts: Counter[tuple[str, str]]) -> None:
+    for layout, clusters in frame.index.layouts.items():
+        number = (clusters & refused).bit_count()
+        if number:
+            engine = shape.engines[shape.on(layout).blocked].name
+            counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
+
+
+def _count_full(frame: Frame, filler: Filler, remaining: int, counts: Counter[tuple[str, str]], misses: list[Miss]) -> None:
+    shape = filler.shape
+    allowed = filler.constraints.allowed(filler.own)
+    for slot in frame.index.each(remaining):
+        trial = filler.trial(slot)
+        if trial.failed >= 0:
+            engine = shape.engines[trial.failed].name
+            text = filter_text(reasons.INSUFFICIENT_NODES, filler.deployment, engine)
+            counts[reasons.INSUFFICIENT_NODES, text] += 1
+            misses.append(room_miss(filler, slot, trial.failed, text))
+        elif not allowed >> slot.rank & 1:
+            counts[reasons.POLICY, filter_text(reasons.POLICY, filler.deployment, filler.constraints.violated(slot, filler.own))] += 1
+        else:
+            refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))
+            if refusal:
+                counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, filler.deployment, f"({refusal})")] += 1
+
+
+def room_miss(filler: Filler, slot: Slot, engine: int, group: str) -> Miss:
+    """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
+    fit = filler.shape.on(slot.layout)
+    free = filler.frame.free(slot)
+    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name) or [0] * len(free)
+    left = [a + b for a, b in zip(free, credit, strict=True)]
+    for earlier in fit.engines[:engine]:
+        p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
+        if p >= 0:
+            left[p] -= earlier.cost
+    cost = fit.engines[engine].cost
+    # The first of equal pools in published order.
+    p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
+    text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
+    return Miss(group, cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
+
+
+def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
+    """Write a diagnosis as one sentence of at most `limit` characters, cut between reasons."""
+    if diagnosis.held:
+        return diagnosis.held
+    start = f"0/{diagnosis.clusters} clusters are available"
+    if not diagnosis.groups:
+        return f"{start}."
+    parts = [f"{g.count} {g.text} ({g.best})" if g.best else f"{g.count} {g.text}" for g in diagnosis.groups]
+    return f"{start}: {joined(parts, limit - len(start) - 3)}."
+
+
+def joined(parts: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """Join texts; what would not fit is counted as "and n more"."""
+    text = ""
+    for i, part in enumerate(parts):
+        longer = f"{text}{separator}{part}" if text else part
+        rest = len(parts) - i - 1
+        tail = f"{separator}and {rest} more" if rest else ""
+        if len(longer) + len(tail) > limit:
+            return f"{text}{separator}and {rest + 1} more" if text else part[: max(0, limit)]
+        text = longer
+    return text
+
+
+def named(names: Iterable[str], limit: int = 10) -> str:
+    """Join replica names, at most `limit`, then "and n more"."""
+    ordered = sorted(names)
+    rest = len(ordered) - limit
+    return ", ".join(ordered[:limit]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,269 @@
+"""Find places for new replicas: the least loaded cluster that passes every filter, then the first by name.
+
+Each placement is charged on the frame before the next one is chosen. A deployment may build on nodes that its own replicas are leaving;
+such a placement says how many nodes it takes over and which replicas it has to wait for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from api_types.names import replica_name
+from scheduler import reasons
+from scheduler.clusters import Slot
+from scheduler.constraints import Constraints
+from scheduler.filters import passing, stages
+from scheduler.fitting import Trial, fit_nodes
+from scheduler.frame import Frame
+from scheduler.quota import QuotaGate
+from scheduler.results import EnginePlacement, Placement
+from scheduler.score import Chooser, pool_order
+from scheduler.shapes import Shape, charges
+from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
+
+
+class Filler:
+    """Places the replicas of one deployment, one after the other."""
+
+    def __init__(self, frame: Frame, request: ScheduleRequest, shape: Shape, standing: Iterable[ReplicaView], priority: int) -> None:
+        self.frame = frame
+        self.request = request
+        self.deployment: DeploymentView = request.deployment
+        self.shape = shape
+        self.priority = priority
+        self.passing = passing(stages(frame, self.deployment, shape), frame.index.everything)
+        self.own: dict[str, int] = {}
+        self._indices: dict[str, set[int]] = defaultdict(set)
+        self._levels: dict[int, int] = {}
+        self._replaceable: dict[tuple[str, int], ReplicaView] = {}
+        credited = 0
+        for entry in standing:
+            self._indices[entry.cluster].add(entry.index)
+            if entry.state != reasons.RELEASING:
+                self._load(entry.cluster, 1)
+            elif entry.cluster in frame.clusters:
+                credited |= 1 << frame.clusters[entry.cluster].rank
+        # Clusters where this decision has not yet found the room missing.
+        self.open = self.passing & (~frame.full(shape) | credited)
+        self.constraints = Constraints(frame, self.deployment, self.passing)
+        self.quota = QuotaGate(frame, self.deployment, priority)
+        self.chooser = Chooser(frame, self.deployment, shape, self.trial)
+
+    def _load(self, cluster: str, change: int) -> None:
+        before = self.own.get(cluster, 0)
+        after = before + change
+        self.own[cluster] = after
+        slot = self.frame.clusters.get(cluster)
+        if slot is None:
+            return
+        bit = 1 << slot.rank
+        if before:
+            self._levels[before] &= ~bit
+        if after:
+            self._levels[after] = self._levels.get(after, 0) | bit
+
+    def vacate(self, entry: ReplicaView) -> None:
+        """Take a replica out of its place: its index and, for this deployment, its nodes are free at once."""
+        self._indices[entry.cluster].discard(entry.index)
+        self._load(entry.cluster, -1)
+        self._replaceable[(entry.cluster, entry.index)] = entry
+        self._reopen(entry.cluster)
+
+    def restore(self, entry: ReplicaView) -> None:
+        """Take back `vacate`."""
+        self._indices[entry.cluster].add(entry.index)
+        self._load(entry.cluster, 1)
+        self._replaceable.pop((entry.cluster, entry.index), None)
+
+    def vacated(self, entry: ReplicaView) -> None:
+        """Note a replica that was dropped before filling began: its identity may be used again."""
+        self._replaceable[(entry.cluster, entry.index)] = entry
+        self._reopen(entry.cluster)
+
+    def _reopen(self, cluster: str) -> None:
+        slot = self.frame.clusters.get(cluster)
+        if slot is not None:
+            self.open |= self.passing & 1 << slot.rank
+
+    def reopen_all(self) -> None:
+        """Look at every cluster again, after nodes came free in this decision."""
+        self.open = self.passing
+
+    def place(self) -> Placement | None:
+        """Place one more replica, charge it, and describe it; None if no cluster takes it."""
+        allowed = self.open & self.constraints.allowed(self.own)
+        for slot, trial in self.candidates(allowed):
+            engines = self.engines_at(slot, trial)
+            if self.quota.refuses(slot, engines):
+                continue
+            return self._commit(slot, engines)
+        return None
+
+    def candidates(self, allowed: int) -> Iterable[tuple[Slot, Trial]]:
+        """Give the clusters with room, best first."""
+        if not self.chooser.spreads:
+            yield from self.chooser.ranked(self.frame.index.each(allowed), self.own, self.close)
+            return
+        loaded = 0
+        for clusters in self._levels.values():
+            loaded |= clusters
+        levels = [allowed & ~loaded, *(allowed & self._levels[load] for load in sorted(self._levels))]
+        for level in levels:
+            group = level
+            while group:
+                low = group & -group
+                group ^= low
+                slot = self.frame.index.ranked[low.bit_length() - 1]
+                trial = self.trial(slot)
+                if trial.failed >= 0:
+                    self.close(slot)
+                else:
+                    yield slot, trial
+
+    def trial(self, slot: Slot) -> Trial:
+        """Try the engines on a cluster, the deployment's own leaving nodes counted as free."""
+        return self.trial_with(slot, self.shape)
+
+    def trial_with(self, slot: Slot, shape: Shape) -> Trial:
+        """Try other engines than the deployment's own."""
+        free = self.frame.free(slot)
+        credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
+        if credit:
+            free = [a + b for a, b in zip(free, credit, strict=True)]
+        order = pool_order(self.frame, self.deployment, slot, shape)
+        return fit_nodes(shape.on(slot.layout), free, exact=not self.frame.reference, order=order)
+
+    def close(self, slot: Slot) -> None:
+        """Leave out a cluster without room, in this decision and in later ones until nodes come free."""
+        self.open &= ~(1 << slot.rank)
+        credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
+        if not credit or not any(credit):
+            self.frame.learn_full(self.shape, slot)
+
+    def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
+        """Stamp the engines onto the pools that a trial found."""
+        return tuple(self.shape.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
+
+    def _commit(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> Placement:
+        index = _lowest_free(self._indices[slot.name])
+        replaced = self._replaceable.pop((slot.name, index), None)
+        deployment = self.deployment
+        name, counter = self._name(slot.name, index, replaced)
+        reuse = self._reuse(slot, charges(engines))
+        after = self._leavers(slot.name, replaced) if reuse or replaced else ()
+        placement = Placement(
+            cluster=slot.name,
+            index=index,
+            replica_name=name,
+            uid=replica_uid(deployment, self.request.request_id, slot.name, index),
+            action=reasons.REPLACE if replaced else reasons.CREATE,
+            engines=engines,
+            gateway_address=slot.view.gateway_address,
+            template=deployment.template,
+            name_counter=counter,
+            reuse=reuse,
+            after=after,
+        )
+        self._indices[slot.name].add(index)
+        self._load(slot.name, 1)
+        self.frame.ledger.put(reserved(deployment, placement, self.priority, self.frame.now))
+        self.quota.charge(slot, engines, 1)
+        return placement
+
+    def undo(self, placement: Placement) -> None:
+        """Take back a placement of this decision."""
+        self.frame.ledger.remove(placement.uid)
+        self._indices[placement.cluster].discard(placement.index)
+        self._load(placement.cluster, -1)
+        self.quota.charge(self.frame.clusters[placement.cluster], placement.engines, -1)
+        self._reopen(placement.cluster)
+
+    def _reuse(self, slot: Slot, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        used = self.frame.ledger.used(slot.name)
+        taken = []
+        for pool, count in nodes.items():
+            free = slot.nodes[slot.positions[pool]] - used.get(pool, 0)
+            if count > max(free, 0):
+                taken.append((pool, count - max(free, 0)))
+        leaving = self.frame.ledger.leaving(self.deployment.namespace, self.deployment.name, slot.name)
+        return tuple((pool, min(count, leaving.get(pool, (0, 0))[0])) for pool, count in taken if leaving.get(pool, (0, 0))[0])
+
+    def _leavers(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:
+        owned = self.frame.ledger.owned(self.deployment.namespace, self.deployment.name).values()
+        leaving = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
+        if replaced is not None:
+            leaving.add(replaced.uid)
+        return tuple(sorted(leaving))
+
+    def _name(self, cluster: str, index: int, replaced: ReplicaView | None) -> tuple[str, int]:
+        deployment = self.deployment
+        counter = replaced.name_counter if replaced else 0
+        identity = (deployment.namespace, deployment.name, cluster, index)
+        while True:
+            name = replica_name(deployment.namespace, deployment.name, cluster, index, counter)
+            # A name may be in use by another identity; overwriting it would be two owners of one workload.
+            if not any(_clashes(entry, identity) for entry in self.frame.ledger.holders(name)):
+                return name, counter
+            counter += 1
+
+
+def _clashes(entry: ReplicaView, identity: tuple[str, str, str, int]) -> bool:
+    if (entry.namespace, entry.deployment, entry.cluster, entry.index) == identity:
+        return False
+    return entry.namespace == identity[0] or entry.cluster == identity[2]
+
+
+def _lowest_free(taken: set[int]) -> int:
+    index = 0
+    while index in taken:
+        index += 1
+    return index
+
+
+def replica_uid(deployment: DeploymentView, request_id: str, cluster: str, index: int) -> str:
+    """Make the uid of a new replica: the same for a repeated request, another for every other."""
+    parts = (deployment.namespace, deployment.name, deployment.uid, request_id, cluster, str(index))
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def reserved(deployment: DeploymentView, placement: Placement, priority: int, now: int) -> ReplicaView:
+    """Give the ledger entry of a new placement."""
+    return ReplicaView(
+        uid=placement.uid,
+        namespace=deployment.namespace,
+        deployment=deployment.name,
+        cluster=placement.cluster,
+        index=placement.index,
+        name=placement.replica_name,
+        engines=placement.engines,
+        state=reasons.RESERVED,
+        priority=priority,
+        since=now,
+        template=placement.template,
+        name_counter=placement.name_counter,
+        reuse=placement.reuse,
+        labels=deployment_labels(deployment),
+        min_available=deployment.policy.min_available,
+    )
+
+
+def deployment_labels(deployment: DeploymentView) -> tuple[tuple[str, str], ...]:
+    """Give the labels by which affinity terms of others find this deployment."""
+    return tuple(sorted(deployment.labels.items()))
+
+
+def place_gang(filler: Filler, size: int) -> Sequence[Placement]:
+    """Place `size` replicas together or none of them."""
+    placed: list[Placement] = []
+    for _ in range(size):
+        placement = filler.place()
+        if placement is None:
+            for done in reversed(placed):
+                filler.undo(done)
+            return ()
+        placed.append(placement)
+    return placed

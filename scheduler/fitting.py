@@ -1,0 +1,99 @@
+"""Put all engines of a replica onto the pools of one cluster, counting nodes.
+
+Engines are tried in deployment order on the first pool with room; only if that fails, an exact search looks for any arrangement. A replica
+comes whole or not at all: nothing is charged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scheduler.shapes import LayoutFit
+
+STEPS_MAX = 10_000
+PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome on one cluster.
+
+    Attributes:
+        positions: the pool of each engine, empty when it does not fit.
+        failed: the first engine that found no room, -1 when all did.
+        undecided: the exact search was cut off.
+
+    """
+
+    positions: tuple[int, ...] = ()
+    failed: int = -1
+    undecided: bool = False
+
+
+def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order: PoolOrder | None = None) -> Trial:
+    """Find pools with enough free nodes for every engine.
+
+    Args:
+        fit: the engines on this cluster's layout.
+        free: free nodes per pool; negative counts as none.
+        exact: search on when the greedy pass fails.
+        order: gives the pools of an engine in the order in which they are tried; published order without it.
+
+    """
+    engines = fit.engines
+    if len(engines) == 1:
+        only = engines[0]
+        for p in only.positions if order is None else order(0, only.positions):
+            if free[p] >= only.cost:
+                return Trial((p,))
+        return Trial(failed=0)
+    left = list(free)
+    chosen: list[int] = []
+    choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(engines)]
+    for engine, pools in zip(engines, choices, strict=True):
+        found = next((p for p in pools if left[p] >= engine.cost), -1)
+        if found < 0:
+            break
+        left[found] -= engine.cost
+        chosen.append(found)
+    else:
+        return Trial(tuple(chosen))
+    return _search(fit, free, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+
+
+def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:
+    costs = [engine.cost for engine in fit.engines]
+    # The engines with the fewest pools and the largest cost first: dead ends show early.
+    turn = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
+    left = list(free)
+    chosen = [-1] * len(costs)
+    steps = 0
+
+    def descend(depth: int) -> bool:
+        nonlocal steps
+        if depth == len(turn):
+            return True
+        i = turn[depth]
+        tried: set[tuple[int, tuple[int, ...]]] = set()
+        for p in choices[i]:
+            steps += 1
+            if steps > STEPS_MAX:
+                return False
+            if left[p] < costs[i]:
+                continue
+            # Two pools with equal room that serve the same later engines lead to the same end.
+            twin = (left[p], tuple(j for j in turn[depth + 1 :] if p in choices[j]))
+            if twin in tried:
+                continue
+            tried.add(twin)
+            left[p] -= costs[i]
+            chosen[i] = p
+            if descend(depth + 1):
+                return True
+            left[p] += costs[i]
+        return False
+
+    if descend(0):
+        return Trial(tuple(chosen))
+    return Trial(failed=failed, undecided=steps > STEPS_MAX)

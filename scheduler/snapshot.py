@@ -1,0 +1,136 @@
+"""A whole fleet in few bytes, for continue-as-new.
+
+Rows become columns, repeated texts and stamps become numbers into tables, and all of it is compressed: what replicas of one deployment
+share is written once. Names are made again from the identity, so only those that differ are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from api_types.names import replica_name
+from scheduler.fleet import Fleet
+from scheduler.policy import SchedulerOptions
+from scheduler.results import EnginePlacement
+from scheduler.types import ClusterView, DeviceSet, ReplicaView, Taint
+from scheduler.wire import codec, from_wire, to_wire
+
+_FORMAT = 1
+_EMPTY = DeviceSet("", ())
+
+
+class _Table:
+    """Values by number, each written once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+
+    def number(self, value: Any) -> int:
+        return self.numbers.setdefault(value, len(self.numbers))
+
+
+def pack(fleet: Fleet) -> bytes:
+    """Write a fleet; equal fleets give equal bytes."""
+    sets: dict[str, DeviceSet] = {}
+    clusters = []
+    for name in sorted(fleet.clusters):
+        view = fleet.clusters[name].view
+        for pool in view.pools:
+            sets[pool.device_set.digest] = pool.device_set
+        tree = to_wire(replace(view, pools=tuple(replace(pool, device_set=_EMPTY) for pool in view.pools)))
+        tree["sets"] = [pool.device_set.digest for pool in view.pools]
+        tree["since"] = [taint.since for taint in view.taints]
+        clusters.append(tree)
+    texts, stamps = _Table(), _Table()
+    rows = [_row(entry, texts, stamps) for entry in sorted(fleet.entries(), key=lambda entry: entry.uid)]
+    write = codec(tuple[EnginePlacement, ...])[0]
+    tree = {
+        "format": _FORMAT,
+        "version": fleet.version,
+        "rebuilding": fleet.rebuilding,
+        "options": to_wire(fleet.options),
+        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
+        "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
+        "clusters": clusters,
+        "texts": list(texts.numbers),
+        "stamps": [write(stamp) for stamp in stamps.numbers],
+        "columns": [list(column) for column in zip(*rows, strict=True)],
+    }
+    return zlib.compress(json.dumps(tree, separators=(",", ":")).encode(), 6)
+
+
+def _row(entry: ReplicaView, texts: _Table, stamps: _Table) -> list[Any]:
+    made = replica_name(entry.namespace, entry.deployment, entry.cluster, entry.index, entry.name_counter)
+    return [
+        entry.uid,
+        texts.number(entry.namespace),
+        texts.number(entry.deployment),
+        texts.number(entry.cluster),
+        entry.index,
+        "" if entry.name == made else entry.name,
+        stamps.number(entry.engines),
+        texts.number(entry.state),
+        entry.priority,
+        entry.since,
+        int(entry.ready) + 2 * int(entry.serving),
+        texts.number(entry.template),
+        entry.name_counter,
+        [list(pair) for pair in entry.reuse],
+        [list(pair) for pair in entry.labels],
+        entry.min_available,
+    ]
+
+
+def unpack(data: bytes) -> Fleet:
+    """Read what `pack` wrote; raises ValueError on anything else."""
+    try:
+        tree = json.loads(zlib.decompress(data))
+    except (zlib.error, ValueError) as error:
+        raise ValueError(f"this is not a packed fleet: {error}") from error
+    if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
+        raise ValueError("this is not a packed fleet of a format that this version reads")
+    fleet = Fleet(from_wire(SchedulerOptions, tree["options"]))
+    sets = {known["digest"]: from_wire(DeviceSet, known) for known in tree["sets"]}
+    for known in tree["clusters"]:
+        fleet.put_cluster(_cluster(known, sets))
+    read = codec(tuple[EnginePlacement, ...])[1]
+    stamps = [read(stamp) for stamp in tree["stamps"]]
+    for row in zip(*tree["columns"], strict=True):
+        fleet.put_replica(_entry(row, tree["texts"], stamps))
+    fleet.ledger.freed.clear()
+    fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
+    fleet.rebuilding = tree["rebuilding"]
+    fleet.version = tree["version"]
+    return fleet
+
+
+def _cluster(tree: Mapping[str, Any], sets: Mapping[str, DeviceSet]) -> ClusterView:
+    view = from_wire(ClusterView, tree)
+    taints = tuple(Taint(t.key, t.value, t.effect, since) for t, since in zip(view.taints, tree["since"], strict=True))
+    pools = tuple(replace(pool, device_set=sets[digest]) for pool, digest in zip(view.pools, tree["sets"], strict=True))
+    return replace(view, taints=taints, pools=pools)
+
+
+def _entry(row: tuple[Any, ...], texts: list[str], stamps: list[tuple[EnginePlacement, ...]]) -> ReplicaView:
+    uid, namespace, deployment, cluster, index, name, stamp, state, priority, since, health, template, counter, reuse, labels, least = row
+    identity = (texts[namespace], texts[deployment], texts[cluster], index)
+    return ReplicaView(
+        uid,
+        *identity,
+        name=name or replica_name(*identity, counter),
+        engines=stamps[stamp],
+        state=texts[state],
+        priority=priority,
+        since=since,
+        ready=bool(health & 1),
+        serving=bool(health & 2),
+        template=texts[template],
+        name_counter=counter,
+        reuse=tuple((pool, nodes) for pool, nodes in reuse),
+        labels=tuple((key, value) for key, value in labels),
+        min_available=least,
+    )

@@ -1,0 +1,245 @@
+"""One deployment's turn: retain, drain, scale down, replace, update, fill.
+
+The steps change nothing but the frame of the batch. What they add up to is written down by `decide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from scheduler import reasons
+from scheduler.fill import Filler, place_gang
+from scheduler.filters import fill_hold
+from scheduler.frame import Frame
+from scheduler.matching import MatchRules, selector_problems
+from scheduler.results import EnginePlacement, Eviction, Note, Placement
+from scheduler.retain import Kept, Retained, own_entries, retain
+from scheduler.rollout import Budget, budget_of, changeable, drained_now, in_flight, is_outdated, unavailable_limit
+from scheduler.scaledown import victims
+from scheduler.shapes import Shape, charges, shape_of
+from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
+
+
+@dataclass(slots=True)
+class Turn:
+    """The state of one decision while it is made.
+
+    `invalid` names the selectors that do not compile, `held` says why nothing new may be placed; both are "" normally.
+    """
+
+    frame: Frame
+    request: ScheduleRequest
+    priority: int
+    shape: Shape | None = None
+    invalid: str = ""
+    held: str = ""
+    retained: Retained = field(default_factory=Retained)
+    kept: list[Kept] = field(default_factory=list)
+    updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
+    placed: list[Placement] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    victims: list[Eviction] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    filler: Filler | None = None
+    dropped: list[ReplicaView] = field(default_factory=list)
+    more: bool = False
+
+    @property
+    def deployment(self) -> DeploymentView:
+        """Whose turn it is."""
+        return self.request.deployment
+
+    def run(self) -> None:
+        """Take all steps in order."""
+        self.compile()
+        self.retain()
+        self.drain()
+        surge = self.scale_down()
+        if self.shape is None or self.held:
+            return
+        self.filler = Filler(self.frame, self.request, self.shape, self._standing(), self.priority)
+        for entry in self.dropped:
+            self.filler.vacated(entry)
+        budget = budget_of(self.deployment, self.kept, self.frame.options)
+        budget.surge = surge
+        self.replace_misfits(budget)
+        if budget.surge:
+            self.surge(budget)
+        else:
+            self.update(budget)
+        self.fill()
+
+    def compile(self) -> None:
+        """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
+        rules = MatchRules.of(self.frame.options)
+        problems = [
+            problem
+            for engine in self.deployment.engines
+            for member in engine.members
+            for problem in selector_problems(engine.name, member.role, member.requests, rules)
+        ]
+        if problems:
+            self.invalid = "; ".join(problems)
+        else:
+            self.shape = shape_of(self.deployment.engines, rules)
+        gate = self.request.fill
+        self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
+
+    def retain(self) -> None:
+        """Find out which replicas stay."""
+        facts = {k.uid: (k.ready, k.serving, k.terminating) for k in self.request.kept}
+        entries = own_entries(self.frame, self.deployment, facts)
+        self.retained = retain(self.frame, self.deployment, self.shape, entries, held=bool(self.held))
+        self.kept = self.retained.kept
+        self.notes = self.retained.notes
+        for entry in self.retained.terminating:
+            known = self.frame.ledger.get(entry.uid)
+            if known is not None and known.state != reasons.RELEASING:
+                self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
+        for drop in self.retained.drops:
+            self._evict(drop.entry, drop.reason, drop.detail)
+
+    def drain(self) -> None:
+        """Let replicas leave drained clusters, as many as the drain budget allows."""
+        for kept in drained_now(self.deployment, self.kept, self.frame.now):
+            self._drop(kept, reasons.DRAINED, kept.drain)
+        self.more = any(kept.drain for kept in self.kept)
+
+    def scale_down(self) -> int:
+        """Drop what is too many; gives the surge that stays allowed while a rollout replaces replicas."""
+        surplus = len(self.kept) - self.deployment.replicas
+        surge = 0
+        if any(is_outdated(self.deployment, k) or k.leave for k in self.kept):
+            surge = budget_of(self.deployment, self.kept, self.frame.options).surge
+            surplus -= surge
+        if surplus <= 0:
+            return surge
+        leaving = [k for k in self.kept if k.leave]
+        for kept in victims(self.frame, self.deployment, leaving, surplus):
+            self._drop(kept, reasons.SCALED_DOWN if self.held else kept.leave, kept.detail)
+            surplus -= 1
+        for kept in victims(self.frame, self.deployment, self.kept, surplus):
+            self._drop(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
+        return surge
+
+    def replace_misfits(self, budget: Budget) -> None:
+        """Replace replicas that no longer fit what is wanted; one that finds no other place stays where it is."""
+        for kept in changeable(self.deployment, self.kept):
+            if not kept.leave:
+                continue
+            if self.frame.reference:
+                self._drop(kept, kept.leave, kept.detail)
+                self._filler.vacate(kept.entry)
+            elif budget.left is not None and budget.left <= 0:
+                self.more = True
+            elif self._replace(kept):
+                budget.take()
+
+    def _replace(self, kept: Kept) -> bool:
+        entry = kept.entry
+        before = self.frame.ledger.get(entry.uid)
+        self.frame.ledger.put(_releasing(entry, self.frame.now))
+        self._filler.vacate(entry)
+        placement = self._filler.place()
+        if placement is None:
+            self._filler.restore(entry)
+            if before is not None:
+                self.frame.ledger.put(before)
+            self.notes.append(Note(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
+            return False
+        self.placed.append(placement)
+        self.kept.remove(kept)
+        self.evictions.append(_eviction(entry, kept.leave, kept.detail))
+        return True
+
+    def update(self, budget: Budget) -> None:
+        """Bring replicas to the current template where they stand, growing only into free nodes."""
+        for kept in changeable(self.deployment, self.kept):
+            if kept.leave or kept.drain or kept.target is None or not is_outdated(self.deployment, kept):
+                continue
+            blocked = "" if self.frame.reference else self._growth_blocked(kept)
+            if blocked:
+                self.notes.append(Note(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
+            elif not budget.take():
+                self.more = True
+            else:
+                self.updates[kept.entry.uid] = kept.target
+                self.frame.ledger.put(restamped(kept.entry, kept.target, self.deployment))
+
+    def _growth_blocked(self, kept: Kept) -> str:
+        slot = self.frame.clusters[kept.entry.cluster]
+        free = self.frame.free(slot)
+        held = charges(kept.entry.engines)
+        for pool, nodes in charges(kept.target or ()).items():
+            more = nodes - held.get(pool, 0)
+            left = free[slot.positions[pool]]
+            if more > 0 and more > left:
+                return f"needs {more} more nodes on {slot.name}/{pool}, {max(left, 0)} free"
+        return self._filler.quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
+
+    def surge(self, budget: Budget) -> None:
+        """Place replicas with the current template beside the old ones, and drop old ones as the new become Ready."""
+        outdated = [k for k in changeable(self.deployment, self.kept) if is_outdated(self.deployment, k) and not k.drain]
+        self.more = self.more or bool(outdated)
+        total = len(self.kept) + len(self.placed)
+        room = self.deployment.replicas + budget.surge - total
+        for _ in range(min(room, len(outdated) - sum(in_flight(self.deployment, k) for k in self.kept))):
+            placement = self._filler.place()
+            if placement is None:
+                break
+            self.placed.append(placement)
+        unavailable = unavailable_limit(self.deployment, self.frame.options)
+        ready = sum(k.entry.ready for k in self.kept)
+        for kept in outdated:
+            if len(self.kept) + len(self.placed) <= self.deployment.replicas:
+                return
+            if kept.entry.ready and ready - 1 < self.deployment.replicas - unavailable:
+                return
+            ready -= kept.entry.ready
+            self._drop(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
+
+    def fill(self) -> None:
+        """Place what is missing; stop at the first replica without a place."""
+        size = max(1, self.deployment.policy.gang_replicas)
+        missing = self.deployment.replicas - len(self.kept) - len(self.placed)
+        while missing > 0:
+            done = place_gang(self._filler, min(size, missing))
+            if not done:
+                return
+            self.placed.extend(done)
+            missing -= len(done)
+
+    @property
+    def _filler(self) -> Filler:
+        if self.filler is None:
+            raise RuntimeError("placing began before the filler was made")
+        return self.filler
+
+    def _standing(self) -> list[ReplicaView]:
+        """List what holds an index or nodes: kept replicas, those leaving since before, and as leaving those dropped just now."""
+        gone = {entry.uid for entry in self.dropped}
+        terminating = [_releasing(e, e.since) for e in self.retained.terminating if e.uid not in gone]
+        return [*(k.entry for k in self.kept), *terminating, *self.retained.hidden]
+
+    def _drop(self, kept: Kept, reason: str, detail: str) -> None:
+        self.kept.remove(kept)
+        self._evict(kept.entry, reason, detail)
+
+    def _evict(self, entry: ReplicaView, reason: str, detail: str, *, vacates: bool = True) -> None:
+        self.frame.ledger.put(_releasing(entry, self.frame.now))
+        self.evictions.append(_eviction(entry, reason, detail))
+        if vacates:
+            self.dropped.append(entry)
+
+
+def restamped(entry: ReplicaView, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> ReplicaView:
+    """Give a ledger entry after its replica was told to carry the current template."""
+    return replace(entry, engines=engines, template=deployment.template, ready=False)
+
+
+def _releasing(entry: ReplicaView, now: int) -> ReplicaView:
+    return replace(entry, state=reasons.RELEASING, since=now, ready=False, serving=False)
+
+
+def _eviction(entry: ReplicaView, reason: str, detail: str) -> Eviction:
+    return Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment)
