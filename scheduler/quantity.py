@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 NANO_PER_UNIT = 10**9
+_NANO_DIGITS = 9
 
 INT64_MAX = 2**63 - 1
 
 # A quantity with a binary suffix stops here; decimal forms of any size are kept whole.
-_BINARY_CEILING_NANO = INT64_MAX * NANO_PER_UNIT
+BINARY_CEILING_NANO = INT64_MAX * NANO_PER_UNIT
 
 # Far beyond any hardware, small enough that the power of ten costs nothing.
 _EXPONENT_MAX = 4096
@@ -26,8 +28,8 @@ _EXPONENT_MAX = 4096
 # No text of a manifest is longer than 32 characters. Text in a selector may be, but Python refuses to read much longer numbers.
 _TEXT_CHARACTERS_MAX = 4_096
 
-_BINARY_SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 # `[0-9]` and not `\d`, `\Z` and not `$`: only ASCII digits count, and a trailing newline is part of the text.
 _QUANTITY = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))([a-zA-Z]*|[eE][+-]?[0-9]+)\Z")
@@ -56,6 +58,51 @@ def _scaled(digits: int, exponent: int) -> int:
     return -(-digits // int(10**-exponent))
 
 
+class QuantityParts(NamedTuple):
+    """A quantity taken apart but not yet worked out.
+
+    Attributes:
+        negative: whether it carries a minus.
+        whole: digits before the dot, perhaps none.
+        fraction: digits after it, perhaps none.
+        binary_power: power of two of a binary suffix, else None.
+        decimal_power: power of ten of any other suffix or exponent.
+
+    """
+
+    negative: bool
+    whole: str
+    fraction: str
+    binary_power: int | None
+    decimal_power: int
+
+
+def split_quantity(text: str) -> QuantityParts:
+    """Take a Kubernetes quantity apart.
+
+    Raises:
+        ValueError: the text is no quantity, or its exponent lies outside +-4,096.
+
+    """
+    found = _QUANTITY.match(text) if len(text) <= _TEXT_CHARACTERS_MAX else None
+    if found is None:
+        raise _complaint(text)
+    sign, whole, fraction, bare_fraction, suffix = found.groups()
+    digits = (sign == "-", whole or "", fraction or bare_fraction or "")
+    if suffix in _BINARY_POWERS:
+        return QuantityParts(*digits, _BINARY_POWERS[suffix], 0)
+    if suffix in _DECIMAL_POWERS:
+        return QuantityParts(*digits, None, _DECIMAL_POWERS[suffix])
+    exponent = _EXPONENT.match(suffix)
+    if exponent is None:
+        raise _complaint(text)
+    written = exponent.group(1)
+    # Judged by length first: converting a million digits would already be the harm.
+    if len(written.lstrip("+-").lstrip("0")) > len(str(_EXPONENT_MAX)) or abs(int(written)) > _EXPONENT_MAX:
+        raise ValueError(f"the exponent of {text[:40]!r} lies outside -{_EXPONENT_MAX} to {_EXPONENT_MAX}; write a smaller one")
+    return QuantityParts(*digits, None, int(written))
+
+
 @lru_cache(maxsize=16_384)
 def parse_quantity(text: str) -> int:
     """Read a Kubernetes quantity.
@@ -70,27 +117,11 @@ def parse_quantity(text: str) -> int:
         ValueError: the text is no quantity, or its exponent lies outside +-4,096.
 
     """
-    parts = _QUANTITY.match(text) if len(text) <= _TEXT_CHARACTERS_MAX else None
-    if parts is None:
-        raise _complaint(text)
-    sign, whole, fraction, bare_fraction, suffix = parts.groups()
-    fraction = fraction or bare_fraction or ""
-    digits = int((whole or "") + fraction)
-    negative = sign == "-"
-
-    if suffix in _BINARY_SUFFIXES:
-        magnitude = min(_scaled(digits * _BINARY_SUFFIXES[suffix], 9 - len(fraction)), _BINARY_CEILING_NANO)
-        return -magnitude if negative else magnitude
-
-    power = _DECIMAL_SUFFIXES.get(suffix)
-    if power is None:
-        exponent = _EXPONENT.match(suffix)
-        if exponent is None:
-            raise _complaint(text)
-        written = exponent.group(1)
-        # Judged by length first: converting a million digits would already be the harm.
-        if len(written.lstrip("+-").lstrip("0")) > len(str(_EXPONENT_MAX)) or abs(int(written)) > _EXPONENT_MAX:
-            raise ValueError(f"the exponent of {text[:40]!r} lies outside -{_EXPONENT_MAX} to {_EXPONENT_MAX}; write a smaller one")
-        power = int(written)
-    magnitude = _scaled(digits, 9 + power - len(fraction))
-    return -magnitude if negative else magnitude
+    parts = split_quantity(text)
+    digits = int(parts.whole + parts.fraction)
+    scale = _NANO_DIGITS - len(parts.fraction)
+    if parts.binary_power is None:
+        magnitude = _scaled(digits, scale + parts.decimal_power)
+    else:
+        magnitude = min(_scaled(digits << parts.binary_power, scale), BINARY_CEILING_NANO)
+    return -magnitude if parts.negative else magnitude

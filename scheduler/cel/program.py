@@ -1,0 +1,331 @@
+"""From a checked tree to a program, and from a program and a device to a verdict.
+
+cel-python's own evaluator stops at seventy parentheses, counts no cost and takes `true == 1` for true, so the tree is compiled
+to a short list of instructions for the small stack machine of `machine.py`. Constants are folded as Kubernetes folds them,
+because it refuses a selector whose constant cannot be made, and charges nothing for one that can.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from scheduler.cel import functions, regexes
+from scheduler.cel.costs import LIST_COST, MAP_COST, call_cost
+from scheduler.cel.declarations import VARIABLES
+from scheduler.cel.errors import EvalError, SelectorError
+from scheduler.cel.lexer import refuse
+from scheduler.cel.machine import (
+    BIND,
+    BOUND,
+    CALL,
+    CONST,
+    END,
+    FIELD,
+    HAS,
+    INDEX,
+    JUMP,
+    LIST,
+    LOGIC,
+    LOGIC_TERM,
+    LOOP,
+    LOOP_END,
+    LOOP_NEXT,
+    LOOP_STEP,
+    LOOP_WHEN,
+    MAP,
+    MEMBER,
+    RETURN,
+    TERNARY,
+    VAR,
+    Instruction,
+    Program,
+    make_map,
+)
+from scheduler.cel.static_types import DEVICE
+from scheduler.cel.syntax import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    Ternary,
+    Visit,
+    qualified_name,
+    walk,
+)
+from scheduler.cel.values import TypeValue, Uint
+
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+_PATTERN_CALLS = frozenset({"matches", "find", "findAll"})
+_NOT_CONSTANT = object()
+
+# The reference reads an attribute path as one step: the step costs 1, every field or index on it another 1. As a branch of
+# `? :` the step itself is free.
+_PATH_COST = 1
+
+# Kubernetes turns membership in a constant list of these into a set lookup.
+_PRIMITIVES = (bool, int, float, str, Uint)
+
+
+def _is_path(node: Node) -> bool:
+    return isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function == "_[_]")
+
+
+class Compiler:
+    """Instructions for one selector."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._code: list[Instruction] = []
+        self._slots: list[tuple[str, int, bool]] = []  # name, slot, whether it is a binding
+        self._slot_count = 1  # slot 0 is the device
+        self._branches: set[int] = set()  # ids of nodes that are branches of a ternary
+
+    def compile(self, root: Node) -> Program:
+        """Compile a checked tree.
+
+        Raises:
+            SelectorError: a constant that cannot be made, such as `int("x")` or a broken pattern.
+
+        """
+        walk(root, self._visit)
+        self._emit(END)
+        return Program(tuple(self._code), self._slot_count)
+
+    def _emit(self, operation: int, a: Any = None, b: Any = None, cost: int = 0) -> int:
+        self._code.append((operation, a, b, cost))
+        return len(self._code) - 1
+
+    def _patch(self, at: int, *, a: Any = _NOT_CONSTANT, b: Any = _NOT_CONSTANT) -> None:
+        operation, old_a, old_b, cost = self._code[at]
+        self._code[at] = (operation, old_a if a is _NOT_CONSTANT else a, old_b if b is _NOT_CONSTANT else b, cost)
+
+    def _constant(self, since: int) -> Any:
+        """The constant that the code since `since` pushes, if it does only that."""
+        if len(self._code) == since + 1 and self._code[since][0] == CONST:
+            return self._code[since][1]
+        return _NOT_CONSTANT
+
+    def _fold(self, node: Node, since: int, value: Any) -> None:
+        """Replace the code since `since` by a constant."""
+        if isinstance(value, EvalError):
+            raise refuse(self._text, node.at, value.reason)
+        del self._code[since:]
+        self._emit(CONST, value)
+
+    def _visit(self, node: Node) -> Visit:
+        visit = cast("Any", _VISITS[type(node)])
+        yield from visit(self, node)
+
+    def _literal(self, node: Literal) -> Visit:
+        self._emit(CONST, node.value)
+        return
+        yield  # makes this a generator, as every visit is
+
+    def _ident(self, node: Ident) -> Visit:
+        self._variable(node, 0 if id(node) in self._branches else _PATH_COST)
+        return
+        yield
+
+    def _variable(self, node: Ident, cost: int) -> None:
+        for name, slot, binding in reversed(self._slots):
+            if name == node.name:
+                self._emit(BOUND if binding else VAR, slot, cost=cost)
+                return
+        if VARIABLES[node.name] == DEVICE:
+            self._emit(VAR, 0, cost=cost)
+        else:
+            self._emit(CONST, TypeValue(node.name))
+
+    def _shadowed(self, name: str) -> bool:
+        return any(known == name for known, _, _ in self._slots)
+
+    def _path(self, node: Node) -> Visit:
+        """Fields and indexes from the root outwards; the whole path is one step."""
+        name = qualified_name(node)
+        if name is not None and name in VARIABLES and not self._shadowed(name):
+            self._emit(CONST, TypeValue(name))
+            return
+        steps: list[Node] = []
+        root = node
+        while isinstance(root, Select) or (isinstance(root, Call) and root.function == "_[_]"):
+            if isinstance(root, Select) and root.test and steps:
+                break
+            steps.append(root)
+            root = root.operand if isinstance(root, Select) else root.args[0]
+        step_cost = 0 if id(node) in self._branches else _PATH_COST
+        if isinstance(root, Ident):
+            self._variable(root, step_cost)
+            step_cost = 0
+        else:
+            yield root
+            if isinstance(root, Ternary):
+                step_cost = 0
+        for step in reversed(steps):
+            if isinstance(step, Select):
+                if step.test:
+                    # `has` is free of the path's own step.
+                    step_cost -= _PATH_COST
+                self._emit(HAS if step.test else FIELD, step.name, cost=1 + step_cost)
+            else:
+                index = cast("Call", step).args[1]
+                if _is_path(index) or isinstance(index, Ternary):
+                    self._branches.add(id(index))
+                yield index
+                self._emit(INDEX, cost=1 + step_cost)
+            step_cost = 0
+
+    def _call(self, node: Call) -> Visit:
+        if node.function == "_[_]":
+            yield from self._path(node)
+            return
+        since = len(self._code)
+        args = node.args if node.target is None else [node.target, *node.args]
+        starts = []
+        for arg in args:
+            starts.append(len(self._code))
+            yield arg
+        starts.append(len(self._code))
+        constants = [
+            self._code[start][1] if end == start + 1 and self._code[start][0] == CONST else _NOT_CONSTANT
+            for start, end in zip(starts, starts[1:], strict=False)
+        ]
+        function = functions.SUMS.get(node.overloads[0]) if node.function == "sum" else functions.IMPLEMENTATIONS[node.function]
+        if function is None:
+            raise refuse(self._text, node.at, f"{node.function} cannot tell the type of its list")
+        if node.function in _CONVERSIONS and len(args) == 1 and constants[0] is not _NOT_CONSTANT:
+            self._fold(node, since, function(constants[0]))
+        elif (
+            node.function == "@in"
+            and node.overloads == ("in_list",)
+            and type(constants[1]) is list
+            and self._membership(since, constants[1])
+        ):
+            pass
+        else:
+            self._check_pattern(node, constants)
+            self._emit(CALL, (function, call_cost(node.function, node.overloads)), len(args))
+
+    def _membership(self, since: int, values: list[Any]) -> bool:
+        if not values:
+            del self._code[since:]
+            self._emit(CONST, False)  # noqa: FBT003 - a CEL value
+            return True
+        if any(type(value) not in _PRIMITIVES for value in values):
+            return False
+        self._code.pop()
+        self._emit(MEMBER, values)
+        return True
+
+    def _check_pattern(self, node: Call, constants: list[Any]) -> None:
+        if node.function not in _PATTERN_CALLS:
+            return
+        # Kubernetes checks the first written argument of `matches` as a pattern even where it is the text.
+        first_written = node.args[0].value if node.function == "matches" and isinstance(node.args[0], Literal) else _NOT_CONSTANT
+        for pattern in (constants[1], first_written):
+            if type(pattern) is str:
+                compiled = regexes.compile_pattern(pattern)
+                if isinstance(compiled, EvalError):
+                    raise refuse(self._text, node.at, compiled.reason)
+
+    def _logic(self, node: Logic) -> Visit:
+        absorbing = node.operator == "||"
+        self._emit(LOGIC, not absorbing)
+        terms = []
+        for term in node.terms:
+            yield term
+            terms.append(self._emit(LOGIC_TERM, absorbing))
+        for at in terms:
+            self._patch(at, b=len(self._code))
+
+    def _ternary(self, node: Ternary) -> Visit:
+        self._branches.update((id(node.yes), id(node.no)))
+        yield node.condition
+        test = self._emit(TERNARY)
+        yield node.yes
+        jump = self._emit(JUMP)
+        self._patch(test, a=len(self._code))
+        yield node.no
+        self._patch(test, b=len(self._code))
+        self._patch(jump, a=len(self._code))
+
+    def _list(self, node: ListLiteral) -> Visit:
+        since = len(self._code)
+        for element in node.elements:
+            yield element
+        if all(operation == CONST for operation, *_ in self._code[since:]):
+            self._fold(node, since, [value for _, value, *_ in self._code[since:]])
+        else:
+            self._emit(LIST, len(node.elements), cost=LIST_COST)
+
+    def _map(self, node: MapLiteral) -> Visit:
+        since = len(self._code)
+        for key, value in node.entries:
+            yield key
+            yield value
+        pushed = self._code[since:]
+        if all(operation == CONST for operation, *_ in pushed):
+            made = make_map([value for _, value, *_ in pushed])
+            del self._code[since:]
+            self._emit(CONST, made)
+        else:
+            self._emit(MAP, 2 * len(node.entries), cost=MAP_COST)
+
+    def _enter(self, variable: str, *, binding: bool) -> int:
+        slot = self._slot_count
+        self._slot_count += 1
+        self._slots.append((variable, slot, binding))
+        return slot
+
+    def _comprehension(self, node: Comprehension) -> Visit:
+        yield node.over
+        slot = self._enter(node.variable, binding=False)
+        begin = self._emit(LOOP, node.macro)
+        following = self._emit(LOOP_NEXT, slot)
+        if node.predicate is not None:
+            yield node.predicate
+        if node.transform is None:
+            self._emit(LOOP_STEP, (node.macro, slot))
+        else:
+            when = self._emit(LOOP_WHEN, following) if node.predicate is not None else None
+            since = len(self._code)
+            yield node.transform
+            # A list of one constant is itself a constant and costs nothing to make.
+            making = 0 if self._constant(since) is not _NOT_CONSTANT else LIST_COST
+            self._emit(LOOP_STEP, (node.macro, slot), cost=making)
+            del when
+        self._emit(JUMP, following)
+        self._slots.pop()
+        self._patch(following, b=len(self._code))
+        self._emit(LOOP_END, node.macro)
+        self._patch(begin, b=len(self._code))
+
+    def _bind(self, node: Bind) -> Visit:
+        begin = self._emit(BIND)
+        yield node.value
+        slot = self._enter(node.variable, binding=True)
+        self._emit(RETURN)
+        self._patch(begin, a=slot, b=len(self._code))
+        yield node.body
+        self._slots.pop()
+
+
+_VISITS = {
+    Literal: Compiler._literal,  # noqa: SLF001 - the table of this class's own visits
+    Ident: Compiler._ident,  # noqa: SLF001
+    Select: Compiler._path,  # noqa: SLF001
+    Call: Compiler._call,  # noqa: SLF001
+    Logic: Compiler._logic,  # noqa: SLF001
+    Ternary: Compiler._ternary,  # noqa: SLF001
+    ListLiteral: Compiler._list,  # noqa: SLF001
+    MapLiteral: Compiler._map,  # noqa: SLF001
+    Comprehension: Compiler._comprehension,  # noqa: SLF001
+    Bind: Compiler._bind,  # noqa: SLF001
+}
+
+__all__ = ["Compiler", "SelectorError"]

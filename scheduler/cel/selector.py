@@ -1,0 +1,157 @@
+"""A compiled selector and its verdict on a device.
+
+Everything is remembered: a text is compiled once per process, and a text and a device content are evaluated once, however many
+clusters publish that device. The engine is only loaded when the first selector is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scheduler.cel.errors import Aborted, EvalError, SelectorError
+from scheduler.cel.limits import FLEET_COST_MAX, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
+
+if TYPE_CHECKING:
+    from scheduler.cel.machine import Program
+    from scheduler.devices import DeviceEntry
+
+# Distinct selector texts kept, and verdicts kept per selector. A large fleet has hundreds of classes, not hundreds of thousands.
+_SELECTORS_KEPT = 16_384
+_VERDICTS_KEPT = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The verdict on one device.
+
+    Attributes:
+        matched: whether the selector is true for it.
+        error: why it could not be evaluated, or empty. An error never matches.
+
+    """
+
+    matched: bool
+    error: str = ""
+
+
+_MATCHED = Match(matched=True)
+_UNMATCHED = Match(matched=False)
+
+
+class Selector:
+    """A selector that may be used; made by `compile_selector` only.
+
+    Attributes:
+        text: the CEL expression.
+        cost_estimate: the most that one evaluation should cost, in CEL cost units.
+
+    """
+
+    __slots__ = ("_cost_max", "_program", "_verdicts", "cost_estimate", "text")
+
+    def __init__(self, text: str, program: Program, cost_estimate: int, cost_max: int) -> None:
+        self.text = text
+        self.cost_estimate = cost_estimate
+        self._program = program
+        self._cost_max = cost_max
+        self._verdicts: dict[str, Match] = {}
+
+    def __repr__(self) -> str:
+        return f"Selector({self.text!r})"
+
+    def match(self, device: DeviceEntry) -> Match:
+        """Whether the selector is true for a device.
+
+        Never raises: what cannot be evaluated does not match, and the verdict says why.
+        """
+        digest = device.selector_digest
+        verdict = self._verdicts.get(digest)
+        if verdict is None:
+            if len(self._verdicts) >= _VERDICTS_KEPT:
+                self._verdicts.clear()
+            verdict = self._verdicts[digest] = self._evaluate(device)
+        return verdict
+
+    def _evaluate(self, device: DeviceEntry) -> Match:
+        from scheduler.cel.device import bind  # noqa: PLC0415 - the engine is loaded with the first selector, not before
+        from scheduler.cel.machine import run  # noqa: PLC0415
+
+        seen = bind(device)
+        if isinstance(seen, EvalError):
+            return Match(matched=False, error=seen.reason)
+        try:
+            result, _ = run(self._program, seen, self._cost_max)
+        except Aborted as stopped:
+            return Match(matched=False, error=str(stopped))
+        except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
+            return Match(matched=False, error=f"internal error: {type(bug).__name__}: {bug}")
+        if result is True:
+            return _MATCHED
+        if result is False:
+            return _UNMATCHED
+        if isinstance(result, EvalError):
+            return Match(matched=False, error=result.reason)
+        return Match(matched=False, error=f"the selector gave {type(result).__name__} instead of a bool")
+
+
+def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = FLEET_COST_MAX) -> Selector:
+    """Compile a device selector.
+
+    Args:
+        text: a CEL expression over `device`, at most 10 KiB of UTF-8.
+        lenient_calls: also accept member calls for global functions and the other way round.
+        max_cost: CEL cost units one evaluation may take, at most 1,000,000.
+
+    Returns:
+        The selector; the same object for the same arguments.
+
+    Raises:
+        SelectorError: the workload cluster would refuse it, or it could cost more than `max_cost`.
+        ValueError: `max_cost` is out of range.
+
+    """
+    if not 0 < max_cost <= KUBERNETES_COST_MAX:
+        raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
+    compiled = _compile(text, lenient_calls, max_cost)
+    if isinstance(compiled, SelectorError):
+        raise compiled.with_traceback(None)
+    return compiled
+
+
+@lru_cache(maxsize=_SELECTORS_KEPT)
+def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | SelectorError:
+    """Compile once; a refusal is remembered as well as a success."""
+    from scheduler.cel.checker import Checker  # noqa: PLC0415 - lark and the grammar take a quarter of a second to load
+    from scheduler.cel.estimate import estimate_cost  # noqa: PLC0415
+    from scheduler.cel.parser import parse  # noqa: PLC0415
+    from scheduler.cel.program import Compiler  # noqa: PLC0415
+
+    try:
+        length = len(text.encode("utf-8", "surrogatepass"))
+        if length > TEXT_BYTES_MAX:
+            raise SelectorError(f"the selector has {length} bytes, {TEXT_BYTES_MAX} are allowed")  # noqa: TRY301 - remembered below
+        root = parse(text)
+        Checker(text, lenient_calls=lenient_calls).check(root)
+        program = Compiler(text).compile(root)
+        cost = estimate_cost(root)
+        if cost > max_cost:
+            raise SelectorError(f"the selector may cost {cost} units, {max_cost} are allowed; simplify it")  # noqa: TRY301
+    except SelectorError as refusal:
+        return refusal
+    return Selector(text, program, cost, max_cost)
+
+
+def check_selector(text: str) -> str | None:
+    """Check a selector the way admission does.
+
+    Returns:
+        The problem, or None if the selector can be used.
+
+    """
+    try:
+        compile_selector(text)
+    except SelectorError as refusal:
+        return str(refusal)
+    return None
