@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from api_types.anatomy import fields_of, show, walk
 from api_types.cleaning import TooMuch, drop_foreign, keys_that_are_no_text, without_nulls
-from api_types.draft import Unreadable, draft
+from api_types.draft import draft
 from api_types.flat import WARNING, Unflattened, unflatten
 from api_types.kinds import BY_KIND, KindInfo, describe_unknown
 from api_types.model_deployment import ModelDeployment, ModelDeploymentSpec
@@ -123,25 +123,29 @@ class _Admission:
 
     def _read(self, raw: dict[str, Any]) -> Manifest:
         model = self.info.model
+        is_draft = False
         try:
             manifest: Any = model.model_validate(raw, extra="forbid", by_alias=True, by_name=False)
         except ValidationError as error:
             errors = error.errors(include_url=False)
             self.told += describe(model, raw, errors)
             manifest = draft(model, raw, {one["loc"] for one in errors})
-        for finding in self._findings(manifest):
+            is_draft = True
+        for finding in self._findings(manifest, is_draft=is_draft):
             (self.warned if finding.is_warning else self.told).append((finding.loc, finding.text))
         result: Manifest = manifest
         return result
 
-    def _findings(self, manifest: Manifest) -> Iterator[Finding]:
+    def _findings(self, manifest: Manifest, *, is_draft: bool) -> Iterator[Finding]:
         for value, at in walk(manifest):
             here = Here(at, manifest, self.checks)
             for rule in (duplicates, *RULES.get(type(value), ())):
                 try:
                     yield from rule(value, here)
-                except Unreadable:  # it looked at a value that is itself wrong, which has been told
-                    continue
+                except AttributeError:
+                    if not is_draft:
+                        raise
+                    # The rule read a value that is itself wrong, which has been told already.
 
     def _path(self, loc: Loc) -> str:
         written = self.shape.as_written(loc)
@@ -159,7 +163,7 @@ def duplicates(value: Shape, here: Here) -> Iterator[Finding]:
     """Find items of a list that share their keys, where the list is treated as a map."""
     for wire, field in fields_of(type(value)).items():
         keys = field.map_keys
-        items = getattr(value, field.attribute) if keys and keys.unique else None
+        items = value.__dict__.get(field.attribute) if keys and keys.unique else None
         if not keys or not isinstance(items, tuple):
             continue
         seen = set()
@@ -178,8 +182,8 @@ def _identity(item: Any, keys: Iterable[str]) -> tuple[str, ...] | None:
     if not isinstance(item, Shape):
         return None
     shape = fields_of(type(item))
-    values = tuple(getattr(item, shape[key].attribute) for key in keys)
-    return values if all(isinstance(value, str) for value in values) else None
+    values = [item.__dict__.get(shape[key].attribute) for key in keys]
+    return tuple(values) if all(isinstance(value, str) for value in values) else None
 
 
 def admit_scale(namespace: str, name: str, replicas: object) -> int:

@@ -163,7 +163,7 @@ def walk(value: Shape, at: Loc = ()) -> Iterator[tuple[Shape, Loc]]:
     for wire, field in fields_of(type(value)).items():
         if field.model is None:
             continue
-        held = getattr(value, field.attribute)
+        held = value.__dict__.get(field.attribute)  # a draft may lack it
         if isinstance(held, Shape):
             yield from walk(held, (*at, wire))
         elif isinstance(held, tuple | dict):

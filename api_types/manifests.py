@@ -15,6 +15,7 @@ from api_types.problems import InvalidManifest, Problem
 from api_types.rules.rule import NO_CHECKS, Checks
 from api_types.shapes import Manifest, ObjectMeta
 from api_types.store_admission import STORED, admit_stored
+from api_types.stored import CORE_VERSION
 from api_types.updates import admit_update, update_warnings
 
 __all__ = [
@@ -42,7 +43,8 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
 
     `namespace` is that of namespaced objects which name none. Raises InvalidManifest with every problem of the object.
     """
-    if document.get("kind") in STORED and document.get("apiVersion") == "v1":
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in STORED and document.get("apiVersion") == CORE_VERSION:
         return admit_stored(document, namespace)
     return admit_kind(document, checks, namespace)
 

@@ -112,6 +112,7 @@ def _missing(_error: ErrorDetails, field: Field | None) -> str:
 WORDINGS: Mapping[str, Wording] = {
     _MISSING: _missing,
     "string_type": _not_a_string,
+    "string_unicode": lambda _error, _field: "must be text that UTF-8 can carry",
     "int_type": _not_a("an integer"),
     "int_from_float": _not_a("an integer"),
     "bool_type": _not_a("true or false"),
