@@ -2,27 +2,40 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities import kinds
 from activities.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.observe.gateway import observe_gateway
+from activities.ownership import Owner
+from activities.watch.cluster_watch import ClusterWatch
+from activities.watch.health import UNREACHABLE_AFTER_SECONDS
+from activities.watch.teller import Undelivered
 from api_types import labels
-from api_types.errors import PermissionDenied
-from api_types.messages import ClusterFacts, Connect
+from api_types.errors import PermissionDenied, TransientError
+from api_types.messages import ClusterFacts, Connect, WatchCluster
+from api_types.names import workflow_id
+from api_types.observations import Observed
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 _WRITE = ("list", "watch", "patch", "delete")
 _READ = ("list", "watch")
 _DENIED_SHOWN_MAX = 10
+_HEARTBEAT_SECONDS = 10.0
+_SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
 class ClusterActivities:
-    """What an InferenceCluster does on its cluster."""
+    """What an InferenceCluster does on its cluster. `unreachable_after_seconds`: how long silence is nobody's business."""
 
-    def __init__(self, clusters: ClusterPool) -> None:
+    def __init__(self, clusters: ClusterPool, unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS) -> None:
         self._clusters = clusters
+        self._unreachable_after_seconds = unreachable_after_seconds
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
@@ -42,6 +55,48 @@ class ClusterActivities:
             gateway_message=gateway.message,
             apis=sorted({kind.api_version for kind in served}),
         )
+
+    @activity.defn
+    async def watch_cluster(self, order: WatchCluster) -> None:
+        """Watch a cluster and signal `observed` to the cluster and the replicas concerned, until cancelled.
+
+        Ends with a TransientError when its worker shuts down, so that another worker takes it over at once.
+        """
+        owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
+        watch = ClusterWatch(
+            owner, partial(self._clusters.at, order.connection), partial(_signal, activity.client()), self._unreachable_after_seconds
+        )
+        tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
+    handle = client.get_workflow_handle(workflow_id(owner.kind, owner.namespace, owner.name))
+    try:
+        await handle.signal("observed", observed, rpc_timeout=_SIGNAL_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise Undelivered from error
+    return True
+
+
+async def _heartbeat(watch: ClusterWatch) -> None:
+    while True:
+        activity.heartbeat(watch.counts())
+        await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+
+async def _until_shutdown() -> None:
+    await activity.wait_for_worker_shutdown()
+    raise TransientError("the worker shuts down; another one takes the watch over")
 
 
 async def _check_rights(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:

@@ -97,7 +97,8 @@ class WorkloadActivities:
         rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
         ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
         skipped: list[str] = []
-        for _, group in groupby(ordered, key=lambda target: target.kind):
+        # Engines end together: nobody waits for one to free the other's nodes.
+        for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):
             skipped += await until_gone(cluster, list(group), order.uid, self._force_after)
         return StepDone(skipped=skipped)
 

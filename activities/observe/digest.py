@@ -14,8 +14,8 @@ from typing import Any
 from api_types.labels import FIELD_MANAGER
 
 _LENGTH = 16
-# The values of a Secret are neither watched nor hashed: whose they are is enough to see that a hand changed them.
-_VALUE_FIELDS = {"Secret": ("data", "stringData")}
+# The contents of a Secret are neither watched nor hashed: whose the fields are is enough to see that a hand changed them.
+_METADATA_ONLY = frozenset({"Secret"})
 # Names no field, while an empty set would name all of them.
 _NOTHING: Mapping[str, Any] = {".": {}}
 
@@ -23,8 +23,8 @@ _NOTHING: Mapping[str, Any] = {".": {}}
 def content_digest(item: Mapping[str, Any]) -> str:
     """Give 16 hex digits over the fields of a stored object that are ours. Needs `metadata.managedFields`."""
     fields = _owned_fields(item)
-    hidden = dict.fromkeys(_VALUE_FIELDS.get(item.get("kind", ""), ()))
-    content = [fields if hidden else None, _project({**item, **hidden}, fields)]
+    hidden = item.get("kind") in _METADATA_ONLY
+    content = [fields, _project({"metadata": item["metadata"]}, fields)] if hidden else _project(item, fields)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 

@@ -1,0 +1,22 @@
+"""Ready endpoints of a Service, slice by slice."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from activities.kinds import SERVICE_NAME_LABEL
+
+
+class EndpointsSeen(NamedTuple):
+    """What is kept of one EndpointSlice: whose it is, and how many of its endpoints take requests."""
+
+    namespace: str
+    service: str
+    ready: int
+
+
+def read_endpoints(item: Mapping[str, Any]) -> EndpointsSeen:
+    """Reduce an EndpointSlice."""
+    metadata = item["metadata"]
+    # An absent condition means ready.
+    ready = sum((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in item.get("endpoints") or ())
+    return EndpointsSeen(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(SERVICE_NAME_LABEL, ""), ready)

@@ -1,0 +1,4 @@
+"""The long watch over one cluster: list once, follow changes, tell owners what is different.
+
+Nothing here polls objects. While a cluster is quiet its watch costs a few idle connections and one small request every few seconds.
+"""

@@ -1,0 +1,135 @@
+"""The watch over one cluster, put together: who is followed, what is kept, who is told."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from activities import kinds
+from activities.cluster_api import ClusterApi, Json, Kind, Resource, Selection
+from activities.observe.capacity import read_node, read_slice
+from activities.observe.endpoints import read_endpoints
+from activities.observe.gateway import observe_gateway
+from activities.observe.objects import read_object
+from activities.observe.pods import read_pod
+from activities.ownership import Owner
+from activities.watch.board import Board
+from activities.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.watch.reflector import Key, Reflector
+from activities.watch.teller import Send, Teller
+from api_types import labels
+from api_types.errors import ModelplaneError
+
+_DISCOVERY_SECONDS = 60.0
+_OURS = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
+_GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
+_ABOUT_CLUSTER = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
+# Selectors know no "or". Leaders carry both labels, so the second selection takes followers only.
+_PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
+
+
+class ClusterWatch:
+    """One cluster, watched until cancelled. `cluster` is the entity that hears of the cluster itself."""
+
+    def __init__(self, cluster: Owner, resolve: Resolve, send: Send, unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS) -> None:
+        self._cluster = cluster
+        self._teller = Teller(send, self._is_held)
+        self._board = Board(cluster, self._teller.touch)
+        self._health = Health(resolve, self._recovered, unreachable_after_seconds)
+        self._client: ClusterApi | None = None
+        self._reflectors: dict[Selection, Reflector[Any]] = {}
+        self._running: dict[Selection, asyncio.Task[None]] = {}
+        self._connected = asyncio.Event()
+        self._whole = False
+
+    def counts(self) -> dict[str, int]:
+        """Give counters for the heartbeat."""
+        listings = sum(reflector.listings for reflector in self._reflectors.values())
+        return {**self._board.counts(), "watches": len(self._reflectors), "listings": listings, "signals": self._teller.sent}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._teller.touch(self._cluster)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._teller.run(self._board))
+            tasks.create_task(self._stay_connected())
+            tasks.create_task(self._follow_kinds(tasks))
+
+    async def _stay_connected(self) -> None:
+        while True:
+            wait_seconds = await self._health.probe()
+            self._say_health()
+            await asyncio.sleep(wait_seconds)
+
+    async def _follow_kinds(self, tasks: asyncio.TaskGroup) -> None:
+        """Start a reflector for every kind that is served, now or later."""
+        await self._connected.wait()
+        while True:
+            try:
+                served = await self._current().resources(refresh=True)
+            except ModelplaneError:
+                # Why it does not answer is the probe's to find out and to tell.
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for selection, make in self._wanted(served).items():
+                task = self._running.get(selection)
+                # A reflector ends when its kind is no longer served; it begins again when the kind is back.
+                if task is None or task.done():
+                    self._reflectors[selection] = make(selection)
+                    self._running[selection] = tasks.create_task(self._reflectors[selection].run())
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+
+    def _wanted(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
+        board = self._board
+        wanted: dict[Selection, Callable[[Selection], Reflector[Any]]] = {
+            Selection(kind, labels=_OURS, metadata_only=kind == kinds.SECRET): self._reflector(read_object, partial(board.put_object, kind))
+            for kind in kinds.ours(served)
+        }
+        wanted |= {Selection(kinds.POD, labels=selector): self._reflector(read_pod, board.put_pod) for selector in _PODS}
+        wanted[Selection(kinds.NODE, labels=labels.POOL)] = self._reflector(read_node, board.put_node)
+        wanted[Selection(kinds.ENDPOINT_SLICE, labels=_OURS)] = self._reflector(read_endpoints, board.put_endpoints)
+        if kinds.GATEWAY in served:
+            wanted[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = self._reflector(
+                observe_gateway, lambda _key, seen: board.put_gateway(seen)
+            )
+        for kind in kinds.only_watched(served):
+            if kind.kind == kinds.RESOURCE_SLICE:
+                wanted[Selection(kind)] = self._reflector(read_slice, board.put_device_slice)
+        return wanted
+
+    def _reflector(self, read: Callable[[Json], Any], changed: Callable[[Key, Any], None]) -> Callable[[Selection], Reflector[Any]]:
+        return lambda selection: Reflector(self._current, selection, read, changed, self._listed)
+
+    def _current(self) -> ClusterApi:
+        if self._client is None:
+            raise AssertionError("reflectors start after the first answer")
+        return self._client
+
+    def _recovered(self, client: ClusterApi) -> None:
+        self._client = client
+        self._connected.set()
+        # Connections that were open when the silence began may be dead without knowing it: all watches are taken up anew.
+        for reflector in self._reflectors.values():
+            reflector.resume()
+
+    def _listed(self) -> None:
+        """Note that a selection was listed whole; when all were, the first picture is complete and owners may be told."""
+        self._whole = self._whole or all(reflector.synced for reflector in self._reflectors.values())
+        self._teller.wake()
+
+    def _is_held(self, owner: Owner) -> bool:
+        """Tell whether an owner must wait: until what concerns it was listed once, for half a picture looks like losses."""
+        if owner != self._cluster:
+            return not self._whole
+        about_cluster = [found for selection, found in self._reflectors.items() if selection.kind.kind in _ABOUT_CLUSTER]
+        return not self._health.lost and not (about_cluster and all(found.synced for found in about_cluster))
+
+    def _say_health(self) -> None:
+        error = self._health.error
+        if error is not None and self._health.lost:
+            self._board.put_health(reachable=False, error_type=error.type or "", error=error.message)
+        elif error is None:
+            refused = next((found.problem for found in self._reflectors.values() if found.problem and not found.synced), None)
+            self._board.put_health(
+                reachable=True, error_type=(refused.type or "") if refused else "", error=refused.message if refused else ""
+            )
