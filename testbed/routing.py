@@ -128,7 +128,8 @@ def _route_status(route: Document, objects: Objects, now: Callable[[], str]) -> 
         if gateway is None or controller is None:
             continue  # a controller reports nothing about a parent that is not there
         ours.add(controller)
-        known: list[Document] = next((entry["conditions"] for entry in before if entry["parentRef"] == parent), [])
+        mine = (entry for entry in before if entry["parentRef"] == parent and entry["controllerName"] == controller)
+        known: list[Document] = next(mine, {"conditions": []})["conditions"]
         conditions = _Conditions(route, known, now)
         section = parent.get("sectionName")
         if section is None or any(listener["name"] == section for listener in gateway["spec"]["listeners"]):
