@@ -1,0 +1,54 @@
+"""What users get on their clusters, object by object, as files to read in review (tests/golden/README.md says how to write them anew)."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from activities.render.manifest import Json
+from activities.render.rendered import Rendered
+from tests.activities.render.topologies import TOPOLOGIES
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def written(rendered: Rendered) -> str:
+    """All objects as one YAML text, copies of Secrets (without their data) included."""
+    yaml = YAML()
+    yaml.width = 1000
+    yaml.representer.ignore_aliases = lambda _: True
+    text = io.StringIO()
+    manifests = [copy.manifest for copy in rendered.copies] + [item.manifest for item in rendered.objects]
+    yaml.dump_all([_readable(manifest) for manifest in manifests], text)
+    return text.getvalue()
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, str) and "\n" in value:
+        return LiteralScalarString(value)
+    if isinstance(value, dict):
+        return {name: _readable(inner) for name, inner in value.items()}
+    return [_readable(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_topology_renders_as_its_golden_file_says(name: str) -> None:
+    path, text = GOLDEN / f"{name}.yaml", written(TOPOLOGIES[name]())
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text(), "see tests/golden/README.md"
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_golden_file_reads_back_as_what_was_rendered(name: str) -> None:
+    rendered = TOPOLOGIES[name]()
+    documents = list(YAML(typ="safe", pure=True).load_all((GOLDEN / f"{name}.yaml").read_text()))
+    manifests: list[Json] = [copy.manifest for copy in rendered.copies] + [item.manifest for item in rendered.objects]
+    assert documents == manifests
+
+
+def test_every_golden_file_has_its_topology() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.yaml")} == set(TOPOLOGIES)

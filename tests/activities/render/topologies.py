@@ -1,0 +1,73 @@
+"""One rendered set per topology that users run; the golden files and the tests on real API servers share them."""
+
+from collections.abc import Callable
+
+from activities.render.cache import render_cache
+from activities.render.facts import CacheInput
+from activities.render.rendered import Rendered
+from activities.render.settings import RenderSettings
+from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, an_engine, render, render_pair
+
+CEL = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0'
+UID = "00000000-0000-0000-0000-000000000000"
+
+
+def _standalone() -> Rendered:
+    gpu = {**GPU, "selectors": [{"cel": CEL}]}
+    efa = {"name": "efa", "deviceClassName": "efa.networking.k8s.aws", "count": 16}
+    token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token", "optional": True}}}
+    member = a_member(
+        requests=[gpu, efa],
+        args=["--served-model-name=support", "--block-size=32"],
+        env=[token],
+        pull_secrets=["acme-registry"],
+        labels={"acme.example/team": "support"},
+    )
+    return render(an_engine("main", member, copies=2), cache="qwen", cache_claim=CLAIM, uid=UID)
+
+
+def _gang() -> Rendered:
+    leader = {"args": ["--tensor-parallel-size=8"], "pool": "head"}
+    return render(a_gang(leader=leader, worker={"command": ["join"]}, copies=2), cache="qwen", cache_claim=CLAIM, uid=UID)
+
+
+def _prefill_decode() -> Rendered:
+    return render_pair(decode={"args": ["--port=8200"]}, cache="qwen", cache_claim=CLAIM, uid=UID)
+
+
+def _kai_explicit() -> Rendered:
+    facts = a_cluster(scheduler_type="kai", mesh_provider="istio")
+    return render(a_gang(), facts=facts, settings={"kai_mode": "explicit", "epp_metrics_auth": True, "tracing_enabled": True}, uid=UID)
+
+
+def _cache(spec: dict[str, object], revision: str) -> Rendered:
+    cache = CacheInput("ml-team", "qwen", UID, 1, "eu-1", spec, revision)
+    return render_cache(cache, a_cluster(storage_class_name="modelplane-rwx"), RenderSettings())
+
+
+def _hub_cache() -> Rendered:
+    block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20, "authSecret": {"name": "hub"}}
+    return _cache({"source": "HuggingFace", "huggingFace": block}, "0123456789abcdef0123456789abcdef01234567")
+
+
+def _oci_cache() -> Rendered:
+    block = {"image": "registry.acme.example/models/qwen:1.0", "sizeGiB": 40, "pullSecret": "registry", "scratch": "node"}
+    return _cache({"source": "OCI", "oci": block}, "sha256:" + "ab" * 32)
+
+
+TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
+    "standalone": _standalone,
+    "standalone-service": lambda: render(facts=a_cluster(routing="service", dra_version="v1beta1"), uid=UID),
+    "standalone-kueue": lambda: render(facts=a_cluster(scheduler_type="kueue"), uid=UID),
+    "device-plugin": lambda: render(
+        an_engine("main", a_member(requests=[{"name": "gaudi", "resourceName": "habana.ai/gaudi", "count": 8}])),
+        facts=a_cluster(dra_version=""),
+        uid=UID,
+    ),
+    "gang": _gang,
+    "gang-kai-explicit": _kai_explicit,
+    "prefill-decode": _prefill_decode,
+    "prefill-decode-old-cluster": lambda: render_pair(facts=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
+    "cache-huggingface": _hub_cache,
+    "cache-oci": _oci_cache,
+}
