@@ -82,14 +82,18 @@ def _identifiers(text: str, whole: str, what: str) -> tuple[str, ...]:
 
 
 def _normalised(text: str) -> str:
-    """Spell a lax version strictly: no `v`, three numbers, no leading zeros."""
-    numbers, mark, rest = text.removeprefix("v").partition(min((m for m in "-+" if m in text), key=text.index, default="\0"))
-    parts = numbers.split(".", _PARTS - 1)
-    if len(parts) < _PARTS and mark:
-        raise ValueError(f"{text!r} is not a semantic version: a short version may not carry {mark!r}")
-    # "00" becomes "0", and an empty or odd part stays as it is for the strict reader to refuse.
-    parts = [(part.lstrip("0") or "0") if part.isascii() and part.isdigit() else part for part in parts]
-    return ".".join(parts + ["0"] * (_PARTS - len(parts))) + mark + rest
+    """Spell a lax version strictly: no `v`, three numbers, no leading zeros.
+
+    Text that is no version even then is left for the strict reader to refuse. An empty third part becomes 0, as in Kubernetes.
+    """
+    parts = text.removeprefix("v").split(".", _PARTS - 1)
+    for position, part in enumerate(parts):
+        if len(part) > 1:
+            stripped = part.lstrip("0")
+            parts[position] = stripped if "0" <= stripped[:1] <= "9" else f"0{stripped}"
+    if len(parts) < _PARTS and any(mark in parts[-1] for mark in "+-"):
+        raise ValueError(f"{text!r} is not a semantic version: a short version may not carry a pre-release or build")
+    return ".".join(parts + ["0"] * (_PARTS - len(parts)))
 
 
 @lru_cache(maxsize=4_096)

@@ -117,9 +117,9 @@ class Checker:
         declared = FUNCTIONS.get(node.function)
         if declared is None:
             raise self._unknown(node, node.function)
-        args = []
+        args: list[Type] = []
         for arg in node.args:
-            args.append((yield arg))
+            args += [(yield arg)]
         receiver = None if node.target is None else (yield node.target)
         return self._resolve(node, declared, receiver, args)
 
@@ -153,6 +153,8 @@ class Checker:
 
     def _instance(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
         """The overload's types with fresh parameters, so that two calls do not share what they know."""
+        if not overload.generic:
+            return overload.args, overload.result
         fresh: dict[Type, Type] = {}
 
         def renew(kind: Type) -> Type:
@@ -230,10 +232,11 @@ class Checker:
         over = self._unifier.resolve(over)
         if over.kind in ("list", "map"):
             return over.params[0]
-        if is_dyn(over) or is_param(over):
+        # Kubernetes loops over `dyn`, but not over an attribute, which it calls `any`.
+        if over == DYN or is_param(over):
             self._unifier.assignable((DYN,), (over,))
             return DYN
-        raise self._refuse(node, f"{node.macro} loops over a list or map, not {over}")
+        raise self._refuse(node, f"{node.macro} loops over a list or map, not {'an attribute' if over == ANY else over}")
 
     def _comprehension(self, node: Comprehension) -> Visit:
         element = self._element(node, (yield node.over))

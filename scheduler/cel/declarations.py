@@ -24,6 +24,7 @@ from scheduler.cel.static_types import (
     TIMESTAMP,
     UINT,
     Type,
+    is_param,
     list_of,
     map_of,
     param,
@@ -46,6 +47,11 @@ class Overload(NamedTuple):
     member: bool
     args: tuple[Type, ...]
     result: Type
+
+    @property
+    def generic(self) -> bool:
+        """Whether type parameters occur in it, so that every call needs its own."""
+        return self.id in _GENERIC
 
 
 _A = param("A")
@@ -201,19 +207,86 @@ def _kubernetes() -> None:
 for _fill in (_operators, _conversions, _strings, _lists, _kubernetes):
     _fill()
 
+
+def _has_params(kind: Type) -> bool:
+    return is_param(kind) or any(map(_has_params, kind.params))
+
+
+_GENERIC = frozenset(each.id for overloads in _table.values() for each in overloads if any(map(_has_params, (*each.args, each.result))))
+
 FUNCTIONS: dict[str, tuple[Overload, ...]] = {name: tuple(overloads) for name, overloads in _table.items()}
 
 # Functions that Kubernetes knows and this scheduler does not evaluate. They are refused by name, so that nobody takes it for a typo.
 UNSUPPORTED = frozenset(
-    """
-    url isURL getScheme getHost getHostname getPort getEscapedPath getQuery
-    ip isIP ip.isCanonical family isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast
-    cidr isCIDR containsIP containsCIDR masked prefixLength
-    format format.named validate strings.quote
-    optional.of optional.ofNonZeroValue optional.none hasValue value or orValue optMap optFlatMap
-    transformList transformMap transformMapEntry
-    distinct flatten lists.range reverse slice sort sortBy first last
-    getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds
-    authorizer path group serviceAccount check allowed reason errored error jsonpatch.escapeKey includes
-    """.split(),
+    {
+        "url",
+        "isURL",
+        "getScheme",
+        "getHost",
+        "getHostname",
+        "getPort",
+        "getEscapedPath",
+        "getQuery",
+        "ip",
+        "isIP",
+        "ip.isCanonical",
+        "family",
+        "isUnspecified",
+        "isLoopback",
+        "isLinkLocalMulticast",
+        "isLinkLocalUnicast",
+        "isGlobalUnicast",
+        "cidr",
+        "isCIDR",
+        "containsIP",
+        "containsCIDR",
+        "masked",
+        "prefixLength",
+        "format",
+        "format.named",
+        "validate",
+        "strings.quote",
+        "optional.of",
+        "optional.ofNonZeroValue",
+        "optional.none",
+        "hasValue",
+        "value",
+        "or",
+        "orValue",
+        "optMap",
+        "optFlatMap",
+        "transformList",
+        "transformMap",
+        "transformMapEntry",
+        "distinct",
+        "flatten",
+        "lists.range",
+        "reverse",
+        "slice",
+        "sort",
+        "sortBy",
+        "first",
+        "last",
+        "getDate",
+        "getDayOfMonth",
+        "getDayOfWeek",
+        "getDayOfYear",
+        "getFullYear",
+        "getHours",
+        "getMilliseconds",
+        "getMinutes",
+        "getMonth",
+        "getSeconds",
+        "authorizer",
+        "path",
+        "group",
+        "serviceAccount",
+        "check",
+        "allowed",
+        "reason",
+        "errored",
+        "error",
+        "jsonpatch.escapeKey",
+        "includes",
+    },
 )

@@ -21,7 +21,7 @@ class SelectorError(ValueError):
         super().__init__(f"{place}{problem}")
 
 
-class EvalError(Exception):  # noqa: N818 - it is a value as often as an exception
+class EvalError(Exception):
     """What CEL calls an error value: it travels through an evaluation and may be absorbed by `||` and `&&`."""
 
     __slots__ = ("reason",)
@@ -31,5 +31,5 @@ class EvalError(Exception):  # noqa: N818 - it is a value as often as an excepti
         self.reason = reason
 
 
-class Aborted(Exception):  # noqa: N818 - says what happened
+class Aborted(Exception):
     """Evaluation was stopped; unlike an error value nothing absorbs it."""

@@ -144,9 +144,9 @@ class _Estimator:
         return plus(cost, 1) if kind.kind == "map" or kind == DEVICE else cost
 
     def _call(self, node: Call) -> Visit:
-        arg_costs = []
+        arg_costs: list[int] = []
         for arg in node.args:
-            arg_costs.append((yield arg))
+            arg_costs += [(yield arg)]
         if node.function == "dyn":
             self._set(node, self._size(node.args[0]), self._contents(node.args[0]))
             return plus(1, *arg_costs)

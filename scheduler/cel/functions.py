@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from scheduler.cel import conversions, regexes, text_functions, times
@@ -282,7 +283,7 @@ def _extreme(sign: int, name: str) -> Function:
 def _is_sorted(values: Any) -> Any:
     if type(values) is not list:
         return no_overload(values)
-    for left, right in zip(values, values[1:], strict=False):
+    for left, right in pairwise(values):
         order = compare(left, right)
         if isinstance(order, EvalError):
             return order

@@ -78,7 +78,29 @@ _GRAMMAR_NAMES = {
 }
 
 RESERVED = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var void while".split(),
+    {
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    },
 )
 
 # After one of these a `-` subtracts; anywhere else it belongs to what follows.
@@ -154,7 +176,7 @@ def _unknown(character: str) -> str:
     return f"unexpected character {character!r}"
 
 
-class CelLexer(Lexer):
+class CelLexer(Lexer):  # type: ignore[misc]  # lark is not typed here
     """The shape in which lark takes a lexer that is not its own."""
 
     def __init__(self, lexer_conf: Any) -> None:

@@ -42,7 +42,7 @@ _LITERALS: dict[str, tuple[Callable[[str], Any], static_types.Type]] = {
 }
 
 
-class _Misuse(Exception):  # noqa: N818 - never leaves this module
+class _Misuse(Exception):
     """A construct that parses but is refused."""
 
     def __init__(self, at: int, problem: str) -> None:
@@ -123,7 +123,7 @@ def _name(token: Token) -> str:
     return str(token.value)
 
 
-class _Build(Transformer[Token, Any]):
+class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not typed here
     """One method per rule of the grammar, called bottom up while parsing, with every token kept.
 
     A rule with one child is a level of precedence that the expression merely passes through.
@@ -200,8 +200,8 @@ class _Build(Transformer[Token, Any]):
             return unary.operand
         return _over(Call(unary.at, f"{unary.sign}_", None, [unary.operand]), [unary.operand])
 
-    def unary_not(self, children: list[Any]) -> Token:
-        return children[0]  # type: ignore[no-any-return]
+    def unary_not(self, children: list[Any]) -> Any:
+        return children[0]
 
     unary_neg = unary_not
     member = unary_not
@@ -304,7 +304,7 @@ def parse(text: str) -> Node:
 
     """
     try:
-        root: Node = _grammar().parse(text)  # type: ignore[assignment]
+        root: Node = _grammar().parse(text)
     except VisitError as error:
         if isinstance(error.orig_exc, _Misuse):
             raise refuse(text, error.orig_exc.at, error.orig_exc.problem) from None

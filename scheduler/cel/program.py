@@ -7,12 +7,13 @@ because it refuses a selector whose constant cannot be made, and charges nothing
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 from scheduler.cel import functions, regexes
 from scheduler.cel.costs import LIST_COST, MAP_COST, call_cost
 from scheduler.cel.declarations import VARIABLES
-from scheduler.cel.errors import EvalError, SelectorError
+from scheduler.cel.errors import EvalError
 from scheduler.cel.lexer import refuse
 from scheduler.cel.machine import (
     BIND,
@@ -155,10 +156,11 @@ class Compiler:
         root = node
         while isinstance(root, Select) or (isinstance(root, Call) and root.function == "_[_]"):
             if isinstance(root, Select) and root.test and steps:
-                break
+                break  # a verdict of `has`, not part of the path
             steps.append(root)
             root = root.operand if isinstance(root, Select) else root.args[0]
-        step_cost = 0 if id(node) in self._branches else _PATH_COST
+        test = isinstance(node, Select) and node.test
+        step_cost = 0 if id(node) in self._branches and not test else _PATH_COST
         if isinstance(root, Ident):
             self._variable(root, step_cost)
             step_cost = 0
@@ -192,8 +194,7 @@ class Compiler:
             yield arg
         starts.append(len(self._code))
         constants = [
-            self._code[start][1] if end == start + 1 and self._code[start][0] == CONST else _NOT_CONSTANT
-            for start, end in zip(starts, starts[1:], strict=False)
+            self._code[start][1] if end == start + 1 and self._code[start][0] == CONST else _NOT_CONSTANT for start, end in pairwise(starts)
         ]
         function = functions.SUMS.get(node.overloads[0]) if node.function == "sum" else functions.IMPLEMENTATIONS[node.function]
         if function is None:
@@ -256,8 +257,7 @@ class Compiler:
 
     def _list(self, node: ListLiteral) -> Visit:
         since = len(self._code)
-        for element in node.elements:
-            yield element
+        yield from node.elements
         if all(operation == CONST for operation, *_ in self._code[since:]):
             self._fold(node, since, [value for _, value, *_ in self._code[since:]])
         else:
@@ -327,5 +327,3 @@ _VISITS = {
     Comprehension: Compiler._comprehension,  # noqa: SLF001
     Bind: Compiler._bind,  # noqa: SLF001
 }
-
-__all__ = ["Compiler", "SelectorError"]

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from scheduler.cel.errors import EvalError
 

@@ -47,7 +47,9 @@ class TypeValue:
 
 
 class MapValue:
-    """A CEL map. Numeric keys that are equal are one key whatever their type; `true` and `1` are two.
+    """A CEL map.
+
+    A whole number finds a key of either integer type, a double also one that equals it; `true` and `1` are two keys.
 
     Attributes:
         entries: from the normal form of a key to the key as written and its value.
@@ -61,19 +63,21 @@ class MapValue:
         self.entries = entries
         self.default = default
 
+    def _entry(self, key: Any) -> tuple[Any, Any] | None:
+        found = self.entries.get(key_form(key))
+        if found is None and type(key) is float and math.isfinite(key) and key == int(key):
+            return self.entries.get(("n", int(key)))
+        return found
+
     def find(self, key: Any) -> Any:
         """The value under `key`, or an error value naming the key."""
-        form = key_form(key)
-        if form is None:
-            return EvalError(f"a map has no keys of type {type_name(key)}")
-        found = self.entries.get(form)
+        found = self._entry(key)
         if found is not None:
             return found[1]
         return self.default if self.default is not None else EvalError(f"no such key: {key}")
 
     def __contains__(self, key: Any) -> bool:
-        form = key_form(key)
-        return form is not None and form in self.entries
+        return self._entry(key) is not None
 
 
 def string_map(values: dict[str, Any], default: MapValue | None = None) -> MapValue:
@@ -90,8 +94,8 @@ def key_form(key: Any) -> tuple[str, Any] | None:
         return ("b", key)
     if kind is int or kind is Uint:
         return ("n", int(key))
-    if kind is float and math.isfinite(key) and key == int(key):
-        return ("n", int(key))
+    if kind is float and key == key:  # noqa: PLR0124 - only NaN differs from itself
+        return ("d", key)
     return None
 
 
@@ -179,9 +183,9 @@ def compare(a: Any, b: Any) -> int | EvalError:
         if a != a or b != b:  # noqa: PLR0124 - only NaN differs from itself
             return EvalError("NaN values cannot be ordered")
         a, b = _comparable(a, b)
-        return (a > b) - (a < b)
+        return int(a > b) - int(a < b)
     if kind is other and kind in (str, bytes, bool):
-        return (a > b) - (a < b)
+        return int(a > b) - int(a < b)
     if kind is other and kind in (Duration, Timestamp):
-        return (a.nanos > b.nanos) - (a.nanos < b.nanos)
+        return int(a.nanos > b.nanos) - int(a.nanos < b.nanos)
     return EvalError(f"no such overload: {type_name(a)} and {type_name(b)} have no order")
