@@ -9,24 +9,34 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from activities.secrets import StoredSecret, secret_store
+from activities.secrets import SecretStore, StoredSecret, secret_store
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
 from tests.workflows.harness import ControlPlane, a_worker, connected
 
 
 @pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the worker's secrets and log lie."""
+    return tmp_path_factory.mktemp("plane")
+
+
+@pytest.fixture(scope="session")
+def store(folder: Path) -> SecretStore:
+    """The worker's secret store."""
+    return secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets")))
+
+
+@pytest.fixture(scope="session")
 async def plane(
-    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path_factory: pytest.TempPathFactory
+    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore
 ) -> AsyncIterator[ControlPlane]:
-    folder: Path = tmp_path_factory.mktemp("plane")
-    secrets = folder / "secrets"
-    store = secret_store(Settings(secrets=SecretSettings(directory=secrets)))
+    """Testbed, worker and the testbed's clusters, Ready."""
     for document in documents(testbed.manifests / "secrets.yaml"):
         data = {key: base64.b64decode(value) for key, value in document["data"].items()}
         metadata = document["metadata"]
         await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
-    with a_worker(testbed, secrets, folder / "worker.log") as worker:
+    with a_worker(testbed, folder / "secrets", folder / "worker.log") as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)
             for file in ("classes.yaml", "clusters.yaml"):

@@ -1,6 +1,7 @@
 """A control plane under test: the testbed, a worker process that can be killed, and the few moves that tests make on them."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -10,12 +11,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import httpx
 import yaml
-from kubernetes.client import ApiClient, ApiException
+from kubernetes.client import ApiClient
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -154,27 +156,20 @@ class ControlPlane:
 
     # --- clusters -----------------------------------------------------------------------------------------------------------------
 
-    def kube(self, cluster: str) -> ApiClient:
-        return self._kube(self.running.clusters[cluster])
-
     def get(self, cluster: str, path: str) -> Any:
         """GET an API path of a cluster; None for 404."""
-        try:
-            return self.kube(cluster).call_api(path, "GET", auth_settings=["BearerToken"], response_type="object")[0]
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
+        return self.call(cluster, "GET", path)
 
     def call(self, cluster: str, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        return self.kube(cluster).call_api(
-            path,
-            method,
-            body=body,
-            header_params={"Content-Type": content_type, "Accept": "application/json"},
-            auth_settings=["BearerToken"],
-            response_type="object",
-        )[0]
+        """Send one request to a cluster; None for 404."""
+        api = self._kube(self.running.clusters[cluster])
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        response = api.call_api(method, self.running.clusters[cluster].server + path, header_params=headers, body=body)
+        text = response.read()
+        if response.status == HTTPStatus.NOT_FOUND:
+            return None
+        assert response.status < HTTPStatus.BAD_REQUEST, f"{method} {path}: {response.status} {text!r}"
+        return json.loads(text)
 
     def our_objects(self, cluster: str, namespace: str) -> list[str]:
         """Everything in a namespace that carries our labels or came of what does, of every kind that the cluster serves."""
