@@ -1,0 +1,190 @@
+"""What holds for every replica, however it is named and composed (spec/workloads.md 9 and 14, cases 19, 20, 54, 109 and 110)."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from activities.render.facts import ClusterFacts, ReplicaInput
+from activities.render.rendered import Rendered
+from activities.render.replica import NotRenderable, render_replica
+from activities.render.settings import RenderSettings
+from tests.activities.render.builders import GPU, a_gang, a_member, an_engine, nothings
+
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+# Names of users: subdomains, far longer than admission lets through, with dots and leading digits.
+subdomains = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", fullmatch=True)
+namespaces = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+engine_names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+@st.composite
+def engines(draw: st.DrawFn, name: str, phase: str) -> dict[str, Any]:
+    """One engine of either shape."""
+    args = draw(st.lists(st.sampled_from(["--port=8002", "--block-size", "64", "--model", "x", "--served-model-name=y", "{"]), max_size=4))
+    env = [
+        {"name": key, "value": draw(st.text(max_size=5))} for key in draw(st.lists(st.sampled_from(["A", "MODELPLANE_RANK"]), unique=True))
+    ]
+    member = {"args": args, "env": env, "requests": draw(st.sampled_from([[GPU], [{"name": "n", "resourceName": "acme/n"}]]))}
+    fields = {"copies": draw(st.integers(1, 64)), **({"phase": phase} if phase else {})}
+    if draw(st.booleans()):
+        return a_gang(name, leader=member, worker={"nodes": draw(st.integers(1, 63))}, **fields)
+    return an_engine(name, a_member(**member), **fields)
+
+
+@st.composite
+def replicas(draw: st.DrawFn) -> ReplicaInput:
+    """One replica of any topology."""
+    apart = draw(st.booleans())
+    count = 2 if apart else draw(st.integers(1, 3))
+    names = draw(st.lists(engine_names, min_size=count, max_size=count, unique=True))
+    phases = ["Prefill", "Decode"] if apart else [""] * count
+    spec: dict[str, Any] = {"engines": [draw(engines(name, phase)) for name, phase in zip(names, phases, strict=True)]}
+    if apart:
+        spec["serving"] = {"mode": "PrefillDecode"}
+    if draw(st.booleans()):
+        spec["modelCacheRef"] = {"name": draw(subdomains)}
+    return ReplicaInput(
+        namespace=draw(namespaces),
+        name=draw(subdomains),
+        uid="u",
+        generation=draw(st.integers(1, 99)),
+        deployment=draw(subdomains),
+        cluster="eu-1",
+        index=0,
+        spec=spec,
+        cache_claim=draw(st.sampled_from(["", "claim"])),
+    )
+
+
+clusters = st.builds(
+    ClusterFacts,
+    name=st.just("eu-1"),
+    kubernetes_version=st.sampled_from(["1.28", "1.35"]),
+    dra_version=st.sampled_from(["", "v1", "v1beta1"]),
+    routing=st.sampled_from(["pool", "service"]),
+    scheduler_type=st.sampled_from(["none", "kai", "kueue"]),
+    mesh_provider=st.sampled_from(["none", "istio"]),
+)
+choices = st.builds(
+    RenderSettings,
+    workload_namespace=st.sampled_from(["mirror", "shared"]),
+    kai_mode=st.sampled_from(["auto", "explicit"]),
+    epp_metrics_auth=st.booleans(),
+    tracing_enabled=st.booleans(),
+)
+
+
+def rendered(replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings) -> Rendered | None:
+    """The objects, or None where the cluster cannot carry the replica, which must then be said in words."""
+    try:
+        return render_replica(replica, facts, options)
+    except NotRenderable as raised:
+        refusal = raised
+    assert refusal.reason
+    assert refusal.problems
+    return None
+
+
+def labels_of(value: Any) -> Iterator[str]:
+    """Every label value in a tree, selectors included."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in {"labels", "matchLabels"}:
+                yield from inner.values()
+            yield from labels_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from labels_of(inner)
+
+
+@given(replicas(), clusters, choices)
+@settings(deadline=None, max_examples=60)
+def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
+    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+) -> None:
+    first, second = rendered(replica, facts, options), rendered(replica, facts, options)
+    if first is None:
+        assert second is None
+        return
+    assert second is not None
+    assert first.hash == second.hash
+    for item, again in zip(first.objects, second.objects, strict=True):
+        text = json.dumps(item.manifest, ensure_ascii=False)
+        assert text == json.dumps(again.manifest, ensure_ascii=False)
+        assert json.loads(text) == item.manifest
+        assert list(nothings(item.manifest, item.key)) == []
+
+
+@given(replicas(), clusters, choices)
+@settings(deadline=None, max_examples=60)
+def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
+    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+) -> None:
+    outcome = rendered(replica, facts, options)
+    if outcome is None:
+        return
+    for item in outcome.objects:
+        kind, name = item.manifest["kind"], item.manifest["metadata"]["name"]
+        if kind in {"Service", "LeaderWorkerSet", "Deployment"}:
+            assert DNS_1035.fullmatch(name), (kind, name)
+            assert len(name) <= (39 if kind == "LeaderWorkerSet" else 63)
+        assert DNS_SUBDOMAIN.fullmatch(name), (kind, name)
+        for value in labels_of(item.manifest):
+            assert len(value) <= 63, value
+            assert LABEL_VALUE.fullmatch(value), value
+
+
+@given(replicas(), clusters, choices)
+@settings(deadline=None, max_examples=60)
+def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings) -> None:
+    outcome = rendered(replica, facts, options)
+    if outcome is None:
+        return
+    identities = [(item.manifest["kind"], item.manifest["metadata"]["name"]) for item in outcome.objects]
+    assert len(set(identities)) == len(identities)
+    assert len({item.key for item in outcome.objects}) == len(outcome.objects)
+
+
+@given(replicas(), clusters, choices)
+@settings(deadline=None, max_examples=60)
+def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
+    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+) -> None:
+    # The controller makes a headless Service of the set's name, unless one is there already.
+    outcome = rendered(replica, facts, options)
+    if outcome is None:
+        return
+    services = {item.manifest["metadata"]["name"] for item in outcome.objects if item.manifest["kind"] == "Service"}
+    gangs = {engine.workload_name for engine in outcome.engines if engine.kind == "LeaderWorkerSet"}
+    assert services.isdisjoint(gangs)
+
+
+@given(replicas(), namespaces, clusters, st.just(RenderSettings(workload_namespace="shared")))
+@settings(deadline=None, max_examples=60)
+def test_wkl_109_two_namespaces_on_one_cluster_never_meet(
+    replica: ReplicaInput, namespace: str, facts: ClusterFacts, options: RenderSettings
+) -> None:
+    other = ReplicaInput(**{**vars(replica), "namespace": namespace})
+    first, second = rendered(replica, facts, options), rendered(other, facts, options)
+    if namespace == replica.namespace or first is None or second is None:
+        return
+
+    def identities(outcome: Rendered) -> set[tuple[str, str]]:
+        return {(item.manifest["kind"], item.manifest["metadata"]["name"]) for item in outcome.objects}
+
+    def selected(outcome: Rendered) -> set[str]:
+        return {value for item in outcome.objects for value in _selector_values(item.manifest)}
+
+    assert identities(first).isdisjoint(identities(second))
+    assert selected(first).isdisjoint(selected(second) - {"prefill", "decode"})
+
+
+def _selector_values(manifest: Any) -> Iterator[str]:
+    selector = manifest.get("spec", {}).get("selector", {})
+    yield from selector.get("matchLabels", selector).values()
