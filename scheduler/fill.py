@@ -27,12 +27,12 @@ from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
 class Filler:
     """Places the replicas of one deployment, one after the other."""
 
-    def __init__(self, frame: Frame, request: ScheduleRequest, shape: Shape, standing: Iterable[ReplicaView], priority: int) -> None:
+    def __init__(self, frame: Frame, request: ScheduleRequest, shape: Shape, standing: Iterable[ReplicaView], quota: QuotaGate) -> None:
         self.frame = frame
         self.request = request
         self.deployment: DeploymentView = request.deployment
         self.shape = shape
-        self.priority = priority
+        self.priority = quota.priority
         self.passing = passing(stages(frame, self.deployment, shape), frame.index.everything)
         self.own: dict[str, int] = {}
         self._indices: dict[str, set[int]] = defaultdict(set)
@@ -48,7 +48,7 @@ class Filler:
         # Clusters where this decision has not yet found the room missing.
         self.open = self.passing & (~frame.full(shape) | credited)
         self.constraints = Constraints(frame, self.deployment, self.passing)
-        self.quota = QuotaGate(frame, self.deployment, priority)
+        self.quota = quota
         self.chooser = Chooser(frame, self.deployment, shape, self.trial)
 
     def _load(self, cluster: str, change: int) -> None:

@@ -12,7 +12,7 @@ class QuotaGate:
     """The quotas of one deployment's namespace."""
 
     def __init__(self, frame: Frame, deployment: DeploymentView, priority: int) -> None:
-        pass
+        self.priority = priority
 
     def refuses(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> str:
         """Say which quota is exceeded, "" if none."""

@@ -12,6 +12,7 @@ from scheduler.fill import Filler, place_gang
 from scheduler.filters import fill_hold
 from scheduler.frame import Frame
 from scheduler.matching import MatchRules, selector_problems
+from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Eviction, Note, Placement
 from scheduler.retain import Kept, Retained, own_entries, retain
 from scheduler.rollout import Budget, budget_of, changeable, drained_now, in_flight, is_outdated, unavailable_limit
@@ -41,6 +42,7 @@ class Turn:
     victims: list[Eviction] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     filler: Filler | None = None
+    quota: QuotaGate | None = None
     dropped: list[ReplicaView] = field(default_factory=list)
     more: bool = False
 
@@ -55,12 +57,17 @@ class Turn:
         self.retain()
         self.drain()
         surge = self.scale_down()
-        if self.shape is None or self.held:
+        if self.shape is None:
             return
-        self.filler = Filler(self.frame, self.request, self.shape, self._standing(), self.priority)
+        budget = budget_of(self.deployment, self.kept, self.frame.options)
+        self.quota = QuotaGate(self.frame, self.deployment, self.priority)
+        if self.held:
+            if not surge:
+                self.update(budget)
+            return
+        self.filler = Filler(self.frame, self.request, self.shape, self._standing(), self.quota)
         for entry in self.dropped:
             self.filler.vacated(entry)
-        budget = budget_of(self.deployment, self.kept, self.frame.options)
         budget.surge = surge
         self.replace_misfits(budget)
         if budget.surge:
@@ -175,7 +182,7 @@ class Turn:
             left = free[slot.positions[pool]]
             if more > 0 and more > left:
                 return f"needs {more} more nodes on {slot.name}/{pool}, {max(left, 0)} free"
-        return self._filler.quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
+        return self._quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and drop old ones as the new become Ready."""
@@ -214,6 +221,12 @@ class Turn:
         if self.filler is None:
             raise RuntimeError("placing began before the filler was made")
         return self.filler
+
+    @property
+    def _quota(self) -> QuotaGate:
+        if self.quota is None:
+            raise RuntimeError("growth was asked about before quotas were read")
+        return self.quota
 
     def _standing(self) -> list[ReplicaView]:
         """List what holds an index or nodes: kept replicas, those leaving since before, and as leaving those dropped just now."""

@@ -103,7 +103,6 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-@cache
 def _record(kind: Any) -> Codec:
     hints = get_type_hints(kind)
     fields = []
@@ -128,6 +127,11 @@ def _record(kind: Any) -> Codec:
     return put, get
 
 
+@cache
+def _plain_decision() -> Codec:
+    return _record(Decision)
+
+
 def _write_decision(decision: Decision) -> dict[str, Any]:
     stamps: dict[tuple[EnginePlacement, ...], int] = {}
     write_placement = codec(Placement)[0]
@@ -137,7 +141,7 @@ def _write_decision(decision: Decision) -> dict[str, Any]:
         tree = write_placement(dataclasses.replace(placement, engines=()))
         tree["engines"] = stamps.setdefault(placement.engines, len(stamps))
         placements.append(tree)
-    whole: dict[str, Any] = _record(Decision)[0](dataclasses.replace(decision, placements=()))
+    whole: dict[str, Any] = _plain_decision()[0](dataclasses.replace(decision, placements=()))
     whole["stamps"] = [write_engines(engines) for engines in stamps]
     whole["placements"] = placements
     return whole
@@ -147,7 +151,7 @@ def _read_decision(tree: Mapping[str, Any]) -> Decision:
     read_engines = codec(tuple[EnginePlacement, ...])[1]
     read_placement = codec(Placement)[1]
     stamps = [read_engines(stamp) for stamp in tree.get("stamps", [])]
-    decision: Decision = _record(Decision)[1]({**tree, "placements": []})
+    decision: Decision = _plain_decision()[1]({**tree, "placements": []})
     placements = tuple(
         dataclasses.replace(read_placement({**item, "engines": []}), engines=stamps[item["engines"]]) for item in tree["placements"]
     )

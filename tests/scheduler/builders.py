@@ -1,0 +1,227 @@
+"""Small worlds for the scheduler's tests: a test says only what it is about, the rest is filled in here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from api_types.names import replica_name
+from scheduler.classes import make_set
+from scheduler.decide import apply, decide
+from scheduler.devices import DeviceEntry
+from scheduler.fleet import Fleet
+from scheduler.matching import MatchRules
+from scheduler.policy import SchedulerOptions
+from scheduler.results import Decision, EnginePlacement
+from scheduler.shapes import shape_of
+from scheduler.types import (
+    ClusterView,
+    DeploymentView,
+    EngineView,
+    MemberView,
+    PoolView,
+    ReplicaView,
+    RequestView,
+    ScheduleRequest,
+    Taint,
+    Toleration,
+)
+
+DRIVER = "gpu.nvidia.com"
+NOW = 1_700_000_000_000
+NAMESPACE = "ml"
+
+
+def at_least(memory: str) -> str:
+    """Selector: GPUs of at least this memory."""
+    return f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{memory}")) >= 0'
+
+
+def below(memory: str) -> str:
+    """Selector: GPUs of less than this memory."""
+    return f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{memory}")) < 0'
+
+
+def gpu(memory: str = "141Gi", count: int = 8, claim: str = "DRA", name: str = "gpu", device_class: str = DRIVER) -> DeviceEntry:
+    resource = "nvidia.com/gpu" if claim == "DevicePlugin" else ""
+    return DeviceEntry(
+        name, claim, DRIVER, device_class if claim == "DRA" else "", count, capacity=(("memory", memory),), resource_name=resource
+    )
+
+
+def nic(link: str = "infiniband", count: int = 8, claim: str = "DRA", name: str = "nic") -> DeviceEntry:
+    device_class = "nic.example.com" if claim == "DRA" else ""
+    return DeviceEntry(name, claim, "nic.example.com", device_class, count, attributes=(("linkType", "string", link),))
+
+
+IS_NIC = 'device.driver == "nic.example.com"'
+IS_GPU = f'device.driver == "{DRIVER}"'
+IS_INFINIBAND = f'{IS_NIC} && device.attributes["nic.example.com"].linkType == "infiniband"'
+
+
+def pool(name: str = "p", nodes: int = 1, *entries: DeviceEntry, **fields: Any) -> PoolView:
+    return PoolView(name, nodes, make_set(entries or (gpu(),)), **fields)
+
+
+def cluster(name: str, *pools: PoolView | int, **fields: Any) -> ClusterView:
+    """A Ready cluster; a number stands for one matching pool `p` of that many nodes."""
+    taints = tuple(taint(text) if isinstance(text, str) else text for text in fields.pop("taints", ()))
+    views = tuple(pool("p", p) if isinstance(p, int) else p for p in pools)
+    return ClusterView(name, **{"ready": True, "gateway_address": f"{name}.example", **fields, "taints": taints, "pools": views})
+
+
+def taint(text: str) -> Taint:
+    """`key=value:Effect` or `key:Effect`."""
+    head, effect = text.rsplit(":", 1)
+    key, _, value = head.partition("=")
+    return Taint(key, value, effect)
+
+
+def tolerate(key: str = "", operator: str = "Exists", value: str = "", effect: str = "") -> Toleration:
+    return Toleration(key, operator, value, effect)
+
+
+def fleet(*clusters: ClusterView, options: SchedulerOptions | None = None, now: int = NOW) -> Fleet:
+    made = Fleet(options)
+    for view in clusters:
+        made.put_cluster(view, now)
+    return made
+
+
+def ask(*selectors: str, count: int = 1, name: str = "gpu") -> RequestView:
+    return RequestView(name, count, selectors or (at_least("141Gi"),))
+
+
+def alone(*requests: RequestView) -> MemberView:
+    """A Standalone member; by default one GPU of 141Gi."""
+    return MemberView(requests=requests or (ask(),))
+
+
+def leader(*requests: RequestView) -> MemberView:
+    """A Leader; without requests it claims nothing."""
+    return MemberView("Leader", 1, requests)
+
+
+def worker(nodes: int = 1, *requests: RequestView) -> MemberView:
+    return MemberView("Worker", nodes, requests or (ask(),))
+
+
+def engine(name: str = "main", *members: MemberView, copies: int = 1, **fields: Any) -> EngineView:
+    return EngineView(name, members or (alone(),), copies, **fields)
+
+
+def gang(workers: int = 1, **fields: Any) -> EngineView:
+    return engine("main", leader(ask()), worker(workers), **fields)
+
+
+def deployment(*engines: EngineView, want: int = 1, name: str = "m", namespace: str = NAMESPACE, **fields: Any) -> DeploymentView:
+    return DeploymentView(
+        namespace,
+        name,
+        **{
+            "uid": f"uid-{namespace}-{name}",
+            "generation": 1,
+            "replicas": want,
+            "engines": engines or (engine(),),
+            "template": "v1",
+            **fields,
+        },
+    )
+
+
+def stamped(view: DeploymentView, pools: str | Sequence[str], world: Fleet, at: str) -> tuple[EnginePlacement, ...]:
+    """The engines of a deployment as the scheduler stamps them onto these pools of a cluster (one name serves all engines)."""
+    shape = shape_of(view.engines, MatchRules())
+    names = [pools] * len(view.engines) if isinstance(pools, str) else pools
+    slot = world.clusters.get(at)
+    return tuple(shape.place(i, name, (slot and slot.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
+
+
+def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequence[str] = "p", **fields: Any) -> list[str]:
+    """Put replicas `cluster/index` of a deployment into the fleet, Bound and Ready; gives their uids."""
+    uids = []
+    for place in places:
+        at, index = place.rsplit("/", 1)
+        name = fields.get("name") or replica_name(view.namespace, view.name, at, int(index))
+        uid = f"{view.namespace}-{view.name}-{place}-{name}"
+        entry = ReplicaView(
+            uid,
+            view.namespace,
+            view.name,
+            at,
+            int(index),
+            name,
+            stamped(view, pools, world, at),
+            **{"ready": True, "serving": True, "template": view.template, **{k: v for k, v in fields.items() if k != "name"}},
+        )
+        world.put_replica(entry)
+        uids.append(uid)
+    return uids
+
+
+def decided(world: Fleet, view: DeploymentView, now: int = NOW, request_id: str = "ask-1", **fields: Any) -> Decision:
+    """Decide one request and leave the fleet alone."""
+    return decide(world, [ScheduleRequest(request_id, view, **fields)], now)[0]
+
+
+def settled(world: Fleet, view: DeploymentView, now: int = NOW, request_id: str = "ask-1", **fields: Any) -> Decision:
+    """Decide one request and apply it."""
+    decision = decided(world, view, now, request_id, **fields)
+    apply(world, decision)
+    return decision
+
+
+def places(decision: Decision) -> list[str]:
+    return [f"{p.cluster}/{p.index}" for p in decision.placements]
+
+
+def pools_of(decision: Decision) -> list[str]:
+    """The pool of each engine, placement by placement."""
+    return [e.pool for p in decision.placements for e in p.engines]
+
+
+def actions(decision: Decision) -> dict[str, str]:
+    return {f"{p.cluster}/{p.index}": p.action for p in decision.placements}
+
+
+def evicted(decision: Decision) -> dict[str, str]:
+    """Replica uid to reason."""
+    return {e.uid: e.reason for e in decision.evictions}
+
+
+def codes(decision: Decision) -> dict[str, int]:
+    """Filter code to the number of clusters it refused."""
+    found: dict[str, int] = {}
+    for group in decision.diagnosis.groups:
+        found[group.code] = found.get(group.code, 0) + group.count
+    return found
+
+
+def condition(decision: Decision, kind: str = "ReplicasScheduled") -> tuple[str, str]:
+    return next(((c.status, c.reason) for c in decision.conditions if c.type == kind), ("", ""))
+
+
+def message(decision: Decision, kind: str = "ReplicasScheduled") -> str:
+    return next((c.message for c in decision.conditions if c.type == kind), "")
+
+
+def bind_all(world: Fleet, *, ready: bool = True) -> None:
+    """Let every reservation come to life."""
+    for entry in list(world.entries()):
+        if entry.state == "Reserved":
+            world.bind(entry.uid, NOW)
+        world.observe(entry.uid, ready=ready, serving=ready)
+
+
+def release_leaving(world: Fleet) -> None:
+    """Let every replica that leaves be gone."""
+    for entry in list(world.entries()):
+        if entry.state == "Releasing":
+            world.release(entry.uid)
+
+
+def relabelled(view: ClusterView, labels: Mapping[str, str]) -> ClusterView:
+    return replace(view, labels=labels)
+
+
+def uids_of(decision: Decision) -> Iterable[str]:
+    return (p.uid for p in decision.placements)
