@@ -7,7 +7,7 @@ _ADVICE = {
     "InvalidInput": "mend the manifest and apply it again: `modelplane validate -f FILE` shows every error",
     "InvalidNodeSelector": "mend the CEL expression; `modelplane validate -f FILE` shows where it fails",
     "NoClusters": "no cluster has the labels that the selectors ask for: compare with `modelplane get ic --show-labels`",
-    "InsufficientCapacity": "free or add nodes, or ask for less; `modelplane describe {command}` says what each cluster lacks",
+    "InsufficientCapacity": "free or add nodes, or ask for less: `modelplane get icl -o yaml` shows what a node of each class has",
     "WaitingForClasses": "apply the missing InferenceClass; `modelplane get icl` lists those that exist",
     "InvalidNodePool": "give the pool a class that can be provisioned on this source",
     "CredentialsInvalid": "put a working kubeconfig into the Secret that the cluster names, with `modelplane apply -f`",

@@ -59,9 +59,8 @@ async def description(plane: ControlPlane, wanted: Target) -> list[str]:
     if wanted.kind.kind == "ModelDeployment":
         lines += ["Replicas:", *_indented(await _replicas(plane, wanted))]
     ready = condition(tree, "Ready").get("status") == "True"
-    if deleting(tree) or not ready:
-        waits = await plane.waiting(wanted)
-        lines += ["Waiting for:", *_indented(waits or [NONE])]
+    if deleting(tree):
+        lines += ["Waiting for:", *_indented(await plane.waiting(wanted) or [NONE])]
     lines += ["Events:", *_indented(_events(tree))]
     if not ready and not deleting(tree):
         lines.append(f"Next: {advice(wanted, tree)}")

@@ -14,7 +14,7 @@ from client.apply import apply
 from client.delete import delete
 from client.describe import describe
 from client.down import down
-from client.errors import CommandFailed, report
+from client.errors import CommandFailed, ExitCode, report
 from client.events import show_events
 from client.get import get
 from client.logs import logs
@@ -71,19 +71,38 @@ def common(
         os.environ[CONFIG_VARIABLE] = str(config)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code."""
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; every failure that is not a bug has been told on standard error."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `modelplane get … | head`: the reader has enough. What is still in the buffer must not be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(args=list(arguments) if arguments is not None else None)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else ExitCode.DONE
     except CommandFailed as failure:
         print(report(failure), file=sys.stderr)
-        sys.exit(failure.code)
-    except BrokenPipeError:
-        # `modelplane get … | head`: the reader has enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return failure.code
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        return _INTERRUPTED
+    return ExitCode.DONE
+
+
+def main() -> None:
+    """Run the command of this process."""
+    code = run()
+    sys.stderr.flush()
+    # Threads of the Temporal SDK may still be on their way back from the last call, and Python aborts when they arrive while it tears
+    # itself down (temporalio/sdk-python#300). There is nothing left to clean up.
+    os._exit(code)
 
 
 if __name__ == "__main__":

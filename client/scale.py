@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from api_types.manifests import InvalidManifest, admit_scale
 from api_types.messages import Scale
 from client import options
 from client.configuration import load_settings
@@ -33,7 +34,16 @@ def scale(
             f"{other.title} has no replicas to scale",
             next_step=f"only a {_SCALABLE} can be scaled: `modelplane scale md/NAME --replicas N`",
         )
+    for wanted in targets:
+        _check(wanted, replicas)
     asyncio.run(_scale(targets, replicas, wait=wait, seconds=timeout))
+
+
+def _check(wanted: Target, replicas: int) -> None:
+    try:
+        admit_scale(wanted.namespace, wanted.name, replicas)
+    except InvalidManifest as refusal:
+        raise Refused(str(refusal), next_step="give another --replicas; nothing was sent") from refusal
 
 
 async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
@@ -57,6 +67,9 @@ async def order(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
     tree = await until_taken(plane, wanted, message.request_id)
     if tree is None:
         raise InTheWay(f"{wanted.title} was deleted meanwhile")
-    if at_path(tree, ".spec.replicas") != replicas and at_path(tree, ".status.lastScale.requestId") != message.request_id:
-        raise Refused(f"{wanted.title} did not take {replicas} replicas", next_step=f"`modelplane events {wanted.command}` says why")
+    if at_path(tree, ".spec.replicas") != replicas:
+        raise InTheWay(
+            f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: somebody else scaled it after you",
+            next_step=f"`modelplane events {wanted.command}` shows who",
+        )
     return tree

@@ -71,8 +71,14 @@ def standing(tree: Tree | None) -> str:
         return "Ready"
     if ready.get("reason") == SCALED_TO_ZERO:
         return "scaled to zero"
-    lines = [_reason(row) for row in conditions(tree) if row.get("status") != "True" and row.get("type") != "Ready"]
-    return "; ".join(lines) or _reason(ready) or "accepted"
+    blocking = [row for row in conditions(tree) if row.get("status") != "True" and row.get("type") != "Ready"]
+    # A condition without a message, or with words that another one has already, only follows from that one.
+    telling = [row for at, row in enumerate(blocking) if row.get("message") and not _said(str(row["message"]), blocking[:at])]
+    return "; ".join(_reason(row) for row in telling or blocking) or _reason(ready) or "accepted"
+
+
+def _said(message: str, rows: Sequence[Tree]) -> bool:
+    return any(message in str(row.get("message") or "") for row in rows)
 
 
 def _reason(row: Tree) -> str:

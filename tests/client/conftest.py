@@ -8,7 +8,7 @@ import pytest
 
 from api_types.settings import CONFIG_VARIABLE
 from client.configuration import HOME_VARIABLE
-from client.main import main
+from client.main import run as run_command
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,9 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     """Run one command in this process."""
 
     def run(*words: str) -> Result:
-        with pytest.raises(SystemExit) as left:
-            main([*words])
+        code = run_command(words)
         captured = capsys.readouterr()
-        code = left.value.code
-        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
+        return Result(code, captured.out, captured.err)
 
     return run
 
