@@ -165,6 +165,8 @@ class _Volume:
             "MODELPLANE_REPO": self.artefact.origin,
             "MODELPLANE_CLIENT_VERSION": self.settings.hydration_client_version,
             "HF_HOME": f"{_WORK}/huggingface",
+            # The last lines of the log become the message of a failed pod.
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
         if self.artefact.credential:

@@ -114,6 +114,7 @@ def test_wkl_86_the_program_is_a_constant_and_values_come_by_environment() -> No
         "MODELPLANE_REPO": "Qwen/Qwen3-8B",
         "MODELPLANE_CLIENT_VERSION": "1.33.0",
         "HF_HOME": "/mnt/artifact/.modelplane/huggingface",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
 
 
