@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -43,54 +44,57 @@ def _by_domain(driver: str, values: dict[str, Any]) -> MapValue:
     return string_map({domain: string_map(names) for domain, names in domains.items()}, default=_NO_NAMES)
 
 
-def device_value(device: DeviceEntry) -> MapValue | EvalError:
-    """The value of `device` for one entry.
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device as far as it stays the same from one evaluation to the next."""
 
-    Returns:
-        A map, or an error value if any attribute or capacity is malformed: Kubernetes then fails every selector on the device,
-        also one that reads something else.
+    driver: str
+    attributes: MapValue
+    capacity: tuple[tuple[str, str], ...]
 
-    """
-    attributes: dict[str, Any] = {}
-    capacity: dict[str, Any] = {}
-    try:
-        for name, kind, value in device.attributes:
-            where = f"attribute {name}"
-            attributes[name] = _attribute(kind, value)
-        for name, text in device.capacity:
-            where = f"capacity {name}"
-            capacity[name] = parse_amount(text)
-    except ValueError as error:
-        return EvalError(f"device {device.name}: {where}: {error}")
-    return string_map(
-        {
-            "driver": device.driver,
-            "attributes": _by_domain(device.driver, attributes),
-            "capacity": _by_domain(device.driver, capacity),
-        },
-    )
+    def value(self) -> MapValue:
+        """What `device` stands for in one evaluation; quantities may change while it runs, so they are made anew."""
+        amounts = {name: parse_amount(text, published=True) for name, text in self.capacity}
+        return string_map({"driver": self.driver, "attributes": self.attributes, "capacity": _by_domain(self.driver, amounts)})
 
 
 class _ByContent:
-    """A device that is equal to any other that selectors cannot tell apart."""
+    """An entry that is equal to any other that selectors cannot tell apart."""
 
-    __slots__ = ("device",)
+    __slots__ = ("entry",)
 
-    def __init__(self, device: DeviceEntry) -> None:
-        self.device = device
+    def __init__(self, entry: DeviceEntry) -> None:
+        self.entry = entry
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByContent) and self.device.selector_digest == other.device.selector_digest
+        return isinstance(other, _ByContent) and self.entry.selector_digest == other.entry.selector_digest
 
     def __hash__(self) -> int:
-        return hash(self.device.selector_digest)
+        return hash(self.entry.selector_digest)
 
 
 @lru_cache(maxsize=16_384)
-def _bound(content: _ByContent) -> MapValue | EvalError:
-    return device_value(content.device)
+def _read(content: _ByContent) -> Device | EvalError:
+    entry = content.entry
+    attributes: dict[str, Any] = {}
+    try:
+        for name, kind, value in entry.attributes:
+            where = f"attribute {name}"
+            attributes[name] = _attribute(kind, value)
+        for name, text in entry.capacity:
+            where = f"capacity {name}"
+            parse_amount(text)
+    except ValueError as error:
+        return EvalError(f"{where}: {error}")
+    return Device(entry.driver, _by_domain(entry.driver, attributes), entry.capacity)
 
 
-def bind(device: DeviceEntry) -> MapValue | EvalError:
-    """`device_value`, remembered by content."""
-    return _bound(_ByContent(device))
+def read_device(entry: DeviceEntry) -> Device | EvalError:
+    """Read an entry, once per content.
+
+    Returns:
+        The device, or an error value if any attribute or capacity is malformed: Kubernetes then fails every selector on it, also
+        one that reads something else.
+
+    """
+    return _read(_ByContent(entry))

@@ -220,7 +220,7 @@ def _plus(sign: int) -> Function:
             other = amount_of_int(other)
         if type(amount) is not Amount or type(other) is not Amount:
             return no_overload(amount, other)
-        return amount.plus(other if sign > 0 else other.negated())
+        return amount.plus(other, sign)
 
     return total
 
@@ -230,7 +230,7 @@ def _rank(accept: Callable[[int], Any]) -> Function:
 
     def rank(a: Any, b: Any) -> Any:
         if type(a) is Amount and type(b) is Amount:
-            return accept((a.nano > b.nano) - (a.nano < b.nano))
+            return accept(a.rank(b))
         if type(a) is Version and type(b) is Version:
             return accept((a > b) - (a < b))
         return no_overload(a, b)

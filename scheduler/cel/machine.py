@@ -19,7 +19,7 @@ from scheduler.semver import Version
     CONST,  # push a
     VAR,  # push slot a
     BOUND,  # push slot a, working its value out if nobody has asked yet
-    FIELD,  # value -> value.a
+    FIELD,  # value -> value.a; b is what an error value costs here
     HAS,  # value -> whether it has field a
     INDEX,  # value, key -> value[key]
     CALL,  # b arguments -> result; a is (function, cost function or None)
@@ -186,7 +186,9 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
             stack.append(slots[a])
         elif operation == FIELD:
             value = stack[-1]
-            if type(value) is not EvalError:
+            if type(value) is EvalError:
+                cost += b
+            else:
                 cost += fixed
                 stack[-1] = _field(value, a)
         elif operation == CALL:
@@ -203,7 +205,9 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
         elif operation == INDEX:
             key = stack.pop()
             value = stack[-1]
-            if type(value) is not EvalError:
+            if type(value) is EvalError:
+                cost += b
+            else:
                 cost += fixed
                 stack[-1] = key if type(key) is EvalError else index(value, key)
         elif operation == LOGIC:

@@ -173,13 +173,13 @@ class Compiler:
                 if step.test:
                     # `has` is free of the path's own step.
                     step_cost -= _PATH_COST
-                self._emit(HAS if step.test else FIELD, step.name, cost=1 + step_cost)
+                self._emit(HAS if step.test else FIELD, step.name, max(step_cost, 0), cost=1 + step_cost)
             else:
                 index = cast("Call", step).args[1]
                 if _is_path(index) or isinstance(index, Ternary):
                     self._branches.add(id(index))
                 yield index
-                self._emit(INDEX, cost=1 + step_cost)
+                self._emit(INDEX, None, step_cost, cost=1 + step_cost)
             step_cost = 0
 
     def _call(self, node: Call) -> Visit:

@@ -75,14 +75,14 @@ class Selector:
         return verdict
 
     def _evaluate(self, device: DeviceEntry) -> Match:
-        from scheduler.cel.device import bind  # noqa: PLC0415 - the engine is loaded with the first selector, not before
+        from scheduler.cel.device import read_device  # noqa: PLC0415 - the engine is loaded with the first selector, not before
         from scheduler.cel.machine import run  # noqa: PLC0415
 
-        seen = bind(device)
+        seen = read_device(device)
         if isinstance(seen, EvalError):
             return Match(matched=False, error=seen.reason)
         try:
-            result, _ = run(self._program, seen, self._cost_max)
+            result, _ = run(self._program, seen.value(), self._cost_max)
         except Aborted as stopped:
             return Match(matched=False, error=str(stopped))
         except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown

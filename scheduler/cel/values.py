@@ -138,7 +138,8 @@ def equal(a: Any, b: Any) -> bool | EvalError:
     """Compare as CEL does: by the rules of the left value's type, never converting.
 
     Returns:
-        Whether they are equal, or an error value where Kubernetes has one: a quantity or version against anything else.
+        Whether they are equal, or an error value where Kubernetes has one: a quantity or version against anything else, and
+        anything against the result of `add` or `sub`.
 
     """
     if a is None or b is None:
@@ -150,7 +151,9 @@ def equal(a: Any, b: Any) -> bool | EvalError:
         a, b = _comparable(a, b)
         return bool(a == b)
     if kind is Amount or kind is Version:
-        return bool(a == b) if other is kind else EvalError(f"no such overload: {type_name(a)} == {type_name(b)}")
+        if other is not kind or (kind is Amount and b.computed):
+            return EvalError(f"no such overload: {type_name(a)} == {type_name(b)}")
+        return bool(a.nano == b.nano if kind is Amount else a == b)
     if kind is not other:
         return False
     if kind is list:
