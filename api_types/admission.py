@@ -5,7 +5,7 @@ All mistakes of an object are told at once, in the shape that the user wrote.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,12 +178,12 @@ def duplicates(value: Shape, here: Here) -> Iterator[Finding]:
             seen.add(identity)
 
 
-def _identity(item: Any, keys: Iterable[str]) -> tuple[str, ...] | None:
+def _identity(item: Any, keys: tuple[str, ...]) -> tuple[str, ...] | None:
     if not isinstance(item, Shape):
         return None
     shape = fields_of(type(item))
-    values = [item.__dict__.get(shape[key].attribute) for key in keys]
-    return tuple(values) if all(isinstance(value, str) for value in values) else None
+    values = [value for key in keys if isinstance(value := item.__dict__.get(shape[key].attribute), str)]
+    return tuple(values) if len(values) == len(keys) else None
 
 
 def admit_scale(namespace: str, name: str, replicas: object) -> int:

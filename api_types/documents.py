@@ -25,6 +25,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from api_types.cleaning import DEPTH_MAX
 from api_types.problems import InvalidManifest, Problem
 
 _TAG = "tag:yaml.org,2002:"
@@ -83,7 +84,7 @@ def parse(text: str, source: str) -> list[Document]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             trees = _json_trees(text)
-        except ValueError:  # flow-style YAML begins like JSON
+        except (ValueError, RecursionError):  # flow-style YAML begins like JSON
             trees = None
         if trees is not None:
             return _documents(trees, source)
@@ -158,7 +159,7 @@ def _yaml_trees(text: str, source: str) -> list[tuple[Any, int]]:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(str(part) for part in (error.context, error.problem) if part)
         raise InvalidManifest([Problem(_place(source, len(trees) + 1, mark.line + 1 if mark else 1), "", f"not YAML: {said}")]) from None
-    except (YAMLError, RecursionError) as error:
+    except YAMLError as error:
         raise InvalidManifest([Problem(_place(source, len(trees) + 1, 1), "", f"not YAML: {error}")]) from None
     return trees
 
@@ -173,6 +174,7 @@ class _Builder:
     def __init__(self, events: Iterator[Event]) -> None:
         self.events = events
         self.anchors: dict[str, Any] = {}
+        self.depth = 0
 
     def document(self) -> Any:
         tree = None
@@ -183,6 +185,14 @@ class _Builder:
         return tree
 
     def value(self, event: Event) -> Any:
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise _Unreadable(f"is nested more than {DEPTH_MAX} levels deep", event.start_mark.line + 1)
+        built = self._built(event)
+        self.depth -= 1
+        return built
+
+    def _built(self, event: Event) -> Any:
         if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
                 raise _Unreadable(f"unknown alias *{event.anchor}", event.start_mark.line + 1)

@@ -41,7 +41,7 @@ def image_can_be_named(model: OciModel, here: Here) -> Findings:
 
 def stack_can_reach_its_cluster(spec: ServingStackSpec, here: Here) -> Findings:
     """Ask for a kubeconfig: an identity alone says who, not where."""
-    if all(secret.type != "Kubeconfig" for secret in spec.secrets):
+    if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
         yield here.fault("must include an entry of type Kubeconfig", "secrets")
 
 
