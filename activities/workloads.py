@@ -62,9 +62,10 @@ class WorkloadActivities:
             target = ObjectId.of(item.manifest)
             live = found[target]
             stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
-            if not live or live["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
+            digest = content_digest(stored)
+            if not live or digest != content_digest(live):
                 changed.append(item.key)
-            inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=content_digest(stored)))
+            inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
             activity.heartbeat({"applied": len(inventory), "of": len(rendered.objects)})
         wanted = {entry.id for entry in inventory}
         return _applied(rendered, [*inventory, *(entry for entry in order.inventory if entry.id not in wanted)], changed)

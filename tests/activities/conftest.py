@@ -1,0 +1,28 @@
+"""One cluster of the testbed for all tests of activities; each test works in namespaces of its own, which end with it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from testbed.testbed import Running
+from tests.activities.worlds import World, a_world
+
+CLUSTER = "prod-eu"
+
+
+@pytest_asyncio.fixture(scope="session")
+async def connected(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """The cluster `prod-eu`, connected once."""
+    made = await a_world(CLUSTER, testbed.clusters[CLUSTER].kubeconfig.read_text(), tmp_path_factory.mktemp("secrets"))
+    made.facts = (await made.connect()).model_copy(update={"routing": "service"})
+    yield made
+    await made.pool.close()
+
+
+@pytest_asyncio.fixture
+async def world(connected: World) -> AsyncIterator[World]:
+    """The cluster `prod-eu`; what a test applies is taken away after it, for its nodes are few."""
+    connected.heartbeats.clear()
+    yield connected
+    await connected.clear()
