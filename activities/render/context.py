@@ -56,7 +56,8 @@ class Context:
         """The volume claim to mount; empty without a cache, or while it is not ready on this cluster."""
         if not self.spec.cache:
             return ""
-        return self.replica.cache_claim or self.facts.cache_claims.get(f"{self.replica.namespace}/{self.spec.cache}", "")
+        known = self.facts.cache_claims
+        return self.replica.cache_claim or known.get(f"{self.replica.namespace}/{self.spec.cache}") or known.get(self.spec.cache, "")
 
     def engine_name(self, engine: Engine) -> str:
         """Name the workload of an engine."""

@@ -29,8 +29,8 @@ class ClusterFacts:
     """One inference cluster as rendering sees it.
 
     `dra_version` is the best served version of `resource.k8s.io`, empty if none is. `apis` holds served group-versions such as
-    `monitoring.coreos.com/v1`. `cache_claims` maps `<namespace>/<cache>` to the volume claim that is ready here. `queues` holds the names
-    of the in-cluster scheduler's queues, None while nobody has looked.
+    `monitoring.coreos.com/v1`. `cache_claims` maps `<namespace>/<cache>`, or a bare `<cache>`, to the volume claim that is ready here.
+    `queues` holds the names of the in-cluster scheduler's queues, None while nobody has looked.
     """
 
     name: str

@@ -20,6 +20,7 @@ _TERMINATION_GRACE_SECONDS = 130
 _CONFIG_VOLUME = "config"
 _CONFIG_PATH = "/config"
 _GKE = "gke"
+_ISTIO = "istio"
 
 
 def identity(context: Context, *, monitored: bool) -> list[Item]:
@@ -33,9 +34,10 @@ def identity(context: Context, *, monitored: bool) -> list[Item]:
 
 
 def process(context: Context) -> list[Item]:
-    """Give the picker's configuration, Service and Deployment."""
+    """Give the picker's configuration, Service and Deployment, and what a mesh must know about it."""
     text = picker_config.config_text(context)
-    return [_config_map(context, text), _service(context), _deployment(context, text)]
+    mesh = [_destination_rule(context)] if context.facts.mesh_provider == _ISTIO else []
+    return [_config_map(context, text), _service(context), *mesh, _deployment(context, text)]
 
 
 def metrics_token(context: Context) -> str:
@@ -220,3 +222,17 @@ def _deployment(context: Context, text: str) -> Item:
         },
     }
     return _item(context, "epp", manifest)
+
+
+def _destination_rule(context: Context) -> Item:
+    # The picker serves gRPC behind a certificate that it signed itself; without this an Istio sidecar would speak plain text to it.
+    manifest = {
+        "apiVersion": apiversions.DESTINATION_RULE,
+        "kind": "DestinationRule",
+        "metadata": context.metadata(context.picker),
+        "spec": {
+            "host": f"{context.picker}.{context.namespace}.svc.cluster.local",
+            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
+        },
+    }
+    return _item(context, "epp-destinationrule", manifest)

@@ -11,7 +11,6 @@ from api_types import apiversions, labels
 
 POOL = "pool"
 _COMPONENT = "routing"
-_ISTIO = "istio"
 
 
 def check_surface(context: Context) -> None:
@@ -26,9 +25,8 @@ def surface(context: Context) -> list[Item]:
     if context.facts.routing != POOL:
         backend = {"name": context.workload, "port": contract.ENGINE_PORT}
         return [_service(context), _route(context, backend)]
-    mesh = [_destination_rule(context)] if context.facts.mesh_provider == _ISTIO else []
     backend = {"group": apiversions.INFERENCE_GROUP, "kind": "InferencePool", "name": context.pool}
-    return [*mesh, _pool(context), _route(context, backend)]
+    return [_pool(context), _route(context, backend)]
 
 
 def serving_selector(context: Context) -> dict[str, str]:
@@ -81,17 +79,3 @@ def _route(context: Context, backend: Json) -> Item:
         "spec": {"parentRefs": [{"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
     }
     return finish(context.owner, "model-route", _COMPONENT, manifest)
-
-
-def _destination_rule(context: Context) -> Item:
-    # The picker serves gRPC behind a certificate that it signed itself; without this an Istio sidecar would speak plain text to it.
-    manifest = {
-        "apiVersion": apiversions.DESTINATION_RULE,
-        "kind": "DestinationRule",
-        "metadata": context.metadata(context.picker),
-        "spec": {
-            "host": f"{context.picker}.{context.namespace}.svc.cluster.local",
-            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
-        },
-    }
-    return finish(context.owner, "epp-destinationrule", _COMPONENT, manifest)
