@@ -37,6 +37,14 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
 _LOOKS_LIKE_BYTES = re.compile(r"([+-]?[0-9.]+)\s*([kKmMgGtTpPeE])(?:[iI]?[bBoO]?)\Z")
 
 
+# What Kubernetes reads although it names no number: signs, dots and suffixes alone.
+_WITHOUT_DIGITS = re.compile(r"[+-]?\.?(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?\Z")
+
+
+class DeclinedQuantity(ValueError):
+    """Kubernetes reads this text, this package does not, on purpose."""
+
+
 def _complaint(text: str) -> ValueError:
     """Build the refusal of `text`, with what was probably meant when that can be guessed."""
     if not text:
@@ -48,7 +56,8 @@ def _complaint(text: str) -> ValueError:
         number, letter = guess.groups()
         decimal = "k" if letter in "kK" else letter.upper()
         hint = f"did you mean {number}{decimal} or {number}{letter.upper()}i?"
-    return ValueError(f"{shown!r} is not a Kubernetes quantity; {hint}")
+    declined = len(text) > _TEXT_CHARACTERS_MAX or _WITHOUT_DIGITS.match(text)
+    return (DeclinedQuantity if declined else ValueError)(f"{shown!r} is not a Kubernetes quantity; {hint}")
 
 
 def _scaled(digits: int, exponent: int) -> int:
@@ -99,7 +108,7 @@ def split_quantity(text: str) -> QuantityParts:
     written = exponent.group(1)
     # Judged by length first: converting a million digits would already be the harm.
     if len(written.lstrip("+-").lstrip("0")) > len(str(_EXPONENT_MAX)) or abs(int(written)) > _EXPONENT_MAX:
-        raise ValueError(f"the exponent of {text[:40]!r} lies outside -{_EXPONENT_MAX} to {_EXPONENT_MAX}; write a smaller one")
+        raise DeclinedQuantity(f"the exponent of {text[:40]!r} lies outside -{_EXPONENT_MAX} to {_EXPONENT_MAX}; write a smaller one")
     return QuantityParts(*digits, None, int(written))
 
 

@@ -28,6 +28,7 @@ from scheduler.cel.values import (
     is_number,
     type_name,
 )
+from scheduler.quantity import DeclinedQuantity
 from scheduler.semver import Version, parse_version
 
 Function = Callable[..., Any]
@@ -193,13 +194,23 @@ def _semver(text: Any, normalise: Any = False) -> Any:
         return EvalError(str(error))
 
 
-def _is(read: Function) -> Function:
-    def test(text: Any, *rest: Any) -> Any:
-        if type(text) is not str or any(type(each) is not bool for each in rest):
-            return no_overload(text, *rest)
-        return not isinstance(read(text, *rest), EvalError)
+def _is_quantity(text: Any) -> Any:
+    if type(text) is not str:
+        return no_overload(text)
+    try:
+        parse_amount(text)
+    except DeclinedQuantity as declined:
+        # To Kubernetes it is one. Saying no could make a selector true here that is false there; an error cannot.
+        return EvalError(str(declined))
+    except ValueError:
+        return False
+    return True
 
-    return test
+
+def _is_semver(text: Any, normalise: Any = False) -> Any:
+    if type(text) is not str or type(normalise) is not bool:
+        return no_overload(text, normalise)
+    return not isinstance(_semver(text, normalise), EvalError)
 
 
 def _of_amount(answer: Callable[[Amount], Any]) -> Function:
@@ -333,7 +344,7 @@ IMPLEMENTATIONS: dict[str, Function] = {
     "dyn": lambda value: value,
     "type": _type,
     "quantity": _quantity,
-    "isQuantity": _is(_quantity),
+    "isQuantity": _is_quantity,
     "sign": _of_amount(lambda amount: (amount.nano > 0) - (amount.nano < 0)),
     "isInteger": _of_amount(lambda amount: amount.as_int64() is not None),
     "asInteger": _of_amount(_as_integer),
@@ -341,7 +352,7 @@ IMPLEMENTATIONS: dict[str, Function] = {
     "add": _plus(1),
     "sub": _plus(-1),
     "semver": _semver,
-    "isSemver": _is(_semver),
+    "isSemver": _is_semver,
     "major": _of_version(lambda version: version.major),
     "minor": _of_version(lambda version: version.minor),
     "patch": _of_version(lambda version: version.patch),
