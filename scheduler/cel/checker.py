@@ -114,14 +114,27 @@ class Checker:
             # `sets.contains(a, b)` is a function with a dot in its name, not a call on a value named sets.
             if prefix is not None and (f"{prefix}.{node.function}" in FUNCTIONS or f"{prefix}.{node.function}" in UNSUPPORTED):
                 node.function, node.target = f"{prefix}.{node.function}", None
+        if node.function == "has" and node.target is None:
+            self._forgive_has(node)
         declared = FUNCTIONS.get(node.function)
         if declared is None:
+            if node.target is not None and node.function in UNSUPPORTED:
+                yield node.target  # ip('...').isLoopback() is refused for ip, which is what was meant
             raise self._unknown(node, node.function)
         args: list[Type] = []
         for arg in node.args:
             args += [(yield arg)]
         receiver = None if node.target is None else (yield node.target)
         return self._resolve(node, declared, receiver, args)
+
+    def _forgive_has(self, node: Call) -> None:
+        """Read `has(x[key])` as `key in x` in the lenient dialect; CEL has no such form."""
+        [arg] = node.args
+        if self._lenient and isinstance(arg, Call) and arg.function == "_[_]":
+            container, key = arg.args
+            node.function, node.args = "@in", [key, container]
+        else:
+            raise self._refuse(node, "has() takes one field selection, such as has(device.attributes['example.com'].model)")
 
     def _resolve(self, node: Call, declared: tuple[Overload, ...], receiver: Type | None, args: list[Type]) -> Type:
         types = tuple(args if receiver is None else [receiver, *args])
