@@ -60,7 +60,7 @@ class Scheduling(Shape):
     """Whether it may push out replicas of lower priority."""
     min_available: Annotated[Whole, Field(ge=0)] | None = None
     """Replicas that preemption by others must leave."""
-    topology_spread: Annotated[tuple[TopologySpread, ...], MapKeys(("topologyKey",), "topology key")] | None = None
+    topology_spread: Annotated[tuple[TopologySpread, ...], MapKeys(("topologyKey",), "constraint")] | None = None
     """Even spread over domains."""
     affinity: Affinity | None = None
     """What to be near to."""

@@ -1,0 +1,294 @@
+"""Rules over several fields that have no row of their own among the bad manifests (spec/api.md 3 to 10; rulings 5, 16 to 19; G1, G17)."""
+
+from typing import Any
+
+import pytest
+
+from tests.api_types.builders import (
+    CUT,
+    DEVICE,
+    GANG_LEADER,
+    GANG_WORKER,
+    RESOLVED,
+    a_cache,
+    a_class,
+    a_cluster,
+    a_container,
+    a_deployment,
+    a_document,
+    a_gateway,
+    a_member,
+    a_pool,
+    a_replica,
+    a_service,
+    a_stack,
+    an_endpoint,
+    an_engine,
+    merged,
+    problems,
+)
+
+
+def annotated(document: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """Set annotations of our prefix."""
+    held = {f"modelplane.ai/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    out: dict[str, Any] = merged(document, {"metadata": {"annotations": held}})
+    return out
+
+
+def named(name: str) -> dict[str, Any]:
+    return a_document("ModelService", name, a_service()["spec"])
+
+
+def in_namespace(namespace: str) -> dict[str, Any]:
+    return a_document("ModelService", "chat", a_service()["spec"], namespace=namespace)
+
+
+def labelled(**metadata: Any) -> dict[str, Any]:
+    return a_deployment(top={"template": {"metadata": {"labels": metadata["labels"]}}})
+
+
+def gke(**spec: Any) -> dict[str, Any]:
+    return a_cluster(source="GKE", **spec)
+
+
+NOT_A_NAME = "must be a DNS subdomain: lower-case letters, digits, hyphen, dot; got"
+TWO_GRANTS = "set exactly one of deviceClassName, resourceName; got deviceClassName, resourceName"
+NOT_A_KEY = "is not a valid Kubernetes label key"
+PLATFORMS = "belongs to the platform; use a namespace of your own"
+LABELS = "spec.template.metadata.labels"
+POOL = "spec.nodePools[name=p]"
+OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
+ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
+
+CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("ruling-5 a name with dots and leading digits", named("4bit.qwen2.5"), []),
+    ("ruling-5 a name in capitals", named("Qwen"), [f'metadata.name: {NOT_A_NAME} "Qwen"']),
+    ("ruling-5 a name that ends in a dash", named("qwen-"), [f'metadata.name: {NOT_A_NAME} "qwen-"']),
+    ("ruling-5 a name with two dots in a row", named("a..b"), [f'metadata.name: {NOT_A_NAME} "a..b"']),
+    ("ruling-g17 the system namespace", in_namespace("modelplane-system"), [f'metadata.namespace: "modelplane-system" {PLATFORMS}']),
+    ("ruling-g17 a namespace of Kubernetes", in_namespace("kube-public"), [f'metadata.namespace: "kube-public" {PLATFORMS}']),
+    ("ruling-g17 a namespace of the stack", in_namespace("monitoring"), [f'metadata.namespace: "monitoring" {PLATFORMS}']),
+    ("ruling-g17 an ordinary namespace", in_namespace("kubernetes-fans"), []),
+    ("ruling-g17 a machine-written kind in the system namespace", a_stack(), []),
+    (
+        "a namespace with a dot",
+        in_namespace("a.b"),
+        ['metadata.namespace: must be a DNS label: lower-case letters, digits, hyphen; got "a.b"'],
+    ),
+    ("our prefix on labels of the object itself", merged(a_cluster(), {"metadata": {"labels": {"modelplane.ai/region": "eu"}}}), []),
+    (
+        "a bad label on the object itself",
+        merged(a_cluster(), {"metadata": {"labels": {"a b": "c"}}}),
+        ['metadata.labels: "a b" is not a valid Kubernetes label key'],
+    ),
+    (
+        "api-6.3-2 a key without a name",
+        labelled(labels={"a.example/": "x"}),
+        [f'{LABELS}: "a.example/" is not a valid Kubernetes label key'],
+    ),
+    (
+        "api-6.3-3 a prefix in capitals",
+        labelled(labels={"A.example/x": "y"}),
+        [f'{LABELS}: the prefix of key "A.example/x" must be a DNS subdomain of at most 253 characters'],
+    ),
+    ("api-6.3-3 a prefix of 253 characters", labelled(labels={f"{'a' * 251}.b/x": "y"}), []),
+    (
+        "api-6.3-3 a prefix of 254 characters",
+        labelled(labels={f"{'a' * 252}.b/x": "y"}),
+        [f'{LABELS}: the prefix of key "{"a" * 252}.b/x" must be a DNS subdomain of at most 253 characters'],
+    ),
+    ("api-6.3-4 a value with a space", labelled(labels={"a": "b c"}), [f'{LABELS}: "b c" is not a valid label value (key a)']),
+    (
+        "api-6.3-14 a bad annotation key on a member",
+        a_deployment(an_engine(a_member(template={"metadata": {"annotations": {"-": "x"}}}))),
+        ['spec.template.spec.engines[name=a].members[0].template.metadata.annotations: "-" is not a valid Kubernetes annotation key'],
+    ),
+    ("api-6.3-17 a variable with an empty source", a_deployment(an_engine(a_container(env=[{"name": "X", "valueFrom": {}}]))), None),
+    (
+        "api-6.3-17 an empty value beside a source",
+        a_deployment(an_engine(a_container(env=[{"name": "X", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]))),
+        [],
+    ),
+    ("a Leader and a Worker in any order", a_deployment(an_engine(GANG_WORKER, GANG_LEADER)), []),
+    (
+        "two Leaders",
+        a_deployment(an_engine(GANG_LEADER, GANG_LEADER)),
+        ["spec.template.spec.engines[name=a].members: must be one Standalone member, or one Leader and one Worker; got Leader, Leader"],
+    ),
+    (
+        "PrefillDecode with one phase unset",
+        a_deployment(an_engine(phase="Prefill"), an_engine(name="b"), serving={"mode": "PrefillDecode"}),
+        ["spec.template.spec.engines: needs exactly one engine with phase Decode, got 0"],
+    ),
+    (
+        "phases on a replica without PrefillDecode",
+        merged(
+            a_replica(), {"spec": {"engines": [{"name": "a", "phase": "Decode", "members": a_replica()["spec"]["engines"][0]["members"]}]}}
+        ),
+        ["spec.engines[name=a].phase: allowed only when serving.mode is PrefillDecode"],
+    ),
+    (
+        "an Equal toleration that says so",
+        a_deployment(tolerations=[{"operator": "Equal", "key": ""}]),
+        ["spec.template.spec.tolerations[0]: operator Equal needs a key; use operator: Exists to match all"],
+    ),
+    ("one taint key under both effects", a_cluster(taints=[{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]), []),
+    (
+        "ruling-16 a plugin device without its resource",
+        a_class({**DEVICE, "claim": "DevicePlugin"}),
+        ["spec.devices[name=gpu].resourceName: required because claim is DevicePlugin"],
+    ),
+    ("ruling-16 a plugin device", a_class({"name": "gpu", "driver": "d", "claim": "DevicePlugin", "resourceName": "nvidia.com/gpu"}), []),
+    (
+        "ruling-16 a request granted two ways",
+        a_replica(deviceRequests=[{**RESOLVED, "resourceName": "nvidia.com/gpu"}]),
+        [f"spec.engines[name=a].members[0].deviceRequests[name=gpu]: {TWO_GRANTS}"],
+    ),
+    ("ruling-16 a request granted by a plugin", a_replica(deviceRequests=[{"name": "gpu", "resourceName": "nvidia.com/gpu"}]), []),
+    ("ruling-16 an OCI cache", a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "plainHTTP": True, "scratch": "node"}}), []),
+    (
+        "ruling-16 an OCI cache without its block",
+        a_cache(source="OCI"),
+        ["spec.oci: required because source is OCI"],
+    ),
+    (
+        "an image that looks like a flag",
+        a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "image": "--rm"}}),
+        ["spec.oci.image: not an image reference; write registry/name:tag or registry/name@digest"],
+    ),
+    ("a revision with a branch path", a_cache({"revision": "refs/pr/12"}), []),
+    (
+        "a revision that looks like a flag",
+        a_cache({"revision": "-f"}),
+        ["spec.huggingFace.revision: not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first"],
+    ),
+    ("blocks of other clouds beside the named one", gke(cluster={"eks": {"region": "us-east-2"}}), []),
+    ("a minimum above the maximum", gke(nodePools=[a_pool("GKE", minNodeCount=5, maxNodeCount=4)]), None),
+    ("a minimum alone on GKE", gke(nodePools=[a_pool("GKE", minNodeCount=0)]), []),
+    (
+        "a pool name that no label takes",
+        a_cluster(a_pool(name="a b")),
+        ['spec.nodePools[name=a b].name: "a b" is not usable as a node label value'],
+    ),
+    ("a region on Nebius", a_cluster(source="Nebius", cluster={"nebius": {"region": "eu"}}), None),
+    (
+        "ruling-g1 known settings",
+        annotated(a_cluster(), stack="external", routing="service", scheduler_type="kai", mesh_provider="istio"),
+        [],
+    ),
+    (
+        "ruling-g1 an unknown stack",
+        annotated(a_cluster(), stack="none"),
+        ['metadata.annotations["modelplane.ai/stack"]: must be managed or external, got "none"'],
+    ),
+    (
+        "ruling-g1 an unknown scheduler",
+        annotated(a_cluster(), scheduler_type="volcano"),
+        ['metadata.annotations["modelplane.ai/scheduler-type"]: must be none, kai or kueue, got "volcano"'],
+    ),
+    (
+        "ruling-g12 an empty task queue",
+        annotated(a_cluster(), task_queue=""),
+        ['metadata.annotations["modelplane.ai/task-queue"]: must not be empty; name a task queue or remove the annotation'],
+    ),
+    ("ruling-g8 a price", annotated(a_class(), price_per_node_hour="98.32"), []),
+    (
+        "ruling-g8 a price with a currency",
+        annotated(a_class(), price_per_node_hour="$98"),
+        ['metadata.annotations["modelplane.ai/price-per-node-hour"]: must be a decimal number such as "12.50", got "$98"'],
+    ),
+    ("an address range", a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": "10.0.0.10-10.0.0.20"}}), []),
+    ("an address block", a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": "10.0.0.0/28"}}), []),
+    (
+        "a range that runs backwards",
+        a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": "10.0.0.20-10.0.0.10"}}),
+        ['spec.traefik.metallb.addressPool: must be a range "first-last" or a CIDR, got "10.0.0.20-10.0.0.10"'],
+    ),
+    ("ruling-18 a URL without a host", an_endpoint(url="not-a-url"), ["spec.url: has no host; write it as https://host[:port]/path"]),
+    ("ruling-18 a port out of range", an_endpoint(url="http://h.example:99999"), ["spec.url: port must be between 1 and 65535, got 99999"]),
+    ("ruling-18 port zero", an_endpoint(url="https://h.example:0"), ["spec.url: port must be between 1 and 65535, got 0"]),
+    (
+        "ruling-18 credentials in a URL",
+        an_endpoint(url="http://user:pw@h.example/"),
+        ["spec.url: credentials do not belong in a URL; it is stored and shown in plain text"],
+    ),
+    (
+        "ruling-g8 topology keys twice",
+        a_deployment(top={"scheduling": {"topologySpread": [{"topologyKey": "zone"}, {"topologyKey": "zone"}]}}),
+        ["spec.scheduling.topologySpread[topologyKey=zone]: duplicate topologyKey; constraint topologyKeys must be unique"],
+    ),
+    (
+        "ruling-g8 every optional block",
+        a_deployment(
+            an_engine(a_member(podsPerNode=2), spanPools=True),
+            top={
+                "rollout": {"type": "Rolling", "maxUnavailable": "25%", "maxSurge": 1, "partition": 0, "paused": True},
+                "drain": {"maxUnavailable": 1, "deadlineSeconds": 600},
+                "scheduling": {
+                    "profile": "near",
+                    "priorityClassName": "gold",
+                    "preemptionPolicy": "LowerPriority",
+                    "minAvailable": 1,
+                    "topologySpread": [{"topologyKey": "region", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}],
+                    "affinity": {"preferred": [{"weight": 5, "topologyKey": "region", "selector": {"matchLabels": {"a": "b"}}}]},
+                    "antiAffinity": {"required": [{"selector": {"matchLabels": {"a": "b"}}, "namespaces": ["ml"]}]},
+                    "networkDomain": "Required",
+                    "gangReplicas": 2,
+                    "cacheRequired": "Ready",
+                },
+            },
+        ),
+        [],
+    ),
+]
+SAID = {
+    "api-6.3-17 a variable with an empty source": [f"{ENV}: give exactly one of secretKeyRef, configMapKeyRef, fieldRef; got none"],
+    "a minimum above the maximum": [f"{POOL}.minNodeCount: minimum exceeds maximum: 5 is more than maxNodeCount 4"],
+    "a region on Nebius": ["spec.cluster.nebius.region: unknown field; the project of the credentials fixes the region on Nebius"],
+}
+
+
+@pytest.mark.parametrize(("story", "document", "want"), CASES, ids=[case[0] for case in CASES])
+def test_a_rule_refuses_what_can_never_work_and_nothing_else(story: str, document: dict[str, Any], want: list[str] | None) -> None:
+    assert problems(document) == (SAID[story] if want is None else want)
+
+
+ABSENT = [
+    *(
+        (field, "container")
+        for field in ("ports", "volumeMounts", "envFrom", "livenessProbe", "securityContext", "workingDir", "imagePullPolicy")
+    ),
+    *(
+        (field, "pod")
+        for field in ("initContainers", "volumes", "affinity", "tolerations", "nodeSelector", "hostNetwork", "serviceAccountName")
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "place"), ABSENT, ids=[f"api-12 {field} of a {place}" for field, place in ABSENT])
+def test_what_a_pod_may_not_say_is_an_unknown_field_with_advice(field: str, place: str) -> None:
+    member = a_container(**{field: []}) if place == "container" else a_member(template={"spec": {field: []}})
+    (problem,) = problems(a_deployment(an_engine(member)))
+    assert f".{field}: unknown field; " in problem
+
+
+def test_a_resource_field_reference_is_refused_with_its_reason() -> None:
+    env = [{"name": "X", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
+    assert (
+        f"{ENV}.resourceFieldRef: unknown field; the platform sets the container's resources, so there is nothing to refer to"
+        in problems(a_deployment(an_engine(a_container(env=env))))
+    )
+
+
+def test_a_class_of_the_seed_is_told_where_its_hardware_went() -> None:
+    assert problems(a_class(resources={"gpu": {}})) == ["spec.resources: field was removed; describe the hardware of a node in devices[]"]
+
+
+def test_a_cluster_of_the_seed_is_told_where_its_scheduler_went() -> None:
+    (problem,) = problems(a_cluster(scheduler={"type": "KAI"}))
+    assert problem == "spec.scheduler: field was removed; set annotation modelplane.ai/scheduler-type on the InferenceCluster"
+
+
+def test_a_cluster_without_pools_is_accepted() -> None:
+    assert problems(a_cluster(nodePools=CUT)) == []

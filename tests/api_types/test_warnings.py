@@ -1,0 +1,122 @@
+"""What is accepted although it is probably not meant (spec/api.md 4.2, 6.3, 8, 9; rulings 17, 19, 21 to 23, 62, 90)."""
+
+from typing import Any
+
+import pytest
+
+from tests.api_types.builders import (
+    GANG_LEADER,
+    GANG_WORKER,
+    REQUEST,
+    a_cluster,
+    a_container,
+    a_deployment,
+    a_gateway,
+    a_member,
+    a_pool,
+    a_service,
+    an_endpoint,
+    an_engine,
+    merged,
+    warnings,
+)
+
+TWICE = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
+ENGINE = "spec.template.spec.engines[name=a]"
+POOL = "spec.nodePools[name=p]"
+
+CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+    (
+        "a gang without a cache",
+        a_deployment(an_engine(GANG_LEADER, GANG_WORKER)),
+        [f"{ENGINE}: a Leader and Worker engine should share its weights; set modelCacheRef"],
+    ),
+    ("a gang with a cache", a_deployment(an_engine(GANG_LEADER, GANG_WORKER), modelCacheRef={"name": "w"}), []),
+    (
+        "ruling-23 a request name that no claim takes",
+        a_deployment(an_engine(a_member(nodeSelector={"devices": [{**REQUEST, "name": "GPU_0"}]}))),
+        [f"{ENGINE}.members[0].nodeSelector.devices[name=GPU_0].name: not a DNS label; a ResourceClaim refuses such a request name"],
+    ),
+    (
+        "ruling-23 one variable twice",
+        a_deployment(an_engine(a_container(env=TWICE))),
+        [f"{ENGINE}.members[0].template.spec.containers[0].env: variable X is set 2 times; the last one wins"],
+    ),
+    ("ruling-17 a service that selects everything", a_service({"selector": {"matchLabels": {}}}), None),
+    (
+        "ruling-18 another scheme",
+        an_endpoint(url="ftp://h.example/"),
+        ['spec.url: scheme must be http or https, got "ftp"'],
+    ),
+    (
+        "ruling-18 a loopback address",
+        an_endpoint(url="http://127.0.0.1:8000"),
+        ["spec.url: 127.0.0.1 is a loopback or link-local address, which no route may use"],
+    ),
+    ("ruling-18 a host without a domain", an_endpoint(url="http://svc:8000"), ['spec.url: "svc" is not a fully qualified host name']),
+    ("ruling-19 a rewrite path without a slash", an_endpoint(rewritePath="v1"), ['spec.rewritePath: must start with "/"']),
+    (
+        "the protocol field of the seed",
+        an_endpoint(api="OpenAI"),
+        ["spec.api: ignored; endpoints speak an OpenAI-style API"],
+    ),
+    (
+        "ruling-21 a project on the cluster",
+        a_cluster(source="GKE", cluster={"gke": {"project": "acme"}}),
+        ["spec.cluster.gke.project: deprecated; it overrides the project of the credentials"],
+    ),
+    (
+        "ruling-22 fewer nodes than the minimum",
+        a_cluster(a_pool("EKS", nodeCount=0, minNodeCount=2, maxNodeCount=4), source="EKS"),
+        [f"{POOL}.nodeCount: 0 is outside minNodeCount to maxNodeCount; starts at 2"],
+    ),
+    (
+        "ruling-22 more nodes than the maximum",
+        a_cluster(a_pool("EKS", nodeCount=9, maxNodeCount=4), source="EKS"),
+        [f"{POOL}.nodeCount: 9 is outside minNodeCount to maxNodeCount; starts at 4"],
+    ),
+    ("ruling-22 no node count given", a_cluster(a_pool("EKS", minNodeCount=2, maxNodeCount=4), source="EKS"), []),
+    (
+        "ruling-62 a GKE pool in two zones",
+        a_cluster(a_pool("GKE", zones=["a", "b"], maxNodeCount=4), source="GKE"),
+        [f"{POOL}.zones: GKE counts nodes per zone: 2 zones may reach 8 nodes, 4 are counted"],
+    ),
+    (
+        "a capacity block off EKS",
+        a_cluster(a_pool("GKE", capacityBlock={"capacityReservationId": "cr-0a"}), source="GKE"),
+        [f"{POOL}.capacityBlock: setting has no effect on GKE"],
+    ),
+    (
+        "EFA off EKS",
+        a_cluster(a_pool("GKE", fabric={"type": "EFA"}), source="GKE"),
+        [f"{POOL}.fabric.type: EFA: setting has no effect on GKE"],
+    ),
+    (
+        "InfiniBand on EKS",
+        a_cluster(a_pool("EKS", fabric={"type": "InfiniBand"}), source="EKS"),
+        [f"{POOL}.fabric.type: InfiniBand: setting has no effect on EKS"],
+    ),
+    ("a fabric of type None anywhere", a_cluster(a_pool("GKE", fabric={}), source="GKE"), []),
+    (
+        "ruling-90 a gateway below the floor",
+        a_gateway(traefik={"version": "39.0.7"}),
+        ["spec.traefik.version: chart 39.0.7 is older than 41.0.2, the oldest that routes reliably"],
+    ),
+    ("ruling-90 a gateway at the floor", a_gateway(traefik={"version": "v41.0.2"}), []),
+    (
+        "a namespace on a cluster-scoped kind",
+        merged(a_cluster(), {"metadata": {"namespace": "ml"}}),
+        ["metadata.namespace: ignored; InferenceCluster is cluster-scoped"],
+    ),
+    (
+        "ruling-g1 a misspelt annotation",
+        merged(a_cluster(), {"metadata": {"annotations": {"modelplane.ai/rooting": "pool"}}}),
+        ['metadata.annotations["modelplane.ai/rooting"]: unknown annotation, did you mean modelplane.ai/routing?'],
+    ),
+]
+EMPTY = ["spec.endpoints[0].selector.matchLabels: empty; selects every endpoint of the namespace"]
+
+
+@pytest.mark.parametrize(("document", "want"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_doubtful_manifest_is_accepted_with_these_warnings(document: dict[str, Any], want: list[str] | None) -> None:
+    assert warnings(document) == (EMPTY if want is None else want)
