@@ -5,6 +5,8 @@ command reads them unless `MODELPLANE_CONFIG` names another file. `down` takes t
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -36,17 +38,27 @@ def load_settings() -> Settings:
     file = Path(named).expanduser() if named else testbed_settings_file()
     if named and not file.is_file():
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
-    if not named and file.is_file():
-        os.environ[CONFIG_VARIABLE] = str(file)  # the settings model knows this one way to find its file
     _check_yaml(file)
     try:
-        return Settings()
+        with _reading(file):
+            return Settings()
     except ValidationError as error:
-        details = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
-        source = str(file) if file.is_file() else "the environment"
-        raise Refused(
-            "the settings are not usable", details=details, next_step=f"mend these keys in {source} or in MODELPLANE_* variables"
-        ) from error
+        details = [f"{'.'.join(str(part) for part in fault['loc'])}: {_fault(fault['type'], fault['msg'])}" for fault in error.errors()]
+        source = f"{file} or in MODELPLANE_* variables" if file.is_file() else "MODELPLANE_* variables"
+        raise Refused("the settings are not usable", details=details, next_step=f"mend these keys in {source}") from error
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Point the settings at a file while they are read: the environment is the one way in which they find it."""
+    before = os.environ.get(CONFIG_VARIABLE)
+    if file.is_file():
+        os.environ[CONFIG_VARIABLE] = str(file)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(CONFIG_VARIABLE, None)
 
 
 def write_settings(file: Path, tree: dict[str, object]) -> None:
@@ -57,6 +69,10 @@ def write_settings(file: Path, tree: dict[str, object]) -> None:
         YAML(typ="safe", pure=True).dump(tree, stream)
     beside.chmod(0o600)
     beside.replace(file)
+
+
+def _fault(kind: str, message: str) -> str:
+    return "there is no such setting" if kind == "extra_forbidden" else message
 
 
 def _check_yaml(file: Path) -> None:

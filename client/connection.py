@@ -4,6 +4,7 @@ Every program that speaks with the fleet must read and write payloads in the sam
 the TLS material and the error texts stand here and nowhere else.
 """
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from client.errors import Refused, Unreachable
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
 _CONNECT_WAIT = timedelta(seconds=5)
+
+_REASON_MAX = 300
 
 
 async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
@@ -42,10 +45,12 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
 
 def unreachable(settings: Settings, error: Exception) -> Unreachable:
     """Say that Temporal does not answer, in words that help."""
-    reason = " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    # The innermost message of the transport says it; the layers around it are names of types.
+    told = re.findall(r'(?:message|error): "([^"]+)"', text)
     return Unreachable(
         f"Temporal at {settings.temporal.address} does not answer",
-        details=[reason[:300]] if reason else [],
+        details=[told[-1] if told else text[:_REASON_MAX]] if text else [],
         next_step="start a fleet on this machine with `modelplane up`, or name your server with MODELPLANE_TEMPORAL__ADDRESS",
     )
 

@@ -138,7 +138,13 @@ class ControlPlane:
 
     def _failure(self, error: RPCError, wanted: Target | None) -> CommandFailed:
         """Translate what Temporal says about a call."""
-        if error.status == RPCStatusCode.NOT_FOUND and wanted and "namespace" not in error.message.lower():
+        if error.status == RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
+            name = self.settings.temporal.namespace
+            return Unreachable(
+                f"Temporal at {self.settings.temporal.address} has no namespace {name!r}",
+                next_step=f"create it with `temporal operator namespace create {name}`, or set temporal.namespace",
+            )
+        if error.status == RPCStatusCode.NOT_FOUND and wanted:
             return _not_found(wanted)
         if error.status in _SILENT:
             return NoAnswer(

@@ -28,4 +28,4 @@ async def workflow_link(plane: ControlPlane, wanted: Target) -> str:
         run = (await plane.client.get_workflow_handle(wanted.workflow_id).describe()).run_id
     except RPCError:
         return page
-    return f"{page}/{run}/timeline"
+    return f"{page}/{run}/history"
