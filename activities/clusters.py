@@ -31,11 +31,20 @@ _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
 class ClusterActivities:
-    """What an InferenceCluster does on its cluster. `unreachable_after_seconds`: how long silence is nobody's business."""
+    """What an InferenceCluster does on its cluster.
 
-    def __init__(self, clusters: ClusterPool, unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS) -> None:
+    `unreachable_after_seconds`: how long silence is nobody's business. `settings` are those that workflows get with the facts.
+    """
+
+    def __init__(
+        self,
+        clusters: ClusterPool,
+        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
+        settings: Mapping[str, int] | None = None,
+    ) -> None:
         self._clusters = clusters
         self._unreachable_after_seconds = unreachable_after_seconds
+        self._settings = settings or {}
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
@@ -54,6 +63,7 @@ class ClusterActivities:
             gateway_address=gateway.address,
             gateway_message=gateway.message,
             apis=sorted({kind.api_version for kind in served}),
+            **self._settings,
         )
 
     @activity.defn

@@ -127,6 +127,8 @@ class ClusterWatch:
     def _say_health(self) -> None:
         error = self._health.error
         if error is not None and self._health.lost:
+            # What the cluster's entity would otherwise wait for may never come.
+            self._teller.wake()
             self._board.put_health(reachable=False, error_type=error.type or "", error=error.message)
         elif error is None:
             refused = next((found.problem for found in self._reflectors.values() if found.problem and not found.synced), None)
