@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     up = commands.add_parser("up", help="start everything, with the data that is there")
     up.add_argument("--fleet", type=Path, help="fleet file; a built-in fleet of two clusters without it")
     up.add_argument("--no-temporal", action="store_true", help="use a Temporal server of your own")
+    up.add_argument("--data-plane", action="store_true", help="also run Traefik and a mock engine, so that requests travel")
     down = commands.add_parser("down", help="stop everything")
     down.add_argument("--wipe", action="store_true", help="also delete data, keys and logs")
     status = commands.add_parser("status", help="say what runs")
@@ -53,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     testbed = Testbed(options.home, FleetFile.load(getattr(options, "fleet", None)), _say)
     if options.command == "up":
-        _print(testbed.up(temporal=not options.no_temporal))
+        _print(testbed.up(temporal=not options.no_temporal, data_plane=options.data_plane))
     elif options.command == "down":
         testbed.down(wipe=options.wipe)
     else:
@@ -71,7 +72,9 @@ def _print(running: Running) -> None:
     if running.temporal_address:
         print(f"Temporal  {running.temporal_address}  UI {running.temporal_ui}")
     for cluster in (running.control, *running.clusters.values()):
-        print(f"{cluster.name}  {cluster.server}  gateway {cluster.gateway_address}  KUBECONFIG={cluster.kubeconfig}")
+        print(
+            f"{cluster.name}  {cluster.server}  gateway {cluster.gateway_url or cluster.gateway_address}  KUBECONFIG={cluster.kubeconfig}"
+        )
     print(f"manifests  {running.manifests}")
 
 

@@ -4,7 +4,7 @@ No gateway and no storage runs on a simulated cluster, yet the API must behave a
 why not, claims are bound. Each cluster is watched; whenever something changed the wanted state of everything is worked out anew from what
 is held in memory, and only differences are written.
 
-CONFIG is a JSON list of {name, server, pki, address, simulated}.
+CONFIG is a JSON list of {name, server, pki, address, simulated, served}.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ class Target:
     pki: str
     address: str
     simulated: bool
+    served: str | None = None
+    """Controller name of a real gateway that reports about its own objects; they are left alone."""
 
 
 class ClusterController:
@@ -99,7 +101,7 @@ class ClusterController:
             self._changed.clear()
             steps = [
                 self._write(self._watcher.patch_status, item, status)
-                for item, status in routing.statuses(self._objects, self._target.address, _now)
+                for item, status in routing.statuses(self._objects, self._target.address, _now, self._target.served)
             ]
             steps += [self._write(self._watcher.create, volume) for claim in self._claims.values() if (volume := volumes.volume_for(claim))]
             steps += [self._write(self._watcher.delete, volume) for volume in self._volumes.values() if volumes.is_spent(volume)]

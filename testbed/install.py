@@ -119,6 +119,11 @@ class Installer:
         self._say(f"{tool.name} {tool.version}: built in {time.monotonic() - began:.0f} s")
 
 
+def needed(*, data_plane: bool) -> list[Tool]:
+    """List what `up` cannot do without; the rest is there for people, or only for a data plane."""
+    return [tool for tool in TOOLS if tool.name not in ("kubectl", *(() if data_plane else ("traefik",)))]
+
+
 def on_path(tool: Tool) -> dict[str, Path] | None:
     """Find every program of `tool` on PATH with the pinned version, else None."""
     if tool.version_arguments is None:

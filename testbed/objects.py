@@ -15,6 +15,11 @@ GATEWAY = "inference-gateway"
 CONTROL_GATEWAY = "modelplane"
 GATEWAY_CLASS = "testbed"
 GATEWAY_CONTROLLER = "testbed.modelplane.ai/gateway-controller"
+TRAEFIK_CLASS = "traefik"
+TRAEFIK_CONTROLLER = "traefik.io/gateway-controller"
+CLUSTER_PORT, CONTROL_PORT = 80, 8000
+"""Ports of the listeners; Traefik attaches a listener only to an entry point with the very same port."""
+
 STORAGE_CLASS = "testbed-rwx"
 PROVISIONER = "testbed.modelplane.ai/volumes"
 MANAGED = "testbed.modelplane.ai/simulated"
@@ -23,15 +28,15 @@ POOL = "modelplane.ai/pool"
 Document = dict[str, Any]
 
 
-def base(*, simulated: bool) -> list[Document]:
+def base(gateway_class: str, controller: str, *, simulated: bool) -> list[Document]:
     """List what every cluster has, the control cluster included; needs the Gateway API's definitions."""
     documents: list[Document] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
         {
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "GatewayClass",
-            "metadata": {"name": GATEWAY_CLASS},
-            "spec": {"controllerName": GATEWAY_CONTROLLER},
+            "metadata": {"name": gateway_class},
+            "spec": {"controllerName": controller},
         },
     ]
     if simulated:
@@ -47,19 +52,19 @@ def base(*, simulated: bool) -> list[Document]:
     return documents
 
 
-def gateway(*, simulated: bool) -> Document:
+def gateway(gateway_class: str, *, simulated: bool) -> Document:
     """Render the Gateway of a cluster, or the one all models share on the control cluster."""
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
         "metadata": {"name": GATEWAY if simulated else CONTROL_GATEWAY, "namespace": NAMESPACE},
         "spec": {
-            "gatewayClassName": GATEWAY_CLASS,
+            "gatewayClassName": gateway_class,
             "listeners": [
                 {
                     "name": "http" if simulated else "web",
                     "protocol": "HTTP",
-                    "port": 80 if simulated else 8000,
+                    "port": CLUSTER_PORT if simulated else CONTROL_PORT,
                     "allowedRoutes": {"namespaces": {"from": "All"}},
                 }
             ],

@@ -29,14 +29,19 @@ class Objects:
     pools: dict[Key, Document] = field(default_factory=dict)
 
 
-def statuses(objects: Objects, address: str, now: Callable[[], str]) -> list[tuple[Document, Document]]:
+def statuses(objects: Objects, address: str, now: Callable[[], str], served: str | None = None) -> list[tuple[Document, Document]]:
     """Pair each object with the status it should have; only those whose status is not so already.
 
-    `address` is where every Gateway of the cluster listens; `now` is asked for the time of a condition that changes.
+    `address` is where every Gateway of the cluster listens; `now` is asked for the time of a condition that changes;
+    `served` is the controller name of a real gateway, whose classes, Gateways and parents of routes are left to it.
     """
-    wanted = [(item, _class_status(item, now)) for item in objects.gateway_classes.values()]
-    wanted += [(item, _gateway_status(item, objects, address, now)) for item in objects.gateways.values()]
-    wanted += [(item, _route_status(item, objects, now)) for item in objects.routes.values()]
+    wanted = [(item, _class_status(item, now)) for item in objects.gateway_classes.values() if item["spec"]["controllerName"] != served]
+    wanted += [
+        (item, _gateway_status(item, objects, address, now))
+        for item in objects.gateways.values()
+        if served is None or _controller(item, objects) != served
+    ]
+    wanted += [(item, _route_status(item, objects, now, served)) for item in objects.routes.values()]
     wanted += [(item, _pool_status(item, objects, now)) for item in objects.pools.values()]
     return [(item, status) for item, status in wanted if {**item.get("status", {}), **status} != item.get("status", {})]
 
@@ -118,15 +123,15 @@ def _parent_key(parent: Document, route: Document) -> Key:
     return parent.get("namespace", route["metadata"].get("namespace", "")), parent["name"]
 
 
-def _route_status(route: Document, objects: Objects, now: Callable[[], str]) -> Document:
+def _route_status(route: Document, objects: Objects, now: Callable[[], str], served: str | None) -> Document:
     before = route.get("status", {}).get("parents", [])
     parents = []
     ours = set()
     for parent in route["spec"].get("parentRefs", []):
         gateway = objects.gateways.get(_parent_key(parent, route))
         controller = gateway and _controller(gateway, objects)
-        if gateway is None or controller is None:
-            continue  # a controller reports nothing about a parent that is not there
+        if gateway is None or controller is None or controller == served:
+            continue  # a controller reports nothing about a parent that is not there or not its own
         ours.add(controller)
         mine = (entry for entry in before if entry["parentRef"] == parent and entry["controllerName"] == controller)
         known: list[Document] = next(mine, {"conditions": []})["conditions"]

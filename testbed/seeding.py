@@ -21,18 +21,27 @@ PARALLEL = 4
 Document = dict[str, Any]
 
 
-def seed(plane: ControlPlane, kube: Kube, cluster: Cluster | None, fleet: FleetFile, definitions: Mapping[str, Path]) -> None:
-    """Lay down definitions, gateway and storage class, and for a simulated cluster its nodes and devices."""
+def seed(
+    plane: ControlPlane, kube: Kube, cluster: Cluster | None, fleet: FleetFile, definitions: Mapping[str, Path], *, data_plane: bool = False
+) -> None:
+    """Lay down definitions, gateway and storage class, and for a simulated cluster its nodes and devices.
+
+    With a data plane the Gateway belongs to Traefik, else to the testbed's own controller.
+    """
+    gateway_class = objects.TRAEFIK_CLASS if data_plane else objects.GATEWAY_CLASS
+    controller = objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
     names = ["gateway-api", *(["inference-extension", "lws"] if cluster else [])]
     crds = [crd for name in names for crd in custom_resources(definitions[name])]
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(kube.apply, crds))
         _await_established(plane, kube, crds)
-        list(pool.map(kube.apply, objects.base(simulated=cluster is not None)))
-        # Created, not applied: on the control cluster the product owns this Gateway once it runs.
-        kube.create(objects.gateway(simulated=cluster is not None))
+        list(pool.map(kube.apply, objects.base(gateway_class, controller, simulated=cluster is not None)))
+        gateway = objects.gateway(gateway_class, simulated=cluster is not None)
         if cluster is None:
+            # Created, not applied: on the control cluster the product owns this Gateway once it runs.
+            kube.create(gateway)
             return
+        kube.apply(gateway)
         list(pool.map(kube.apply, lws_webhooks(definitions["lws"], plane.port("lws-webhook"), plane.authority.ca)))
         list(pool.map(kube.apply, objects.device_classes(cluster, fleet)))
         wanted = dict(objects.node_names(cluster))

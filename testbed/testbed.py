@@ -21,19 +21,22 @@ import httpx
 
 from testbed import objects
 from testbed.control_plane import ControlPlane
+from testbed.data_plane import port_name as data_plane_port
+from testbed.data_plane import processes as data_plane_processes
 from testbed.documents import read_json, write_json
 from testbed.fleet import CONTROL, FleetFile
 from testbed.home import Home
-from testbed.install import Installer
+from testbed.install import Installer, needed
 from testbed.kube import Kube, collection
 from testbed.manifests import write_manifests
 from testbed.processes import SUPERVISOR, ProcessFiles, ProcessSpec
 from testbed.seeding import seed
-from testbed.versions import DEFINITIONS, TOOLS
+from testbed.versions import DEFINITIONS
 from testbed.waiting import StartFailed, tail, wait_until
 
-SERVER_SECONDS = 90
-CONTROLLER_SECONDS = 60
+# Seconds are usual, minutes happen when two cores are shared with builds and tests.
+SERVER_SECONDS = 180
+CONTROLLER_SECONDS = 120
 STOP_SECONDS = 30
 STAGE_LAST = 9
 """Processes started for others, as a worker, are the first to be stopped."""
@@ -52,6 +55,9 @@ class ClusterRunning:
     kubeconfig: Path
     server: str
     gateway_address: str
+    """What the Gateway says in its status; it leads somewhere only inside the data plane."""
+    gateway_url: str = ""
+    """Where this machine reaches the Gateway; empty without a data plane."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,10 @@ class Testbed:
         self._say = say
         self._files = ProcessFiles(self._home.folder)
 
-    def up(self, temporal: bool = True) -> Running:
+    def up(self, temporal: bool = True, *, data_plane: bool = False) -> Running:
         """Have everything running, with the data that is already there.
+
+        `data_plane` adds Traefik and a mock engine, so that a request to a Gateway really arrives at a pod's address.
 
         Installs missing programs first. Raises StartFailed or InstallFailed with the reason, FleetFileError never (the fleet was read).
         What did start is left running for a look at it; `up` again goes on from there.
@@ -89,10 +97,10 @@ class Testbed:
                 return running
             began = time.monotonic()
             installer = Installer(self._say)
-            programs = installer.programs(tool for tool in TOOLS if tool.name != "kubectl")
+            programs = installer.programs(needed(data_plane=data_plane))
             definitions = {each.name: installer.definitions(each.name) for each in DEFINITIONS}
             self._stop_supervisor()
-            planes = self._prepare(programs, temporal=temporal)
+            planes = self._prepare(programs, temporal=temporal, data_plane=data_plane)
             self._start_supervisor()
             self._want(spec for plane in planes for spec in plane.store_and_server())
             if temporal:
@@ -100,14 +108,17 @@ class Testbed:
             with ThreadPoolExecutor(len(planes) + 1) as pool:
                 # Temporal is waited for beside the clusters: it needs the processor at the same time.
                 waits = [pool.submit(self._await_temporal)] if temporal else []
-                waits += [pool.submit(self._bring_up, plane, definitions) for plane in planes]
+                waits += [pool.submit(self._bring_up, plane, definitions, data_plane=data_plane) for plane in planes]
                 for wait in waits:
                     wait.result()
-            self._want([self._gateway(planes)])
+            self._want([self._gateway(planes, data_plane=data_plane)])
+            if data_plane:
+                self._want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
             self._await_gateways(planes)
-            running = self._describe(planes, temporal=temporal)
+            running = self._describe(planes, temporal=temporal, data_plane=data_plane)
             write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
-            write_json(self._home.folder / "running.json", {"clusters": [plane.name for plane in planes], "temporal": temporal})
+            noted = {"clusters": [plane.name for plane in planes], "temporal": temporal, "data_plane": data_plane}
+            write_json(self._home.folder / "running.json", noted)
             self._say(f"up in {time.monotonic() - began:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
             return running
 
@@ -128,7 +139,7 @@ class Testbed:
         if not all(self._files.identity(name) for name in specs):
             return None
         planes = [self._plane(name, {}) for name in noted["clusters"]]
-        return self._describe(planes, temporal=noted["temporal"])
+        return self._describe(planes, temporal=noted["temporal"], data_plane=noted.get("data_plane", False))
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
         """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
@@ -160,12 +171,14 @@ class Testbed:
         """Map every supervised process to its pid, None while it is between two starts."""
         return {name: self.process_pid(name) for name in self._files.specs()}
 
-    def _prepare(self, programs: dict[str, Path], *, temporal: bool) -> list[ControlPlane]:
+    def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
         names = [CONTROL, *(cluster.name for cluster in self._fleet.clusters)]
         self._home.number_clusters(names)
         planes = [self._plane(name, programs) for name in names]
         ports = [port for plane in planes for port in plane.ports()]
-        self._home.choose_ports([*ports, *(["temporal", "temporal-ui", "temporal-metrics"] if temporal else [])], self._say)
+        ports += ["temporal", "temporal-ui", "temporal-metrics"] if temporal else []
+        ports += [data_plane_port(plane.name) for plane in planes] if data_plane else []
+        self._home.choose_ports(ports, self._say)
         for plane in planes:
             plane.write_files()
         return planes
@@ -173,13 +186,13 @@ class Testbed:
     def _plane(self, name: str, programs: dict[str, Path]) -> ControlPlane:
         return ControlPlane(name, self._home, programs, simulated=name != CONTROL)
 
-    def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path]) -> None:
+    def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
         server = f"{plane.name}.kube-apiserver"
         with Kube(plane.server, plane.authority) as kube:
             wait_until(kube.is_ready, SERVER_SECONDS, lambda: self._blame(server, "is not ready"))
             self._want(plane.controllers())
-            seed(plane, kube, cluster, self._fleet, definitions)
+            seed(plane, kube, cluster, self._fleet, definitions, data_plane=data_plane)
             parts = [f"{plane.name}.kube-controller-manager"]
             wait_until(lambda: _has_root_ca(kube), CONTROLLER_SECONDS, lambda: self._blame(parts[0], "does not work"))
             if cluster:
@@ -210,7 +223,7 @@ class Testbed:
         wait_until(lambda: _answers(url), SERVER_SECONDS, lambda: self._blame(TEMPORAL, "is not ready"))
         self._say(f"temporal: ready at 127.0.0.1:{self._home.port('temporal')}, UI at http://127.0.0.1:{address}")
 
-    def _gateway(self, planes: list[ControlPlane]) -> ProcessSpec:
+    def _gateway(self, planes: list[ControlPlane], *, data_plane: bool) -> ProcessSpec:
         config = self._home.folder / "gateway.json"
         write_json(
             config,
@@ -221,6 +234,7 @@ class Testbed:
                     "pki": str(plane.authority.folder),
                     "address": self._home.gateway_address(plane.name),
                     "simulated": plane.simulated,
+                    "served": objects.TRAEFIK_CONTROLLER if data_plane else None,
                 }
                 for plane in planes
             ],
@@ -236,11 +250,12 @@ class Testbed:
                     partial(_has_address, kube, path), CONTROLLER_SECONDS, lambda: self._blame(GATEWAY, "gave no Gateway an address")
                 )
 
-    def _describe(self, planes: list[ControlPlane], *, temporal: bool) -> Running:
-        described = {
-            plane.name: ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name))
-            for plane in planes
-        }
+    def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool) -> Running:
+        def cluster(plane: ControlPlane) -> ClusterRunning:
+            url = f"http://127.0.0.1:{self._home.port(data_plane_port(plane.name))}" if data_plane else ""
+            return ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name), url)
+
+        described = {plane.name: cluster(plane) for plane in planes}
         control = described.pop(CONTROL)
         return Running(
             home=self._home.folder,

@@ -12,6 +12,8 @@ KUBERNETES = "1.35.4"
 KWOK = "0.8.0"
 LEADER_WORKER_SET = "0.8.0"
 HELM = "4.3.1"
+TRAEFIK = "3.6.12"
+"""The newest whose dependencies can all be had from the module proxy; 3.7 cannot be built."""
 GATEWAY_API = "1.5.1"
 INFERENCE_EXTENSION = "1.0.1"
 
@@ -122,6 +124,20 @@ TOOLS: tuple[Tool, ...] = (
             member="linux-{arch}/helm",
         ),
         version_arguments=("version", "--short"),
+    ),
+    Tool(
+        name="traefik",
+        version=TRAEFIK,
+        module="traefik",
+        packages={"traefik": "github.com/traefik/traefik/v3/cmd/traefik"},
+        minutes=6.5,
+        linker_variables=(f"github.com/traefik/traefik/v3/pkg/version.Version={TRAEFIK}",),
+        download=Download(
+            url="https://github.com/traefik/traefik/releases/download/v{version}/traefik_v{version}_linux_{arch}.tar.gz",
+            checksum_url="https://github.com/traefik/traefik/releases/download/v{version}/traefik_v{version}_checksums.txt",
+            member="traefik",
+        ),
+        version_arguments=("version",),
     ),
     Tool(
         name="kubectl",

@@ -13,12 +13,12 @@ from testbed.testbed import ClusterRunning, Running
 class Eventually(Protocol):
     """Call `look` until it answers `equals`; the last answer is in the failure."""
 
-    def __call__(self, look: Callable[[], Any], *, equals: Any = True, within: float = 30) -> None: ...
+    def __call__(self, look: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    def wait(look: Callable[[], Any], *, equals: Any = True, within: float = 30) -> None:
+    def wait(look: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None:
         deadline = time.monotonic() + within
         while (answer := look()) != equals and time.monotonic() < deadline:
             time.sleep(0.1)

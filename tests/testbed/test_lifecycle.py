@@ -18,7 +18,7 @@ from testbed.processes import SUPERVISOR, Identity, ProcessFiles
 from testbed.testbed import ClusterRunning, Running, Testbed
 from testbed.waiting import StartFailed
 
-pytestmark = pytest.mark.testbed
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts in one test, on a machine that may be busy
 
 FLEET = """
 classes:
