@@ -12,7 +12,7 @@ from typing import Any
 from activities.render import contract
 from activities.render.env import read_env
 from activities.render.findings import Findings
-from activities.render.reading import Reader
+from activities.render.reading import Reader, check_encodable
 from activities.render.spec import (
     DECODE,
     LEADER,
@@ -27,19 +27,16 @@ from activities.render.spec import (
     ReplicaSpec,
 )
 from api_types import labels
+from api_types.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem
 
-_LABEL_MAX = 63
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DNS_SUBDOMAIN_MAX = 253
 _OUR_ANNOTATIONS = frozenset({labels.TEMPLATE_HASH, contract.PROPAGATED_HASH})
 _SHAPES = ((STANDALONE,), (LEADER, WORKER))
 
 
 def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
     """Give the typed spec. It may be rendered only if `findings` holds no problem afterwards."""
+    check_encodable(spec, "spec", findings)
     reader = Reader(spec, "spec", findings)
     mode = reader.object("serving").choice("mode", UNIFIED, (UNIFIED, PREFILL_DECODE))
     cache = reader.object("modelCacheRef").text("name", required=reader.has("modelCacheRef"))
@@ -54,24 +51,6 @@ def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
         if engine.gang and not cache:
             findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
     return ReplicaSpec(mode=mode, cache=cache, engines=engines)
-
-
-def is_dns_label(text: str) -> bool:
-    """Tell whether a text is a DNS label of at most 63 characters."""
-    return len(text) <= _LABEL_MAX and _DNS_LABEL.fullmatch(text) is not None
-
-
-def is_label_value(text: str) -> bool:
-    """Tell whether Kubernetes takes a text as a label value."""
-    return len(text) <= _LABEL_MAX and _LABEL_VALUE.fullmatch(text) is not None
-
-
-def is_label_key(key: str) -> bool:
-    """Tell whether Kubernetes takes a text as the key of a label or annotation."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and not (len(prefix) <= _DNS_SUBDOMAIN_MAX and _DNS_SUBDOMAIN.fullmatch(prefix)):
-        return False
-    return len(name) <= _LABEL_MAX and _LABEL_NAME.fullmatch(name) is not None
 
 
 def _engine(value: Any, index: int, findings: Findings) -> Engine:
@@ -149,8 +128,8 @@ def _labels(metadata: Reader) -> Mapping[str, str]:
     for key, value in given.items():
         if key.startswith(labels.RESERVED_PREFIX):
             metadata.findings.problem(metadata.where, f"label {key!r}: the prefix {labels.RESERVED_PREFIX} is reserved")
-        elif not is_label_key(key):
-            metadata.findings.problem(metadata.where, f"label {key!r} is not a valid Kubernetes label key")
+        elif problem := label_key_problem(key):
+            metadata.findings.problem(metadata.where, f"label {key!r}: {problem}")
         if not isinstance(value, str) or not is_label_value(value):
             metadata.findings.problem(metadata.where, f"label {key!r}: {value!r} is not a valid label value")
     return {key: str(value) for key, value in given.items()}
@@ -159,8 +138,8 @@ def _labels(metadata: Reader) -> Mapping[str, str]:
 def _annotations(metadata: Reader) -> Mapping[str, str]:
     given = metadata.object("annotations").fields
     for key, value in given.items():
-        if not is_label_key(key.lower()):
-            metadata.findings.problem(metadata.where, f"annotation {key!r} is not a valid Kubernetes annotation key")
+        if problem := label_key_problem(key.lower()):
+            metadata.findings.problem(metadata.where, f"annotation {key!r}: {problem}")
         if not isinstance(value, str):
             metadata.findings.problem(metadata.where, f"annotation {key!r} must be a text, is {value!r}")
         if key in _OUR_ANNOTATIONS:
@@ -188,6 +167,10 @@ def _request(value: Any, index: int, member: Reader) -> DeviceRequest:
     device_class, resource_name = reader.text("deviceClassName"), reader.text("resourceName")
     if bool(device_class) == bool(resource_name):
         findings.problem(reader.where, "give exactly one of deviceClassName (DRA) and resourceName (device plugin)")
+    if device_class and not (len(device_class) <= PREFIX_MAX and _DNS_SUBDOMAIN.fullmatch(device_class)):
+        findings.problem(reader.where, f"deviceClassName must be a DNS subdomain, is {device_class!r}")
+    if resource_name and ("/" not in resource_name or label_key_problem(resource_name)):
+        findings.problem(reader.where, f"resourceName must look like 'vendor.example/device', is {resource_name!r}")
     selectors = []
     for position, selector in enumerate(reader.sequence("selectors")):
         entry = Reader(selector, f"{reader.where}, selectors[{position}]", findings)

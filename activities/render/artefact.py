@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from activities.render.facts import CacheInput
 from activities.render.findings import Findings
 from activities.render.manifest import content_hash
-from activities.render.reading import Reader
+from activities.render.reading import Reader, check_encodable
 from api_types import names
 
 SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"
-_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+_REPO = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)?")
 _REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
-_IMAGE = re.compile(
-    r"(?P<repository>[A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9._-]+)*?)(:(?P<tag>[\w][\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -45,6 +43,7 @@ class Artefact:
 def read_artefact(cache: CacheInput) -> Artefact:
     """Read and check what a cache stages. Raises InvalidSpec with all problems."""
     findings = Findings()
+    check_encodable(cache.spec, "spec", findings)
     spec = Reader(cache.spec, "spec", findings)
     source = spec.choice("source", "", (SOURCE_HUGGINGFACE, SOURCE_OCI))
     artefact = (
@@ -88,15 +87,15 @@ def _hugging_face(block: Reader, revision: str) -> Artefact:
 
 def _oci(block: Reader, revision: str) -> Artefact:
     image = block.text("image", required=True)
-    found = _IMAGE.fullmatch(image)
-    if image and not found:
+    if image and not _IMAGE.fullmatch(image):
         block.findings.problem(block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}")
-    digest = revision or (found["digest"] if found else None) or ""
+    repository, literal = _split_reference(image)
+    digest = revision or literal
     if digest and not _DIGEST.fullmatch(digest):
-        block.findings.problem(block.where, f"the resolved digest must be 'sha256:' and 64 hex digits, is {digest!r}")
-    repository = found["repository"] if found else ""
+        block.findings.problem(block.where, f"the digest of the image must be 'sha256:' and 64 hex digits, is {digest!r}")
     return Artefact(
         source=SOURCE_OCI,
+        # A tag that moves back to the same content is the same artefact.
         origin=repository if digest else image,
         revision=digest,
         size_gib=_size(block),
@@ -105,6 +104,13 @@ def _oci(block: Reader, revision: str) -> Artefact:
         plain_http=block.fields.get("plainHTTP") is True,
         scratch_on_node=block.choice("scratch", "claim", ("claim", "node")) == "node",
     )
+
+
+def _split_reference(image: str) -> tuple[str, str]:
+    """Give repository and digest of an image reference; a colon before the last slash belongs to the registry's port, not to a tag."""
+    name, _, digest = image.partition("@")
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}", digest
 
 
 def _size(block: Reader) -> int:

@@ -38,7 +38,7 @@ class Reader:
         value = self.fields.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or int(value) != value:
+        if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
             self.findings.problem(self.where, f"{name} must be a whole number, is {value!r}")
             return default
         if not low <= value <= high:
@@ -81,3 +81,17 @@ class Reader:
     def has(self, name: str) -> bool:
         """Tell whether the field was set to anything at all."""
         return self.fields.get(name) is not None
+
+
+def check_encodable(value: Any, where: str, findings: Findings) -> None:
+    """Note every text of a tree that is half a character: JSON can carry it, but no hash and no API server takes it."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_encodable(name, where, findings)
+            check_encodable(inner, f"{where}.{name}", findings)
+    elif isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            findings.problem(where.encode(errors="replace").decode(), f"{value!r} is not valid Unicode")
+    elif isinstance(value, Sequence):
+        for position, inner in enumerate(value):
+            check_encodable(inner, f"{where}[{position}]", findings)

@@ -1,4 +1,4 @@
-"""The order in which a replica leaves its cluster, as data.
+"""The order in which a replica or a cache leaves its cluster, as data.
 
 Each step waits until what it deletes is gone, not just marked: a route that still stands would send requests to pods that are ending, and
 nodes are free only when the last pod has left them.
@@ -83,7 +83,14 @@ STEPS = (
     TeardownStep(12, "release the capacity", on_cluster=False),
 )
 
-# Every kind that the sweep lists by our labels.
+# A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never go.
+CACHE_STEPS = (
+    TeardownStep(1, "delete the hydration Job", ((apiversions.BATCH, "Job"),), ("cache-hydrate",), ((apiversions.CORE, "Pod"),)),
+    TeardownStep(2, "delete the credential", ((apiversions.CORE, "Secret"),), ("cache-auth",)),
+    TeardownStep(3, "delete the volume", ((apiversions.CORE, "PersistentVolumeClaim"),), ("cache-claim",)),
+)
+
+# Every kind of a replica that the sweep lists by our labels.
 SWEPT_KINDS = tuple(dict.fromkeys(kind for step in STEPS for kind in step.kinds))
 
 

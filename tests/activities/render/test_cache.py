@@ -11,6 +11,7 @@ from activities.render.hydration import HUGGINGFACE, OCI
 from activities.render.rendered import Rendered
 from activities.render.replica import InvalidSpec
 from activities.render.settings import RenderSettings
+from activities.render.teardown import CACHE_STEPS
 from tests.activities.render.builders import keys, nothings, the
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -187,14 +188,22 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
     assert env(staged(an_oci_cache(plainHTTP=True)))["MODELPLANE_PLAIN_HTTP"] == "true"
 
 
-def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artefact() -> None:
-    image = "registry.acme.example/models/qwen"
+@pytest.mark.parametrize("image", ["registry.acme.example:5000/models/qwen", "qwen"])
+def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artefact(image: str) -> None:
     assert artefact_key(an_oci_cache(image=f"{image}:1", commit=DIGEST)) == artefact_key(an_oci_cache(image=f"{image}@{DIGEST}"))
 
 
-@pytest.mark.parametrize("image", ["UP PER", "a/b:$(x)", "a'b", "x@sha256:12"])
-def test_an_image_reference_must_look_like_one(image: str) -> None:
-    with pytest.raises(InvalidSpec, match="image must be a reference"):
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ("UP PER", "image must be a reference"),
+        ("a/b:$(x)", "image must be a reference"),
+        ("-x", "image must be a reference"),
+        ("x@sha256:12", "the digest of the image must be 'sha256:' and 64 hex digits, is 'sha256:12'"),
+    ],
+)
+def test_an_image_reference_must_look_like_one(image: str, problem: str) -> None:
+    with pytest.raises(InvalidSpec, match=problem):
         staged(an_oci_cache(image=image))
 
 
@@ -232,3 +241,16 @@ def test_cache_and_replica_agree_on_the_namespace() -> None:
 def test_nothing_unset_is_ever_written(cache: CacheInput) -> None:
     for item in staged(cache).objects:
         assert list(nothings(item.manifest, item.key)) == []
+
+
+def test_a_cache_leaves_job_first_and_volume_last() -> None:
+    rendered = staged(a_cache(authSecret={"name": "hub"}))
+    found = [
+        *((copy.inventory_key, copy.kind) for copy in rendered.copies),
+        *((item.key, item.manifest["kind"]) for item in rendered.objects),
+    ]
+    gone = [entry for step in CACHE_STEPS for entry in found if entry[0].startswith(step.inventory_prefixes)]
+    assert gone == [("cache-hydrate", "Job"), ("cache-auth", "Secret"), ("cache-claim", "PersistentVolumeClaim")]
+    for step, (_, kind) in zip(CACHE_STEPS, gone, strict=True):
+        assert [name for _, name in step.kinds] == [kind]
+    assert ("v1", "Pod") in CACHE_STEPS[0].wait_kinds

@@ -324,7 +324,8 @@ def test_every_problem_is_said_at_once() -> None:
         env=[{"name": ""}, {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}, {"name": "B", "value": "b", "valueFrom": {}}],
         image="",
         pool="bad pool",
-        requests=[{"name": "Up", "count": 65}, {"name": "x", "deviceClassName": "c", "resourceName": "r"}],
+        requests=[{"name": "Up", "count": 65}, {"name": "x", "deviceClassName": "C_", "resourceName": "r"}],
+        args=["\ud800", 7],
     )
     with pytest.raises(InvalidSpec) as caught:
         render(an_engine("main", bad, copies=0), an_engine("main", copies="two"), {"members": "none"}, cache="")
@@ -337,9 +338,9 @@ def test_every_problem_is_said_at_once() -> None:
         "engines[2]: members must be a list, is 'none'",
         f"{where}: image is missing",
         f"{where}: nodePoolName 'bad pool' is no valid label value",
-        "label 'a b' is not a valid Kubernetes label key",
+        "label 'a b': \"a b\" is not a valid Kubernetes label key",
         "label 'ok': 'not ok!' is not a valid label value",
-        "annotation '/x' is not a valid Kubernetes annotation key",
+        "annotation '/x': the prefix of key \"/x\" must be a DNS subdomain",
         f"{where}, env: name is missing",
         f"{where}, env A, secretKeyRef: key is missing",
         f"{where}, env B: give value or valueFrom, not both",
@@ -347,6 +348,10 @@ def test_every_problem_is_said_at_once() -> None:
         f"{where}, device request Up: count must be between 1 and 64, is 65",
         f"{where}, device request Up: give exactly one of deviceClassName (DRA) and resourceName",
         f"{where}, device request x: give exactly one of deviceClassName (DRA) and resourceName",
+        f"{where}, device request x: deviceClassName must be a DNS subdomain, is 'C_'",
+        f"{where}, device request x: resourceName must look like 'vendor.example/device', is 'r'",
+        f"{where}: args must hold texts only, holds 7",
+        "spec.engines[0].members[0].template.spec.containers[0].args[0]: '\\ud800' is not valid Unicode",
     ):
         assert any(expected in problem for problem in caught.value.problems), (expected, caught.value.problems)
     assert str(caught.value).startswith("ModelReplica ml-team/qwen3-8b-1a2b3: ")

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.render.facts import ClusterFacts, ReplicaInput
+from activities.render.cache import render_cache
+from activities.render.facts import CacheInput, ClusterFacts, ReplicaInput
 from activities.render.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
 from activities.render.settings import RenderSettings
@@ -188,3 +189,59 @@ def test_wkl_109_two_namespaces_on_one_cluster_never_meet(
 def _selector_values(manifest: Any) -> Iterator[str]:
     selector = manifest.get("spec", {}).get("selector", {})
     yield from selector.get("matchLabels", selector).values()
+
+
+odd = st.sampled_from([float("inf"), float("nan"), 10**400, "\ud800"])
+scalars = odd | st.none() | st.booleans() | st.integers(-2, 70000) | st.floats() | st.text(max_size=3)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=4
+)
+
+
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a tree, the root left out."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for name, inner in entries for found in [(*path, name), *paths_of(inner, (*path, name))]]
+
+
+def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy of a tree with one place changed."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_value(copy[path[0]], path[1:], new)
+    return copy
+
+
+@given(st.data(), replicas(), clusters, choices)
+@settings(deadline=None, max_examples=300)
+def test_a_broken_spec_is_refused_in_words_and_never_crashes(
+    data: st.DataObject, replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+) -> None:
+    spec = dict(replica.spec)
+    for _ in range(data.draw(st.integers(1, 3))):
+        spec = with_value(spec, data.draw(st.sampled_from(paths_of(spec))), data.draw(anything))
+    outcome = rendered(ReplicaInput(**{**vars(replica), "spec": spec}), facts, options)
+    if outcome is not None:
+        assert [path for item in outcome.objects for path in nothings(item.manifest)] == []
+
+
+@given(st.data(), anything)
+@settings(deadline=None, max_examples=300)
+def test_a_broken_cache_is_refused_in_words_and_never_crashes(data: st.DataObject, value: Any) -> None:
+    hub = {
+        "source": "HuggingFace",
+        "huggingFace": {"repo": "a/b", "revision": "main", "sizeGiB": 1, "authSecret": {"name": "s", "key": "k"}},
+    }
+    oci = {"source": "OCI", "oci": {"image": "r/x:1", "pullSecret": "s", "plainHTTP": True, "scratch": "node", "sizeGiB": 1}}
+    spec = data.draw(st.sampled_from([hub, oci]))
+    spec = with_value(spec, data.draw(st.sampled_from(paths_of(spec))), value)
+    try:
+        outcome = render_cache(
+            CacheInput("ns", "c", "u", 1, "eu-1", spec), ClusterFacts("eu-1", storage_class_name="rwx"), RenderSettings()
+        )
+    except NotRenderable as refusal:
+        said = refusal.problems
+    else:
+        said = tuple(item.key for item in outcome.objects)
+    assert said
