@@ -27,7 +27,7 @@ def home_folder() -> Path:
     return Path(shared).expanduser().absolute() / "modelplane" / "testbed"
 
 
-def testbed_settings_file() -> Path:
+def local_settings_file() -> Path:
     """Give the settings file that `modelplane up` writes and `modelplane down` removes."""
     return home_folder() / "config.yaml"
 
@@ -35,7 +35,7 @@ def testbed_settings_file() -> Path:
 def load_settings() -> Settings:
     """Read the settings: environment over file over defaults. Raises `Refused` that names every bad key."""
     named = os.environ.get(CONFIG_VARIABLE)
-    file = Path(named).expanduser() if named else testbed_settings_file()
+    file = Path(named).expanduser() if named else local_settings_file()
     if named and not file.is_file():
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
     _check_yaml(file)

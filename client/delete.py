@@ -82,23 +82,26 @@ async def _delete(
     seconds: float,
 ) -> None:
     settings = load_settings()
-    stored: list[tuple[str, str, str]] = []
-    async with control_plane(settings) as plane:
-        if files:
-            targets, stored = _from_files(files, namespace)
-        elif selector:
-            wanted = kinds_and_names(objects or ())
-            found, _ = await look(plane, wanted, namespace or DEFAULT_NAMESPACE, parse_selector(selector))
-            targets = [seen.target for seen in found]
-        else:
-            targets = objects_named(objects or (), namespace)
-        ordered, failures = await _order(plane, targets, orders)
-        if wait and ordered:
-            with Progress() as progress:
-                await until_gone(plane, ordered, seconds, progress)
+    targets, stored = _from_files(files, namespace) if files else ([], [])
+    failures: list[CommandFailed] = []
+    if targets or not files:
+        async with control_plane(settings) as plane:
+            if not files:
+                targets = await _chosen(plane, objects or (), namespace, selector)
+            ordered, failures = await _order(plane, targets, orders)
+            if wait and ordered:
+                with Progress() as progress:
+                    await until_gone(plane, ordered, seconds, progress)
     failures += await forget(settings, stored, ignore_not_found=orders.ignore_not_found)
     if failures:
         raise together(failures)
+
+
+async def _chosen(plane: ControlPlane, words: Sequence[str], namespace: str | None, selector: str | None) -> list[Target]:
+    if not selector:
+        return objects_named(words, namespace)
+    found, _ = await look(plane, kinds_and_names(words), namespace or DEFAULT_NAMESPACE, parse_selector(selector))
+    return [seen.target for seen in found]
 
 
 async def _order(plane: ControlPlane, targets: Sequence[Target], orders: Orders) -> tuple[list[Target], list[CommandFailed]]:

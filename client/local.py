@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from api_types.settings import CONFIG_VARIABLE, Settings
-from client.configuration import home_folder, load_settings, testbed_settings_file, write_settings
+from client.configuration import home_folder, load_settings, local_settings_file, write_settings
 from client.errors import CommandFailed, Refused
 from testbed.download import DownloadRefused
 from testbed.fleet import CONTROL, FleetFile, FleetFileError
@@ -77,7 +77,7 @@ def stop(say: Say, *, wipe: bool) -> None:
         Testbed(home, FleetFile.load(), say).down(wipe=wipe)
     except (StartFailed, HomeBusy) as error:
         raise CommandFailed("the fleet did not stop", details=str(error).splitlines(), next_step="run `modelplane down` again") from error
-    testbed_settings_file().unlink(missing_ok=True)
+    local_settings_file().unlink(missing_ok=True)
 
 
 def _fleet(home: Path, named: Path | None) -> FleetFile:
@@ -91,7 +91,7 @@ def _fleet(home: Path, named: Path | None) -> FleetFile:
 
 def _settings(running: Running, testbed: Testbed) -> Settings:
     """Write the settings of this fleet, for the worker and for later commands, and read them back."""
-    file = testbed_settings_file()
+    file = local_settings_file()
     listen = load_settings().worker.listen if file.is_file() and testbed.process_pid(WORKER) else f"127.0.0.1:{_free_port()}"
     tree: dict[str, object] = {
         "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
@@ -108,7 +108,7 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
 def _have_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
     if WORKER not in testbed.processes():
         command = [sys.executable, "-m", "worker"]
-        testbed.start_process(WORKER, command, {CONFIG_VARIABLE: str(testbed_settings_file())})
+        testbed.start_process(WORKER, command, {CONFIG_VARIABLE: str(local_settings_file())})
     health = f"http://{settings.worker.listen}/healthz"
     deadline = time.monotonic() + _WORKER_WAIT_SECONDS
     while not _healthy(health):

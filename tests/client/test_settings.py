@@ -1,0 +1,87 @@
+"""Which settings a command uses."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from api_types.settings import CONFIG_VARIABLE, SecretSettings, Settings, TemporalSettings
+from client.configuration import home_folder, load_settings, local_settings_file, write_settings
+from client.connection import connect
+from client.errors import Refused
+from client.links import list_link
+from tests.client.conftest import Cli
+
+
+def test_the_fleet_of_this_machine_is_found_without_naming_it(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MODELPLANE_TEMPORAL__ADDRESS")
+    write_settings(local_settings_file(), {"temporal": {"address": "127.0.0.1:4711"}})
+    assert local_settings_file().parent == nowhere
+    assert load_settings().temporal.address == "127.0.0.1:4711"
+    assert CONFIG_VARIABLE not in os.environ
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_named_file_wins_over_the_fleet_of_this_machine_and_the_environment_over_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(local_settings_file(), {"temporal": {"address": "127.0.0.1:4711"}, "log": {"level": "debug"}})
+    write_settings(tmp_path / "mine.yaml", {"temporal": {"address": "example.com:7233", "namespace": "fleet"}})
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "mine.yaml"))
+    settings = load_settings()
+    assert (settings.temporal.address, settings.temporal.namespace, settings.log.level) == ("127.0.0.1:1", "fleet", "info")
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_settings_are_for_their_owner_alone() -> None:
+    write_settings(local_settings_file(), {"log": {"level": "debug"}})
+    assert local_settings_file().stat().st_mode & 0o777 == 0o600
+
+
+BAD = [
+    ("an unknown key", "temporal: {adress: x}\n", "temporal.adress: there is no such setting"),
+    ("a wrong value", "worker: {gracefulShutdownSeconds: soon}\n", "worker.gracefulShutdownSeconds"),
+    ("no YAML", "temporal: [\n", "is not YAML"),
+    ("no mapping", "- temporal\n", "must hold a mapping"),
+]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("story", "text", "say"), BAD, ids=[row[0] for row in BAD])
+def test_a_bad_settings_file_is_refused_with_the_key(cli: Cli, tmp_path: Path, story: str, text: str, say: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    result = cli("--config", str(tmp_path / "bad.yaml"), "get", "md")
+    assert result.code == 2, story
+    assert say in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_settings_file_that_is_not_there_is_told(cli: Cli) -> None:
+    result = cli("--config", "/nope.yaml", "get", "md")
+    assert (result.code, result.err.splitlines()[0]) == (2, "error: there is no settings file /nope.yaml")
+
+
+def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MODELPLANE_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert home_folder() == tmp_path / "modelplane" / "testbed"
+    assert home_folder() != SecretSettings().directory.expanduser()
+
+
+async def test_half_a_tls_pair_is_refused() -> None:
+    settings = Settings(temporal=TemporalSettings(tls_client_cert=Path("/tmp/cert.pem")))  # noqa: S108 - never read
+    with pytest.raises(Refused, match="needs its key"):
+        await connect(settings)
+
+
+@pytest.mark.parametrize("field", ["tls_server_ca", "api_key_file"])
+async def test_a_file_that_cannot_be_read_is_named_with_its_setting(field: str) -> None:
+    settings = Settings(temporal=TemporalSettings.model_validate({field: "/nope"}))
+    with pytest.raises(Refused, match=r"temporal\.\w+: cannot read /nope"):
+        await connect(settings)
+
+
+def test_the_ui_is_where_the_setting_says_or_where_a_dev_server_puts_it() -> None:
+    assert list_link(Settings(temporal=TemporalSettings(ui="http://ui/"))) == "http://ui/namespaces/default/workflows"
+    at_default = Settings(temporal=TemporalSettings(address="10.0.0.7:7233", namespace="a b"))
+    assert list_link(at_default) == "http://10.0.0.7:8233/namespaces/a%20b/workflows"
