@@ -28,6 +28,15 @@ class Column:
 
 
 @dataclass(frozen=True)
+class ScalePaths:
+    """Where the scale subresource reads and writes, as JSON paths."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True)
 class KindInfo:
     """What is known of one kind."""
 
@@ -41,6 +50,8 @@ class KindInfo:
     version: str = VERSION
     written_instead: str = ""
     """For kinds that the control plane writes: the kind that a user applies to get one."""
+    scale: ScalePaths | None = None
+    """None for kinds without a scale subresource."""
     has_workflow: bool = True
     """False for a kind that is shown out of another kind's workflow."""
 
@@ -100,6 +111,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelDeployment,
         columns=(Column("REPLICAS", (".status.replicas.ready",)),),
+        scale=ScalePaths(spec=".spec.replicas", status=".status.replicas.total", selector=".status.selector"),
     ),
     KindInfo(
         "ModelReplica",

@@ -55,20 +55,29 @@ def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace:
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for number, document in enumerate(documents, start=1):
+        who = _identity(document, namespace)
         place = document.place if isinstance(document, Document) else f"document {number}"
-        try:
-            one = admit(document, checks, namespace)
-        except InvalidManifest as error:
-            problems.extend(error.problems)
-            continue
-        who = title(one.manifest.kind, one.manifest.metadata.namespace, one.manifest.metadata.name)
-        if who in seen:
+        if who and who in seen:
             problems.append(Problem(who, "metadata.name", f"given twice, in {seen[who]} and in {place}; keep one"))
         seen.setdefault(who, place)
-        admitted.append(one)
+        try:
+            admitted.append(admit(document, checks, namespace))
+        except InvalidManifest as error:
+            problems.extend(error.problems)
     if problems:
         raise InvalidManifest(problems)
     return admitted
+
+
+def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
+    """Name the object that a document describes, valid or not; empty if it does not say."""
+    kind, metadata = document.get("kind"), document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(kind, str) or not isinstance(name, str):
+        return ""
+    info = BY_KIND.get(kind)
+    namespaced = info is None or info.namespaced
+    return title(kind, str(metadata.get("namespace") or default_namespace) if namespaced else "", name)
 
 
 def dump(manifest: Manifest) -> dict[str, Any]:

@@ -191,12 +191,19 @@ def _unknown(model: type[Shape], raw: Any, loc: Loc, missing: set[Loc]) -> tuple
         return loc, owner.refusals[name], ()
     held = _value_at(raw, parent)
     absent = [wire for wire in fields_of(owner) if not isinstance(held, Mapping) or wire not in held]
-    meant = owner.successors.get(name) or nearest(name, absent)
+    meant = owner.successors.get(name) or nearest(name, absent) or _one_level_down(owner, name)
     if not meant:
         return loc, "unknown field", ()
     if (*parent, meant) in missing and parent:
         return parent, f"{meant} is missing; unknown field {name}, did you mean {meant}?", ((*parent, meant),)
     return loc, f"unknown field, did you mean {meant}?", ()
+
+
+def _one_level_down(owner: type[Shape], name: str) -> str:
+    """Find a field that was written beside the block to which it belongs."""
+    blocks = [(wire, field.model) for wire, field in fields_of(owner).items() if field.holds == "one" and field.model]
+    found = [f"{wire}.{name}" for wire, block in blocks if name in fields_of(block)]
+    return found[0] if len(found) == 1 else ""
 
 
 def _value_at(raw: Any, loc: Loc) -> Any:

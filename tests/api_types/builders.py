@@ -8,35 +8,10 @@ import re
 from typing import Any
 
 from api_types.manifests import Admitted, Checks, InvalidManifest, admit
-from scheduler.quantity import parse_quantity
-from scheduler.semver import parse_version
+from client.checks import CHECKS
 
 CUT = object()
 GROUP_VERSION = "modelplane.ai/v1alpha1"
-
-
-def _quantity(text: str) -> str | None:
-    try:
-        parse_quantity(text)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _version(text: str) -> str | None:
-    try:
-        parse_version(text)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _selector(text: str) -> str | None:
-    # Stands in for the compiler: brackets that do not close are what a parser would stop at.
-    return f"unexpected end of text, line 1, column {len(text) + 1}" if text.count("[") != text.count("]") else None
-
-
-CHECKS = Checks(selector=_selector, quantity=_quantity, version=_version)
 
 
 def merged(base: Any, change: Any) -> Any:

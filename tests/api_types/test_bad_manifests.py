@@ -120,7 +120,7 @@ CASES = [
     Case(
         "api-19-13 a selector that does not compile",
         a_deployment(an_engine(a_member(nodeSelector={"devices": [{"name": "gpu", "selectors": [{"cel": "device.capacity["}]}]}))),
-        [f"{M}[0].{DEVICES}.selectors[0].cel: does not compile: unexpected end of text, line 1, column 17"],
+        [f"{M}[0].{DEVICES}.selectors[0].cel: does not compile: line 1, column 17: the selector ends in the middle of an expression"],
     ),
     Case(
         "api-19-14 PrefillDecode with one engine",

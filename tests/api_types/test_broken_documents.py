@@ -103,15 +103,14 @@ def test_the_mistakes_of_all_documents_are_told_at_once_and_so_is_an_object_give
         a_document("ModelService", "chat", {"endpoints": []}, namespace="ml"),
         a_service(),
         a_deployment(top={"replicas": -1}),
-        a_service(),
         a_document("ModelPlacement", "old"),
     ]
     with pytest.raises(InvalidManifest) as caught:
         admit_all(documents, CHECKS)
     assert [str(one) for one in caught.value.problems] == [
         "ModelService ml/chat: spec.endpoints: needs at least 1 item",
+        "ModelService ml/chat: metadata.name: given twice, in document 1 and in document 2; keep one",
         "ModelDeployment ml/qwen: spec.replicas: must be between 0 and 1000, got -1",
-        "ModelService ml/chat: metadata.name: given twice, in document 2 and in document 4; keep one",
         "ModelPlacement old: kind: unknown kind; it was renamed ModelReplica",
     ]
     assert str(caught.value).count("\n") == 3
@@ -177,6 +176,11 @@ TYPES = [
     ("a key that is no string", a_deployment(clusterSelector={"matchLabels": {1: "a"}}), None),
     ("half of a surrogate pair", a_cluster(source="GKE", cluster={"gke": {"region": "\ud800"}}), None),
     ("attribute names are not wire names", a_deployment(cluster_selector={}), None),
+    (
+        "a field beside the block to which it belongs",
+        a_deployment(top={"template": {"spec": CUT, "engines": []}}),
+        ["spec.template.engines: unknown field, did you mean spec.engines?", "spec.template.spec: required field is missing"],
+    ),
     ("an unknown field at the top", merged(a_service(), {"specs": {}}), ["specs: unknown field"]),
     (
         "an unknown field of metadata",

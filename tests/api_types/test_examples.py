@@ -1,5 +1,6 @@
 """The worked examples of the API load, warn as they should, and come back as they were (spec/api.md 18, 20 #2 and #4)."""
 
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,9 @@ def test_a_stored_object_is_read_back_with_its_status_and_fields_of_other_releas
     manifest = load(stored)
     assert dump(manifest)["status"]["summary"] == {"ready": "1/3"}
     assert "laterField" not in dump(manifest)["spec"]
+
+
+def test_admitting_a_deployment_takes_less_than_three_milliseconds() -> None:
+    (document,) = (one for one in EXAMPLES if title(one) == "ModelDeployment long-docs")
+    admit(document, CHECKS)  # the first time compiles the selectors
+    assert min(timeit.repeat(lambda: admit(document, CHECKS), number=1, repeat=50)) < 0.003

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_types.kinds import AGE, KINDS, READY, UnknownKind, find_kind
+from api_types.kinds import AGE, KINDS, READY, ScalePaths, UnknownKind, find_kind
 
 # Kind, plural, short name, scope, columns as title=path, and what a user writes instead.
 TABLE = [
@@ -47,6 +47,12 @@ def test_api_2_every_list_ends_with_ready_and_age() -> None:
 @pytest.mark.parametrize("text", ["md", "MD", "modeldeployment", "modeldeployments", "ModelDeployment"])
 def test_a_kind_is_found_by_each_of_its_names(text: str) -> None:
     assert find_kind(text).kind == "ModelDeployment"
+
+
+def test_api_2_only_deployments_scale_and_ruling_15_gives_their_selector() -> None:
+    assert {info.kind: info.scale for info in KINDS if info.scale} == {
+        "ModelDeployment": ScalePaths(".spec.replicas", ".status.replicas.total", ".status.selector")
+    }
 
 
 def test_names_of_kinds_never_clash() -> None:

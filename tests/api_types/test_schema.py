@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api_types.extensions import EXTENSIONS, Extension
 from api_types.kinds import KINDS
 from api_types.manifests import parse
 from api_types.schema import json_schema
@@ -91,6 +92,17 @@ BOUNDS: list[tuple[str, str, dict[str, Any]]] = [
 def test_the_schema_carries_bounds_choices_and_list_keys(kind: str, path: str, want: dict[str, Any]) -> None:
     node = dict(nodes(json_schema(kind)))[path]
     assert {key: node.get(key) for key in want} == want
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda one: f"ruling-16 {one.kind} {one.path}")
+def test_every_extension_is_in_the_schema(extension: Extension) -> None:
+    found = dict(nodes(json_schema(extension.kind)))
+    path, _, field = f"$.{extension.path}".rpartition(".")
+    assert field in found[path]["properties"]
+    if extension.change == "choice":
+        assert extension.what in found[f"{path}.{field}"]["enum"]
+    else:
+        assert extension.change == "bound" or field not in found[path].get("required", ())
 
 
 def test_fields_outside_status_and_metadata_are_closed() -> None:

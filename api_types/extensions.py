@@ -1,0 +1,43 @@
+"""Where this resource model goes beyond Modelplane v0.3.1.
+
+A manifest written for v0.3.1 applies here unchanged; the other way round these are the places to look at. A comparison of the exported
+schema with the reference definitions subtracts exactly this list.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One addition to a kind."""
+
+    kind: str
+    path: str
+    """JSON path below the object; `[]` stands for any item of a list or map."""
+    change: Literal["field", "choice", "bound", "optional"]
+    """A new field, a new choice of a field, a wider bound, or a field that is no longer required."""
+    what: str
+
+
+EXTENSIONS = (
+    Extension("InferenceClass", "spec.devices[].claim", "choice", "DevicePlugin"),
+    Extension("InferenceClass", "spec.devices[].resourceName", "field", "extended resource of a DevicePlugin device"),
+    Extension("InferenceCluster", "spec.cluster.gke.project", "field", "deprecated; overrides the project of the credentials"),
+    Extension("ModelDeployment", "spec.replicas", "bound", "0 to 1000 instead of 1 to 10"),
+    Extension("ModelDeployment", "spec.rollout", "field", "how a changed template reaches the replicas"),
+    Extension("ModelDeployment", "spec.drain", "field", "how fast replicas leave a drained cluster"),
+    Extension("ModelDeployment", "spec.scheduling", "field", "placement policy"),
+    Extension("ModelDeployment", "spec.template.spec.engines[].spanPools", "field", "copies may be split over pools"),
+    Extension("ModelDeployment", "spec.template.spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
+    Extension("ModelReplica", "spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
+    Extension("ModelReplica", "spec.engines[].members[].deviceRequests[].resourceName", "field", "a request granted by a device plugin"),
+    Extension(
+        "ModelReplica",
+        "spec.engines[].members[].deviceRequests[].deviceClassName",
+        "optional",
+        "either it or resourceName",
+    ),
+    Extension("ModelCache", "spec.source", "choice", "OCI"),
+    Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artefact"),
+)
