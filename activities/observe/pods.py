@@ -89,7 +89,7 @@ def _trouble(pod: Mapping[str, Any]) -> Trouble:
     scheduled = next((entry for entry in conditions if entry.get("type") == "PodScheduled"), None)
     if scheduled and scheduled.get("status") == "False":
         return Trouble(_UNSCHEDULABLE, _text(f"unschedulable: {scheduled.get('message') or scheduled.get('reason') or ''}"))
-    if containers and all(container.get("started") or (container.get("state") or {}).get("running") for container in containers):
+    if containers and all(container.get("started") or "running" in (container.get("state") or {}) for container in containers):
         return Trouble(_UNREADY, _text(f"running, not ready since {pick(conditions, 'Ready').since or 'the start'}"))
     return Trouble(_STARTING, "starting")
 

@@ -99,3 +99,15 @@ async def _raw(world: World) -> KubernetesCluster:
     api = await world.api()
     assert isinstance(api, KubernetesCluster)
     return api
+
+
+async def make_admin(world: World, namespace: str, account: str) -> None:
+    """Bind a ServiceAccount to cluster-admin."""
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{namespace}-{account}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": account}],
+    }
+    await (await world.api()).create(binding)

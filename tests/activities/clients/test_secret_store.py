@@ -1,0 +1,172 @@
+"""Both forms of the secret store keep one contract (design.md 7, rulings G7)."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from activities.clients.secret_cluster import SecretCluster
+from activities.clients.secret_directory import SecretDirectory
+from activities.secrets import SecretMissing, SecretStore, StoredSecret, secret_store
+from api_types.errors import InvalidInput, NameConflict
+from api_types.settings import SecretSettings, Settings
+from testbed.testbed import Running
+from tests.activities.worlds import a_world
+
+NAMESPACES = ("ml-team", "a", "b")
+VALUE = b"hf_aVeryPrivateTokenThatNobodyMaySee"
+
+
+@pytest_asyncio.fixture(params=["directory", pytest.param("cluster", marks=pytest.mark.testbed)])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SecretStore]:
+    """Each form of the store, empty."""
+    if request.param == "directory":
+        yield SecretDirectory(tmp_path / "store")
+        return
+    running: Running = request.getfixturevalue("testbed")
+    world = await a_world("control", running.control.kubeconfig.read_text(), tmp_path)
+    made = SecretCluster(world.api)
+    for info in [info for namespace in NAMESPACES for info in await made.list(namespace)]:
+        await made.delete(info.namespace, info.name)
+    yield made
+    await world.pool.close()
+
+
+async def test_what_was_put_is_read_back_as_it_was(store: SecretStore) -> None:
+    secret = StoredSecret("ml-team", "hub", {"token": VALUE, ".dockerconfigjson": b"{}", "raw": bytes(range(256))}, labels={"a": "b"})
+    await store.put(secret)
+    assert await store.get("ml-team", "hub", "raw") == bytes(range(256))
+    found = await store.read("ml-team", "hub")
+    assert (found.data, found.type, found.kind, found.labels["a"]) == (secret.data, "Opaque", "Secret", "b")
+
+
+async def test_putting_again_replaces_the_whole(store: SecretStore) -> None:
+    await store.put(StoredSecret("ml-team", "hub", {"old": VALUE, "token": b"1"}))
+    await store.put(StoredSecret("ml-team", "hub", {"token": b"2"}))
+    assert (await store.read("ml-team", "hub")).data == {"token": b"2"}
+
+
+async def test_a_config_map_is_kept_as_one_and_shares_its_name_with_no_secret(store: SecretStore) -> None:
+    await store.put(StoredSecret("ml-team", "flags", {"a": b"1"}, kind="ConfigMap"))
+    assert (await store.read("ml-team", "flags")).kind == "ConfigMap"
+    with pytest.raises(NameConflict, match="held by a ConfigMap"):
+        await store.put(StoredSecret("ml-team", "flags", {"a": b"1"}))
+
+
+async def test_what_is_missing_is_named_without_any_value(store: SecretStore) -> None:
+    with pytest.raises(SecretMissing, match="Secret ml-team/hub does not exist"):
+        await store.get("ml-team", "hub", "token")
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
+    with pytest.raises(SecretMissing, match="has no key 'tokens': its keys are token"):
+        await store.get("ml-team", "hub", "tokens")
+    assert await store.describe("ml-team", "nothing") is None
+
+
+async def test_a_description_holds_no_value_and_a_version_that_follows_the_content(store: SecretStore) -> None:
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
+    first = await store.describe("ml-team", "hub")
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
+    same = await store.describe("ml-team", "hub")
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE + b"2"}))
+    changed = await store.describe("ml-team", "hub")
+    assert first is not None
+    assert first == same
+    assert changed is not None
+    assert changed.version != first.version
+    assert first.keys == ("token",)
+    assert VALUE.decode() not in repr(first)
+    assert VALUE.decode() not in repr(await store.read("ml-team", "hub"))
+
+
+async def test_listing_is_by_namespace_and_name(store: SecretStore) -> None:
+    for namespace, name in (("b", "x"), ("a", "z"), ("a", "y")):
+        await store.put(StoredSecret(namespace, name, {"k": b"v"}))
+    assert [(info.namespace, info.name) for info in await store.list() if info.namespace in NAMESPACES] == [
+        ("a", "y"),
+        ("a", "z"),
+        ("b", "x"),
+    ]
+    assert [info.name for info in await store.list("a")] == ["y", "z"]
+
+
+async def test_deleting_twice_is_fine(store: SecretStore) -> None:
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
+    assert [await store.delete("ml-team", "hub"), await store.delete("ml-team", "hub")] == [True, False]
+    assert await store.list("ml-team") == []
+
+
+BAD_NAMES = [
+    ("..", "hub", "token"),
+    ("ml-team", "../../etc", "passwd"),
+    ("ml-team", "hub", "../token"),
+    ("ml-team", "hub", ".meta.json"),
+    ("A", "b", "c"),
+]
+
+
+@pytest.mark.parametrize(("namespace", "name", "key"), BAD_NAMES, ids=["/".join(case) for case in BAD_NAMES])
+async def test_names_that_could_leave_the_store_are_refused(namespace: str, name: str, key: str, store: SecretStore) -> None:
+    with pytest.raises(InvalidInput, match="must"):
+        await store.put(StoredSecret(namespace, name, {key: VALUE}))
+    with pytest.raises(InvalidInput, match="must"):
+        await store.get(namespace, name, key)
+
+
+async def test_every_problem_of_a_name_is_told_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await SecretDirectory(Path("/nowhere")).put(StoredSecret("A", "B", {"..c": VALUE}))
+    assert [part in str(caught.value) for part in ("namespace 'A'", "name 'B'", "key '..c'")] == [True, True, True]
+
+
+async def test_folders_are_for_the_owner_alone_and_files_too(tmp_path: Path) -> None:
+    os.umask(0)
+    try:
+        await SecretDirectory(tmp_path / "store").put(StoredSecret("ml-team", "hub", {"token": VALUE}))
+    finally:
+        os.umask(0o022)
+    modes = {stat.S_IMODE(place.stat().st_mode) for place in [tmp_path / "store", *(tmp_path / "store").rglob("*")] if place.is_dir()}
+    assert modes == {0o700}
+    assert {stat.S_IMODE(place.stat().st_mode) for place in (tmp_path / "store").rglob("*") if place.is_file()} == {0o600}
+
+
+async def test_a_directory_that_kubernetes_mounted_is_read_as_it_is(tmp_path: Path) -> None:
+    mount = tmp_path / "ml-team" / "hub"
+    (mount / "..2026_11_21").mkdir(parents=True)
+    (mount / "..2026_11_21" / "token").write_bytes(VALUE)
+    (mount / "..data").symlink_to("..2026_11_21")
+    (mount / "token").symlink_to("..data/token")
+    store = SecretDirectory(tmp_path)
+    assert await store.get("ml-team", "hub", "token") == VALUE
+    assert (await store.read("ml-team", "hub")).data == {"token": VALUE}
+
+
+async def test_an_interrupted_write_leaves_the_old_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SecretDirectory(tmp_path)
+    await store.put(StoredSecret("ml-team", "hub", {"token": b"old"}))
+
+    def die(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(Path, "replace", die)
+    with pytest.raises(OSError, match="killed"):
+        await store.put(StoredSecret("ml-team", "hub", {"token": b"new"}))
+    assert (await store.read("ml-team", "hub")).data == {"token": b"old"}
+
+
+def test_the_directory_form_needs_no_kubernetes_sdk(tmp_path: Path) -> None:
+    code = (
+        "import sys; from activities.secrets import secret_store; from api_types.settings import *; from pathlib import Path;"
+        f"secret_store(Settings(secrets=SecretSettings(directory=Path({str(tmp_path)!r}))));"
+        "sys.exit(any(name.split('.')[0] in {'kubernetes', 'aiohttp'} for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_settings_choose_the_form(tmp_path: Path) -> None:
+    assert isinstance(secret_store(Settings(secrets=SecretSettings(directory=tmp_path))), SecretDirectory)
+    assert isinstance(secret_store(Settings(secrets=SecretSettings(store="controlCluster"))), SecretCluster)
