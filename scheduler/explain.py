@@ -136,6 +136,9 @@ def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
 
 def joined(parts: Sequence[str], limit: int, separator: str = ", ") -> str:
     """Join texts; what would not fit is counted as "and n more"."""
+    whole = separator.join(parts)
+    if len(whole) <= limit:
+        return whole
     text = ""
     for i, part in enumerate(parts):
         longer = f"{text}{separator}{part}" if text else part

@@ -15,7 +15,7 @@ from scheduler.matching import MatchRules, selector_problems
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Eviction, Note, Placement
 from scheduler.retain import Kept, Retained, own_entries, retain
-from scheduler.rollout import Budget, budget_of, changeable, drained_now, in_flight, is_outdated, unavailable_limit
+from scheduler.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
 from scheduler.scaledown import victims
 from scheduler.shapes import Shape, charges, shape_of
 from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
@@ -68,11 +68,10 @@ class Turn:
         self.filler = Filler(self.frame, self.request, self.shape, self._standing(), self.quota)
         for entry in self.dropped:
             self.filler.vacated(entry)
-        budget.surge = surge
-        self.replace_misfits(budget)
-        if budget.surge:
+        if surge:
             self.surge(budget)
         else:
+            self.replace_misfits(budget)
             self.update(budget)
         self.fill()
 
@@ -116,9 +115,11 @@ class Turn:
         """Drop what is too many; gives the surge that stays allowed while a rollout replaces replicas."""
         surplus = len(self.kept) - self.deployment.replicas
         surge = 0
-        if any(is_outdated(self.deployment, k) or k.leave for k in self.kept):
+        old = sum(is_outdated(self.deployment, k) or bool(k.leave) for k in self.kept)
+        if old:
             surge = budget_of(self.deployment, self.kept, self.frame.options).surge
-            surplus -= surge
+            # Only replicas that already carry the current template may be there in excess.
+            surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
             return surge
         leaving = [k for k in self.kept if k.leave]
@@ -186,21 +187,19 @@ class Turn:
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and drop old ones as the new become Ready."""
-        outdated = [k for k in changeable(self.deployment, self.kept) if is_outdated(self.deployment, k) and not k.drain]
-        self.more = self.more or bool(outdated)
-        total = len(self.kept) + len(self.placed)
-        room = self.deployment.replicas + budget.surge - total
-        for _ in range(min(room, len(outdated) - sum(in_flight(self.deployment, k) for k in self.kept))):
+        old = [k for k in changeable(self.deployment, self.kept) if (is_outdated(self.deployment, k) or k.leave) and not k.drain]
+        self.more = self.more or bool(old)
+        excess = len(self.kept) + len(self.placed) - self.deployment.replicas
+        for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
             placement = self._filler.place()
             if placement is None:
+                self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no room for its successor beside it") for k in old]
                 break
             self.placed.append(placement)
-        unavailable = unavailable_limit(self.deployment, self.frame.options)
+        floor = self.deployment.replicas - unavailable_limit(self.deployment, self.frame.options)
         ready = sum(k.entry.ready for k in self.kept)
-        for kept in outdated:
-            if len(self.kept) + len(self.placed) <= self.deployment.replicas:
-                return
-            if kept.entry.ready and ready - 1 < self.deployment.replicas - unavailable:
+        for kept in old:
+            if len(self.kept) + len(self.placed) <= self.deployment.replicas or (kept.entry.ready and ready - 1 < floor):
                 return
             ready -= kept.entry.ready
             self._drop(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")

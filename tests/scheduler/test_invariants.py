@@ -1,0 +1,254 @@
+"""The laws of the scheduler (I1 to I13), over random fleets.
+
+`MODELPLANE_FLEETS` sets how many fleets each law sees; the default keeps an ordinary test run short.
+"""
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.decide import apply, decide
+from scheduler.devices import DeviceEntry
+from scheduler.fleet import Fleet
+from scheduler.matching import MatchRules, member_need
+from scheduler.policy import PlacementPolicy, Rollout
+from scheduler.results import Decision
+from scheduler.shapes import charges
+from scheduler.types import DeploymentView, RequestView, ScheduleRequest
+from tests.scheduler.builders import NOW, alone, cluster, decided, deployment, engine, fleet, pool
+from tests.scheduler.fleets import World, worlds
+
+FLEETS = int(os.environ.get("MODELPLANE_FLEETS", "150"))
+laws = settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def all_requests(world: World) -> list[ScheduleRequest]:
+    return [ScheduleRequest(f"ask-{view.name}", view) for view in world.deployments]
+
+
+def run(world: World) -> tuple[Fleet, list[Decision]]:
+    built = world.build()
+    made = decide(built, all_requests(world), NOW)
+    for decision in made:
+        apply(built, decision)
+    return built, made
+
+
+def free(built: Fleet) -> dict[tuple[str, str], int]:
+    return {(name, at): nodes for name in built.clusters for at, nodes in built.free(name).items()}
+
+
+@laws
+@given(worlds())
+def test_i1_no_pool_is_promised_more_than_it_has(world: World) -> None:
+    before = free(world.build())
+    after = free(run(world)[0])
+    assert all(nodes >= 0 or nodes >= before[at] for at, nodes in after.items())
+
+
+@laws
+@given(worlds())
+def test_i2_new_engines_stand_on_published_pools_with_something_to_claim(world: World) -> None:
+    built, made = run(world)
+    for decision in made:
+        for placement in decision.placements:
+            if placement.action not in ("Create", "Replace"):
+                continue
+            for engine in placement.engines:
+                assert {member.pool for member in engine.members} <= set(built.clusters[placement.cluster].positions)
+                assert len({member.pool for member in engine.members}) == 1
+                assert any(member.requests for member in engine.members)
+
+
+@laws
+@given(worlds(), st.randoms(use_true_random=False))
+def test_i3_the_order_of_what_is_known_changes_nothing(world: World, shuffled: random.Random) -> None:
+    clusters, replicas = list(world.clusters), list(world.replicas)
+    shuffled.shuffle(clusters)
+    shuffled.shuffle(replicas)
+    other = replace(world, clusters=tuple(clusters), replicas=tuple(replicas))
+    assert [d.digest for d in run(world)[1]] == [d.digest for d in run(other)[1]]
+
+
+@laws
+@given(worlds())
+def test_i4_what_was_decided_stays_decided(world: World) -> None:
+    """Rolling changes take several steps, so the steps are gone through first; then nothing may move any more."""
+    built, _ = run(world)
+    for step in range(12):
+        for entry in list(built.entries()):
+            if entry.state == "Releasing":
+                built.release(entry.uid)
+            else:
+                built.observe(entry.uid, ready=True, serving=True)
+        for view in world.deployments:
+            decision = decided(built, view, request_id=f"step-{step}")
+            apply(built, decision)
+    for view in world.deployments:
+        again = decided(built, view, request_id="again")
+        assert again.ledger_delta == ()
+        assert all(placement.action == "Keep" for placement in again.placements)
+
+
+@laws
+@given(worlds())
+def test_i5_no_identity_and_no_name_is_given_twice(world: World) -> None:
+    _, made = run(world)
+    placements = [(d.namespace, d.deployment, p) for d in made for p in d.placements]
+    identities = Counter((ns, name, p.cluster, p.index) for ns, name, p in placements)
+    names = Counter((ns, p.replica_name) for ns, _, p in placements)
+    on_cluster = Counter((p.cluster, p.replica_name) for _, _, p in placements)
+    assert all(count == 1 for counts in (identities, names, on_cluster) for count in counts.values())
+
+
+@laws
+@given(worlds())
+def test_i6_a_shortfall_has_a_reason_for_every_cluster(world: World) -> None:
+    built, made = run(world)
+    for decision in made:
+        assert len(decision.placements) <= decision.desired
+        assert decision.shortfall == decision.desired - len(decision.placements)
+        if decision.shortfall:
+            assert sum(group.count for group in decision.diagnosis.groups) == len(built.clusters)
+
+
+@laws
+@given(worlds(), st.integers(1, 4))
+def test_i7_more_capacity_drops_nothing_that_was_kept(world: World, more: int) -> None:
+    """A replica that only stayed because its successor had no place is the exception, and is reported as such."""
+    view = world.deployments[0]
+    before = decided(world.build(), view)
+    blocked = {note.replica_name for note in before.notes}
+    larger = tuple(replace(c, pools=tuple(replace(p, nodes=p.nodes + more) for p in c.pools)) for c in world.clusters)
+    after = decided(replace(world, clusters=larger).build(), view)
+    kept = {p.uid for p in before.placements if p.action in ("Keep", "Update") and p.replica_name not in blocked}
+    assert kept <= {p.uid for p in after.placements} | {e.uid for e in after.evictions if blocked}
+
+
+@laws
+@given(worlds())
+def test_i8_a_kept_replica_stays_where_it_was_stamped(world: World) -> None:
+    built = world.build()
+    for decision in decide(built, all_requests(world), NOW):
+        for placement in decision.placements:
+            entry = built.replica(placement.uid)
+            if entry is None:
+                continue
+            assert (placement.cluster, placement.index, placement.replica_name) == (entry.cluster, entry.index, entry.name)
+            stamp = {engine.engine: [member.pool for member in engine.members] for engine in entry.engines}
+            assert {engine.engine: [member.pool for member in engine.members] for engine in placement.engines} == stamp
+
+
+@laws
+@given(worlds())
+def test_i9_filling_never_stops_while_some_arrangement_fits(world: World) -> None:
+    """Brute force over every arrangement of one more replica's engines on every candidate cluster."""
+    built = world.build()
+    view = world.deployments[0]
+    decision = decided(built, view)
+    if not decision.shortfall:
+        return
+    apply(built, decision)
+    for name in built.clusters:
+        assert not fits_somewhere(built, view, name), name
+
+
+def fits_somewhere(built: Fleet, view: DeploymentView, name: str) -> bool:
+    slot = built.clusters[name]
+    seen = slot.view
+    taints = () if view.tolerations else seen.taints
+    if not seen.ready or seen.deleting or not seen.gateway_address or taints:
+        return False
+    if any(seen.labels.get(key) != value for key, value in view.match_labels.items()):
+        return False
+    free_nodes = built.free(name)
+    needs = [[member_need(m.requests, MatchRules()) for m in e.members] for e in view.engines]
+
+    def fit(i: int, free: dict[str, int]) -> bool:
+        if i == len(view.engines):
+            return True
+        capable = [any(n.fit(p.device_set).resolved for p in slot.pools) for n in needs[i]]
+        if not any(capable):
+            return False
+        cost = view.engines[i].copies * sum(
+            (m.worker_nodes if m.role == "Worker" else 1) for m, claims in zip(view.engines[i].members, capable, strict=True) if claims
+        )
+        for one in slot.pools:
+            fits = [n.fit(one.device_set) for n in needs[i]]
+            usable = all(f.fits and (bool(f.resolved) or not c) for f, c in zip(fits, capable, strict=True))
+            if usable and free[one.name] >= cost and fit(i + 1, {**free, one.name: free[one.name] - cost}):
+                return True
+        return False
+
+    return fit(0, dict(free_nodes))
+
+
+@laws
+@given(worlds())
+def test_i10_the_books_equal_a_recount(world: World) -> None:
+    built, _ = run(world)
+    assert built.audit() == []
+    for entry in list(built.entries()):
+        if entry.state == "Releasing":
+            built.release(entry.uid)
+    assert built.audit() == []
+    for name in built.clusters:
+        recount: Counter[str] = Counter()
+        for entry in built.entries():
+            if entry.cluster == name:
+                recount.update(charges(entry.engines))
+        used = {pool: built.clusters[name].pools[p].nodes - built.free(name)[pool] for pool, p in built.clusters[name].positions.items()}
+        assert used == {pool: recount[pool] for pool in used}
+
+
+@laws
+@given(st.text(max_size=40), st.text(max_size=12), st.text(max_size=12), st.integers(-2, 70), st.integers(1, 64))
+def test_i12_no_selector_and_no_device_stops_the_scheduler(selector: str, value: str, quantity: str, have: int, count: int) -> None:
+    entry = DeviceEntry("gpu", "DRA", "d", "c", have, (("a", "version", value),), (("memory", quantity),))
+    built = fleet(cluster("a", pool("p", 1, entry)))
+    decision = decided(built, deployment(engine("main", alone(RequestView("r", count, (selector,))))))
+    assert len(decision.placements) <= 1
+
+
+@laws
+@given(worlds())
+def test_i13_a_batch_is_its_single_decisions_in_order(world: World) -> None:
+    batch = decide(world.build(), all_requests(world), NOW)
+    single = world.build()
+    one_by_one = []
+    for request in all_requests(world):
+        one_by_one += decide(single, [request], NOW)
+        apply(single, one_by_one[-1])
+    assert [replace(d, snapshot_version=0) for d in batch] == [replace(d, snapshot_version=0) for d in one_by_one]
+
+
+@laws
+@given(worlds())
+def test_a_decision_leaves_the_fleet_as_it_was(world: World) -> None:
+    built = world.build()
+    before = built.dump()
+    decide(built, all_requests(world), NOW)
+    assert built.dump() == before
+
+
+@laws
+@given(worlds(), st.sampled_from((Rollout("AllAtOnce"), Rollout(max_surge=1), Rollout(max_surge=2, max_unavailable=0))))
+def test_every_rollout_ends_with_all_replicas_on_the_current_template(world: World, rollout: Rollout) -> None:
+    view = replace(world.deployments[0], policy=PlacementPolicy(rollout))
+    built = world.build()
+    for step in range(30):
+        decision = decided(built, view, request_id=f"step-{step}")
+        apply(built, decision)
+        for entry in list(built.entries()):
+            if entry.state == "Releasing":
+                built.release(entry.uid)
+            else:
+                built.observe(entry.uid, ready=True, serving=True)
+    stuck = {note.replica_name for note in decision.notes}
+    old = [p.replica_name for p in decision.placements if p.template != view.template and p.replica_name not in stuck]
+    assert old == []
+    assert len(decision.placements) <= view.replicas + 2
