@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,11 +12,15 @@ from kubernetes import client
 from activities.render.manifest import Json
 from activities.render.propagation import Copy
 from testbed.testbed import ClusterRunning, Running
+from tests.activities.render.builders import a_gang, render, render_pair
 from tests.activities.render.topologies import TOPOLOGIES
 
 # Kinds of add-ons that no testbed cluster carries. A kind that appears here without need fails the test.
 ADD_ONS = {"PodMonitor", "PodGroup", "DestinationRule"}
-NAMESPACES = ("ml-team",)
+LIVE = "render-live"
+NAMESPACES = ("ml-team", LIVE)
+GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
+PATIENCE_SECONDS = 120
 
 pytestmark = pytest.mark.testbed
 
@@ -48,9 +53,12 @@ class Server:
         namespace = manifest["metadata"].get("namespace")
         return f"{prefix}{f'/namespaces/{namespace}' if namespace else ''}/{plural}/{manifest['metadata']['name']}"
 
-    def try_out(self, manifest: Json) -> tuple[int, Any]:
-        query = "?fieldManager=modelplane&force=true&dryRun=All&fieldValidation=Strict"
+    def apply(self, manifest: Json, *, dry_run: bool = False) -> tuple[int, Any]:
+        query = f"?fieldManager=modelplane&force=true&fieldValidation=Strict{'&dryRun=All' if dry_run else ''}"
         return self.call("PATCH", self.path(manifest) + query, manifest, "application/apply-patch+yaml")
+
+    def pods(self, namespace: str) -> list[Json]:
+        return list(self.call("GET", f"/api/v1/namespaces/{namespace}/pods")[1]["items"])
 
 
 def filled(copy: Copy) -> Json:
@@ -77,13 +85,74 @@ def test_every_object_of_a_topology_is_accepted_word_for_word(server: Server, na
             older_dra = manifest["apiVersion"] == "resource.k8s.io/v1beta1"
             assert manifest["kind"] in ADD_ONS or older_dra, f"{manifest['apiVersion']} {manifest['kind']} is not served"
             continue
-        status, answer = server.try_out(manifest)
+        status, answer = server.apply(manifest, dry_run=True)
         assert status in (200, 201), answer
         assert answer["metadata"]["name"] == manifest["metadata"]["name"]
 
 
 def test_the_server_would_have_noticed_a_field_that_does_not_exist(server: Server) -> None:
     deployment = next(item.manifest for item in TOPOLOGIES["standalone"]().objects if item.manifest["kind"] == "Deployment")
-    status, answer = server.try_out({**deployment, "spec": {**deployment["spec"], "replica": 1}})
+    status, answer = server.apply({**deployment, "spec": {**deployment["spec"], "replica": 1}}, dry_run=True)
     assert status in {400, 500}
     assert "replica" in answer["message"]
+
+
+def until_ready(server: Server, wanted: int) -> dict[str, Json]:
+    """Wait for that many ready engine pods; by role and name."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        pods = {pod["metadata"]["name"]: pod for pod in server.pods(LIVE)}
+        ready = {
+            name: pod
+            for name, pod in pods.items()
+            if any(state["type"] == "Ready" and state["status"] == "True" for state in pod.get("status", {}).get("conditions", []))
+        }
+        if len(ready) == wanted:
+            return ready
+        assert time.monotonic() < deadline, {name: pod.get("status") for name, pod in pods.items()}
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def live(server: Server) -> Iterator[Server]:
+    """The server, with nothing left in the live namespace afterwards."""
+    yield server
+    for group, plural in (
+        ("apps", "deployments"),
+        ("leaderworkerset.x-k8s.io", "leaderworkersets"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
+    ):
+        server.call("DELETE", f"/apis/{group}/v1/namespaces/{LIVE}/{plural}?propagationPolicy=Foreground")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while server.pods(LIVE):
+        assert time.monotonic() < deadline, "pods do not end"
+        time.sleep(0.5)
+
+
+def test_a_gang_and_a_pair_come_up_on_simulated_gpus(live: Server) -> None:
+    member = {"pool": "h100", "requests": GPU}
+    gang = render(a_gang(leader=member, worker={**member, "nodes": 2}, copies=2), namespace=LIVE, name="gang")
+    pair = render_pair(decode=member, prefill=member, namespace=LIVE, name="pair")
+    for rendered in (gang, pair):
+        for item in rendered.objects:
+            if item.key.startswith(("model-serving-", "resource-claim-")):
+                status, answer = live.apply(item.manifest)
+                assert status in (200, 201), answer
+
+    pods = until_ready(live, wanted=2 * 3 + 2)
+    name = gang.engines[0].workload_name
+    follower = pods[f"{name}-1-2"]
+    # The controller's variables stand in front, or ours could not refer to them.
+    assert [(entry["name"], entry["value"]) for entry in follower["spec"]["containers"][0]["env"]] == [
+        ("LWS_LEADER_ADDRESS", f"{name}-1.{name}.{LIVE}"),
+        ("LWS_GROUP_SIZE", "3"),
+        ("LWS_WORKER_INDEX", "2"),
+        ("MODELPLANE_LEADER_ADDRESS", "$(LWS_LEADER_ADDRESS)"),
+        ("MODELPLANE_RANK", "$(LWS_WORKER_INDEX)"),
+    ]
+    serving = {pod for pod, manifest in pods.items() if manifest["metadata"]["labels"].get("modelplane.ai/serving") == gang.workload_name}
+    assert serving == {f"{name}-0", f"{name}-1"}
+    hashes = {pod: manifest["metadata"]["annotations"]["modelplane.ai/template-hash"] for pod, manifest in pods.items()}
+    assert (hashes[f"{name}-0"], hashes[f"{name}-0-1"]) == gang.engines[0].template_hashes
+    decode = next(manifest for manifest in pods.values() if manifest["metadata"]["labels"].get("llm-d.ai/role") == "decode")
+    assert [entry["name"] for entry in decode["spec"]["initContainers"]] == ["pd-sidecar"]
