@@ -68,7 +68,13 @@ def build_hands(settings: Settings) -> Hands:
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     return Hands(
         messaging=Messaging(),
-        clusters=ClusterActivities(pool),
+        clusters=ClusterActivities(
+            pool,
+            settings={
+                "withdraw_after_seconds": settings.cluster.unreachable_after,
+                "drain_seconds": settings.teardown.drain_seconds,
+            },
+        ),
         workloads=WorkloadActivities(pool, render_settings(settings), force_after),
         pool=pool,
     )
@@ -103,6 +109,7 @@ def build_workers(client: Client, settings: Settings, hands: Hands, threads: Thr
         hands.messaging.tell,
         hands.messaging.tell_many,
         hands.messaging.ask,
+        hands.messaging.ask_each,
         hands.messaging.start_replicas,
         hands.messaging.survey,
         hands.messaging.broadcast,

@@ -7,11 +7,12 @@ sequence number or a uid.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from pydantic import Field
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
@@ -37,7 +38,7 @@ SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
 
 # As many as the server answers at once without queueing them behind a busy workflow.
 _AT_ONCE = 32
-_QUERY_SECONDS = 5.0
+_QUERY_TIMEOUT = timedelta(seconds=5)
 
 
 class Ask(Message):
@@ -69,11 +70,18 @@ class Survey(Message):
     after: str = ""
 
 
+class AskEach(Message):
+    """The same query to several entities."""
+
+    workflow_ids: list[str]
+    query: str
+
+
 class Surveyed(Message):
-    """The answers by workflow id, and the ids that gave none in time though they run."""
+    """The answers by workflow id; `silent` are the ids that gave none in time though they run, with the cluster they are found by."""
 
     answers: dict[str, Any] = Field(default_factory=dict)
-    silent: list[str] = Field(default_factory=list)
+    silent: dict[str, str] = Field(default_factory=dict)
     after: str = ""
 
 
@@ -133,7 +141,7 @@ class Messaging:
     async def ask(self, question: Ask) -> Answer:
         """Query one entity."""
         try:
-            value = await activity.client().get_workflow_handle(question.workflow_id).query(question.query)
+            value = await activity.client().get_workflow_handle(question.workflow_id).query(question.query, rpc_timeout=_QUERY_TIMEOUT)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return Answer(found=False)
@@ -165,24 +173,29 @@ class Messaging:
             next_page_token=bytes.fromhex(order.after) or None,
         )
         await listing.fetch_next_page()
-        ids = [row.id for row in listing.current_page or ()]
+        found = {row.id: str(row.typed_search_attributes.get(CLUSTER) or "") for row in listing.current_page or ()}
         after = (listing.next_page_token or b"").hex()
         if not order.query:
-            return Surveyed(answers=dict.fromkeys(ids), after=after)
-        answers: dict[str, Any] = {}
-        silent: list[str] = []
-        gate = asyncio.Semaphore(_AT_ONCE)
+            return Surveyed(answers=dict.fromkeys(found), after=after)
+        answers, silent = await _ask_each(client, list(found), order.query)
+        return Surveyed(answers=answers, silent={workflow_id: found[workflow_id] for workflow_id in silent}, after=after)
 
-        async def put_question(workflow_id: str) -> None:
-            async with gate:
-                try:
-                    handle = client.get_workflow_handle(workflow_id)
-                    answers[workflow_id] = await asyncio.wait_for(handle.query(order.query), _QUERY_SECONDS)
-                except (TimeoutError, RPCError):
-                    silent.append(workflow_id)
-
-        await asyncio.gather(*(put_question(workflow_id) for workflow_id in ids))
-        return Surveyed(answers={key: answers[key] for key in sorted(answers)}, silent=sorted(silent), after=after)
+    @activity.defn
+    async def ask_each(self, order: AskEach) -> Surveyed:
+        """Ask several entities; who does not run any more is in neither list."""
+        client = activity.client()
+        answers, silent = await _ask_each(client, order.workflow_ids, order.query)
+        running: dict[str, str] = {}
+        for workflow_id in silent:
+            try:
+                description = await client.get_workflow_handle(workflow_id).describe()
+            except RPCError as error:
+                if error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                continue
+            if description.status == WorkflowExecutionStatus.RUNNING:
+                running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
+        return Surveyed(answers=answers, silent=running)
 
     @activity.defn
     async def broadcast(self, order: Broadcast) -> int:
@@ -225,6 +238,23 @@ async def _tell(client: Client, message: Tell) -> bool:
             return False
         raise
     return True
+
+
+async def _ask_each(client: Client, workflow_ids: Sequence[str], query: str) -> tuple[dict[str, Any], list[str]]:
+    """Give the answers by id, in order, and the ids that gave none in time."""
+    answers: dict[str, Any] = {}
+    silent: list[str] = []
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def put_question(workflow_id: str) -> None:
+        async with gate:
+            try:
+                answers[workflow_id] = await client.get_workflow_handle(workflow_id).query(query, rpc_timeout=_QUERY_TIMEOUT)
+            except (RPCError, WorkflowQueryFailedError):
+                silent.append(workflow_id)
+
+    await asyncio.gather(*(put_question(workflow_id) for workflow_id in workflow_ids))
+    return {workflow_id: answers[workflow_id] for workflow_id in sorted(answers)}, sorted(silent)
 
 
 async def _start_replica(client: Client, birth: ReplicaBirth) -> str:

@@ -74,8 +74,9 @@ class ReplicaState(Message):
     cluster: str
     index: int
     generation: int = 0
-    spec: dict[str, Any] = Field(default_factory=dict)
+    entry: dict[str, Any] = Field(default_factory=dict)
     ready: bool = False
+    serving: bool = False
     deleting: bool = False
     gone: bool = False
 
@@ -104,9 +105,10 @@ class Place(Message):
 
 
 class ReplicaPlacement(Message):
-    """One replica of an answer: where it is or shall be. `engines` is set where the template must be (re)stamped.
+    """One replica of an answer: where it is or shall be.
 
-    Each engine is `{"engine", "members": [{"role", "pool", "requests": [{"name", "deviceClass", "count", "selectors"}]}]}`.
+    `entry` is its ledger entry in wire form, set where the template must be (re)stamped; the replica keeps it, so that a scheduler without
+    memory gets the same entry back. `after` are uids that must be gone before it starts.
     """
 
     uid: str
@@ -114,7 +116,7 @@ class ReplicaPlacement(Message):
     cluster: str
     index: int
     action: Literal["Keep", "Create", "Update", "Replace"]
-    engines: list[dict[str, Any]] = Field(default_factory=list)
+    entry: dict[str, Any] = Field(default_factory=dict)
     after: list[str] = Field(default_factory=list)
 
 
@@ -152,9 +154,9 @@ class Placed(Message):
 
 
 class Bound(Message):
-    """The workflow of a placed replica exists."""
+    """The workflows of placed replicas exist: ledger entries by uid, for a scheduler that never heard of them."""
 
-    uids: list[str]
+    entries: dict[str, dict[str, Any]]
 
 
 class Released(Message):
@@ -264,14 +266,16 @@ class ReplicaBirth(Message):
     index: int
     generation: int
     spec: dict[str, Any]
+    entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
 
 
 class SetTemplate(Message):
-    """A newer template for a running replica."""
+    """A newer template for a running replica, with its new ledger entry."""
 
     generation: int
     spec: dict[str, Any]
+    entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
 
 
@@ -303,7 +307,11 @@ class Connection(Message):
 
 
 class ClusterFacts(Message):
-    """What was found out about a connected cluster."""
+    """What was found out about a connected cluster, and the settings of lives on it.
+
+    Settings come from the worker that made contact, because workflow code reads none: `withdraw_after_seconds` is
+    `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
+    """
 
     kubernetes_version: str = ""
     dra_version: str = ""
@@ -314,6 +322,8 @@ class ClusterFacts(Message):
     gateway_address: str = ""
     gateway_message: str = ""
     apis: list[str] = Field(default_factory=list)
+    withdraw_after_seconds: int = 300
+    drain_seconds: int = 15
 
 
 class Connect(Message):

@@ -3,20 +3,20 @@
 Everybody tells it by signal and hears from it by signal. It takes what waits in one batch, decides in a local activity over its ledger,
 charges the ledger, and answers. Capacity is promised once, because nobody else promises.
 
-A scheduler that starts without memory draws a new epoch, asks every deployment, replica, cluster and class for its account, and places
-nothing until all have answered.
+A scheduler that starts without memory draws a new epoch and asks every cluster, class, replica and deployment for its account. It places
+nothing before that, and nothing on a cluster of which one replica has not answered.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
-from scheduler.views import cluster_view, replica_view
 from temporalio import workflow
 
-from activities.messaging import KIND, NAME, PHASE, Ask, Broadcast, Messaging, Survey
+from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, Messaging, Survey
 from api_types import names
 from api_types.messages import (
     Bound,
@@ -40,7 +40,8 @@ from api_types.messages import (
 from scheduler import live
 from scheduler.decide import apply
 from scheduler.fleet import Fleet
-from scheduler.types import Decision
+from scheduler.types import Decision, ReplicaView
+from scheduler.views import cluster_view
 from scheduler.wire import from_wire, to_wire
 from workflows import options
 from workflows.deciding import Decided, DecideOrder, decide_batch
@@ -72,6 +73,7 @@ class SchedulerState(BaseModel):
     unplaced: list[Place] = Field(default_factory=list)
     answers: str = ""
     clusters: dict[str, int] = Field(default_factory=dict)
+    silent: dict[str, str] = Field(default_factory=dict)
     leaving: dict[str, list[str]] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
     decided: int = 0
@@ -91,7 +93,6 @@ class FleetSchedulerWorkflow:
         self.fleet = Fleet.load(unpack_bytes(self.state.fleet)) if self.state.fleet else Fleet()
         self.answers: dict[str, dict[str, Any]] = unpack(self.state.answers) or {}
         self.state.fleet = self.state.answers = ""
-        self.waiting_for: list[str] = []
         self.shown_phase = ""
         live.register(workflow.info().run_id, self.fleet)
 
@@ -107,6 +108,8 @@ class FleetSchedulerWorkflow:
             self.take_inbox()
             await self.tell_leaving_clusters()
             await self.ask_after_reservations()
+            if self.state.silent:
+                await self.ask_silent()
             while self.state.queue:
                 await self.decide()
             self.publish()
@@ -117,11 +120,12 @@ class FleetSchedulerWorkflow:
 
     async def _until_work(self) -> None:
         reserved = next((True for entry in self.fleet.entries() if entry.state == "Reserved"), False)
+        pause = ASK_AGAIN if self.state.silent else RESERVATION_TTL if reserved else None
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox or self.state.queue),
-                timeout=RESERVATION_TTL if reserved else None,
-                timeout_summary="look after unused reservations",
+                timeout=pause,
+                timeout_summary="look after silent entities and unused reservations",
             )
         except TimeoutError:
             return
@@ -175,7 +179,7 @@ class FleetSchedulerWorkflow:
                 "classes": len(self.state.classes),
                 "replicas": sum(1 for _ in self.fleet.entries()),
                 "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced],
-                "rebuilding": self.waiting_for,
+                "silent": sorted(self.state.silent),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
             },
@@ -185,7 +189,7 @@ class FleetSchedulerWorkflow:
     def waiting(self) -> list[str]:
         """Name the deployments whose replicas are not all placed, and whose account a rebuild waits for."""
         return [f"{place.namespace}/{place.name} waits for capacity" for place in self.state.unplaced] + [
-            f"waits for the account of {workflow_id}" for workflow_id in self.waiting_for
+            f"waits for the account of {workflow_id}" for workflow_id in sorted(self.state.silent)
         ]
 
     @workflow.query
@@ -230,7 +234,10 @@ class FleetSchedulerWorkflow:
         return False
 
     def _take_bound(self, order: Any) -> bool:
-        for uid in Bound.model_validate(order).uids:
+        for uid, wire in Bound.model_validate(order).entries.items():
+            if self.fleet.replica(uid) is None:
+                # Placed by a scheduler that was lost before anybody told us: what runs is charged, whatever we would have said.
+                self.fleet.put_replica(replace(from_wire(ReplicaView, wire), since=self._ms()))
             self.fleet.bind(uid, self._ms())
         return False
 
@@ -246,7 +253,8 @@ class FleetSchedulerWorkflow:
             return False
         self.state.clusters[report.name] = report.sequence
         before = self.fleet.version
-        self.fleet.put_cluster(cluster_view(report.manifest), self._ms())
+        accounted = report.name not in self.state.silent.values()
+        self.fleet.put_cluster(cluster_view(report.manifest, accounted=accounted), self._ms())
         if "deletionTimestamp" in report.manifest["metadata"]:
             self.state.leaving[report.name] = ["?"]
         return self.fleet.version != before
@@ -310,7 +318,7 @@ class FleetSchedulerWorkflow:
         apply(self.fleet, decision)
         self.state.decided += 1
         self.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
-        answer = placed_message(place, decision, self.state.epoch, version).wire()
+        answer = placed_message(place, decision, self.fleet, self.state.epoch, version).wire()
         before = self.answers.get(place.request_id)
         self.answers[place.request_id] = answer
         while len(self.answers) > ANSWERS_KEPT:
@@ -362,15 +370,13 @@ class FleetSchedulerWorkflow:
     # --- rebuilding ---------------------------------------------------------------------------------------------------------------
 
     async def rebuild(self) -> None:
-        """Collect everybody's account; place nothing before it is whole."""
+        """Collect everybody's account. A cluster takes nothing new while one of its replicas, or it itself, has not answered."""
         self.state.epoch = self._ms()
         self.fleet.rebuilding = True
         self.publish()
         for kinds in (["InferenceClass", "InferenceCluster"], ["ModelReplica"], ["ModelDeployment"]):
             await self._survey(kinds)
-        while self.waiting_for:
-            await self._ask_silent()
-        self.fleet.rebuilding = False
+        self._settle_accounts()
         await workflow.execute_activity_method(
             Messaging.broadcast,
             Broadcast(
@@ -391,21 +397,33 @@ class FleetSchedulerWorkflow:
             )
             for workflow_id, account in page.answers.items():
                 self._take_account(workflow_id, account)
-            self.waiting_for += page.silent
+            self.state.silent |= page.silent
             after = page.after
             if not after:
                 return
 
-    async def _ask_silent(self) -> None:
-        for workflow_id in list(self.waiting_for):
-            answer = await workflow.execute_activity_method(
-                Messaging.ask,
-                Ask(workflow_id=workflow_id, query="account"),
-                **options.remote(options.TELL_MANY, f"ask {workflow_id} for its account"),
-            )
-            if answer.found:
-                self._take_account(workflow_id, answer.value)
-            self.waiting_for.remove(workflow_id)
+    async def ask_silent(self) -> None:
+        """Ask those again who did not answer."""
+        asked = list(self.state.silent)
+        answered = await workflow.execute_activity_method(
+            Messaging.ask_each,
+            AskEach(workflow_ids=asked, query="account"),
+            **options.remote(options.TELL_MANY, f"ask {len(asked)} silent entities for their account"),
+        )
+        for workflow_id, account in answered.answers.items():
+            self._take_account(workflow_id, account)
+        self.state.silent = answered.silent
+        self._settle_accounts()
+
+    def _settle_accounts(self) -> None:
+        """Open the clusters whose account is whole, and hold the others."""
+        held = {cluster for cluster in self.state.silent.values() if cluster}
+        for name, slot in list(self.fleet.clusters.items()):
+            if slot.view.accounted == (name in held):
+                self.fleet.put_cluster(replace(slot.view, accounted=name not in held), self._ms())
+                self.state.queue += self.state.unplaced
+                self.state.unplaced = []
+        self.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in self.state.silent)
 
     def _take_account(self, workflow_id: str, account: Any) -> None:
         kind = workflow_id.split("/", 1)[0]
@@ -421,8 +439,11 @@ class FleetSchedulerWorkflow:
 
     def _take_replica(self, account: Any, state: str) -> None:
         replica = ReplicaState.model_validate(account)
-        if not replica.gone and self.fleet.replica(replica.uid) is None:
-            self.fleet.put_replica(replica_view(replica.wire(), state="Releasing" if replica.deleting else state, since=self._ms()))
+        if replica.gone or not replica.entry or self.fleet.replica(replica.uid) is not None:
+            return
+        entry = from_wire(ReplicaView, replica.entry)
+        state = "Releasing" if replica.deleting else state
+        self.fleet.put_replica(replace(entry, state=state, since=self._ms(), ready=replica.ready, serving=replica.serving))
 
     # --- showing ------------------------------------------------------------------------------------------------------------------
 
@@ -442,8 +463,12 @@ class FleetSchedulerWorkflow:
         return int(workflow.time() * 1000)
 
 
-def placed_message(place: Place, decision: Decision, epoch: int, version: str) -> Placed:
-    """Say a decision in the words of the protocol."""
+def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, version: str) -> Placed:
+    """Say a decision, which the fleet has taken over, in the words of the protocol.
+
+    The deployment may never have seen an earlier answer: what it does not list among its own is told in full.
+    """
+    listed = {kept.uid for kept in place.kept}
     return Placed(
         request_id=place.request_id,
         epoch=epoch,
@@ -455,7 +480,7 @@ def placed_message(place: Place, decision: Decision, epoch: int, version: str) -
                 cluster=placement.cluster,
                 index=placement.index,
                 action=placement.action,
-                engines=[to_wire(engine) for engine in placement.engines] if placement.action != "Keep" else [],
+                entry=_entry(fleet, placement.uid) if placement.action != "Keep" or placement.uid not in listed else {},
                 after=list(placement.after),
             )
             for placement in decision.placements
@@ -474,3 +499,8 @@ def placed_message(place: Place, decision: Decision, epoch: int, version: str) -
         or len(decision.placements) > decision.desired,
         scheduler_version=version,
     )
+
+
+def _entry(fleet: Fleet, uid: str) -> dict[str, Any]:
+    entry = fleet.replica(uid)
+    return to_wire(entry) if entry else {}

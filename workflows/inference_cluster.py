@@ -40,9 +40,6 @@ from workflows.cluster_status import Known, backend_verdict, cluster_verdict, re
 from workflows.entity import Carried, Entity
 from workflows.status import FALSE, TRUE
 
-# Endpoints of a cluster that has been silent this long are withdrawn (`cluster.unreachableAfter`).
-WITHDRAW_AFTER = timedelta(seconds=300)
-
 # A class may be born while its announcement overtakes our registration.
 LOOK_FOR_CLASSES = timedelta(seconds=5)
 
@@ -367,16 +364,24 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         address, message = self.gateway()
         facts = self.state.facts
         since = self.state.unreachable_since
-        silent = since != "" and workflow.time() - _seconds(since) >= WITHDRAW_AFTER.total_seconds()
+        silent = since != "" and self.silent_for() >= self.withdraw_after()
         return ClusterChanged(
             name=self.name,
             sequence=self.state.sequence,
             present=not self.state.deleted or self.state.occupied is None or bool(self.state.occupied),
             connected=self.state.connected_generation > 0 and not since,
-            unreachable_for_seconds=int(WITHDRAW_AFTER.total_seconds()) if silent else 0,
+            unreachable_for_seconds=int(self.withdraw_after().total_seconds()) if silent else 0,
             connection=self.connection() if facts else None,
             facts=facts.model_copy(update={"gateway_address": address, "gateway_message": message}) if facts else None,
         )
+
+    def withdraw_after(self) -> timedelta:
+        """Give the silence after which the endpoints here are withdrawn (`cluster.unreachableAfter`)."""
+        return timedelta(seconds=self.state.facts.withdraw_after_seconds if self.state.facts else 0)
+
+    def silent_for(self) -> timedelta:
+        """Give how long the cluster has not answered."""
+        return workflow.now() - datetime.fromisoformat(self.state.unreachable_since)
 
     async def report_changes(self) -> None:
         """Tell the scheduler and the replicas here, each only of what is new to them."""
@@ -387,9 +392,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.state.sequence += 1
             await self.tell(names.FLEET_SCHEDULER_ID, "report_cluster", self.report())
         if self.state.unreachable_since:
-            waited = timedelta(seconds=workflow.time() - _seconds(self.state.unreachable_since))
-            if waited < WITHDRAW_AFTER:
-                self.look_again(WITHDRAW_AFTER - waited)
+            left = self.withdraw_after() - self.silent_for()
+            if left > timedelta():
+                self.look_again(left)
         changed = self.changed()
         told = _digest(changed.model_copy(update={"sequence": 0}).wire())
         first = not self.state.told
@@ -471,7 +476,3 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

@@ -161,10 +161,13 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     def resync(self, order: Any = None) -> None:
         """Ask again, because the scheduler lost its memory or because it is time."""
         message = self.read(Resync, order) if order is not None else None
-        if message is None or message.epoch > self.state.epoch:
-            self.state.epoch = message.epoch if message else self.state.epoch
+        if message is None:
             self.state.asked_for = []
-            self.wake()
+        elif message.epoch > self.state.epoch:
+            self.state.epoch, self.state.asked_for = message.epoch, []
+            # What an earlier scheduler promised and we did not use yet is void: the new one may never have heard of it.
+            self.state.replicas = {uid: held for uid, held in self.state.replicas.items() if held.started}
+        self.wake()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -181,7 +184,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             cluster=held.cluster,
             index=held.index,
             generation=held.generation,
-            spec=self.stamped(held),
+            entry=held.entry,
         )
 
     # --- spec ---------------------------------------------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     def stamped(self, held: Held) -> dict[str, Any]:
         """Give the spec of one replica."""
-        return replica_spec(self.template(), held.cluster, held.engines)
+        return replica_spec(self.template(), held.cluster, held.entry["engines"])
 
     def template_labels(self) -> dict[str, str]:
         """Give the labels that users want on replicas and endpoints."""
@@ -252,6 +255,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
                 name=state.name,
                 cluster=state.cluster,
                 index=state.index,
+                entry=state.entry,
                 generation=state.generation,
                 started=True,
                 bound=True,
@@ -288,7 +292,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             uid = self.revoked.pop(0)
             held = self.state.replicas.get(uid)
             if held and held.started:
-                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=[uid]))
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={uid: held.entry}))
                 continue
             self.state.replicas.pop(uid, None)
             await self.tell(names.FLEET_SCHEDULER_ID, "revoked", Revoked(uid=uid))
@@ -398,14 +402,14 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
                     name=placement.name,
                     cluster=placement.cluster,
                     index=placement.index,
-                    engines=placement.engines,
+                    entry=placement.entry,
                     after=placement.after,
                     generation=self.state.generation,
                 )
                 self.state.replicas[held.uid] = held
                 created.append(held)
-            elif placement.engines and placement.action != "Keep":
-                self.change(held, engines=placement.engines, generation=self.state.generation)
+            elif placement.entry:
+                self.change(held, entry=placement.entry, generation=self.state.generation)
         return created
 
     async def _update(self, uids: list[str]) -> None:
@@ -414,7 +418,9 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             Tell(
                 workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
                 signal="set_template",
-                payload=SetTemplate(generation=held.generation, spec=self.stamped(held), labels=self.template_labels()).wire(),
+                payload=SetTemplate(
+                    generation=held.generation, spec=self.stamped(held), entry=held.entry, labels=self.template_labels()
+                ).wire(),
             )
             for held in changed
         ]
@@ -441,6 +447,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
                     index=held.index,
                     generation=held.generation,
                     spec=self.stamped(held),
+                    entry=held.entry,
                     labels=self.template_labels(),
                 )
                 for held in ready
@@ -458,7 +465,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
                     self.change(held, started=True)
         unbound = [held for held in self.kept() if held.started and not held.bound]
         if unbound:
-            await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=[held.uid for held in unbound]))
+            await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={held.uid: held.entry for held in unbound}))
             for held in unbound:
                 if held.uid in self.state.replicas:
                     self.change(held, bound=True)
@@ -470,9 +477,9 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         self.condition("Ready", FALSE, "Deleting", "")
         if not self.state.forgotten:
             self.state.replicas = {key: held for key, held in self.state.replicas.items() if held.started}
-            unbound = [held.uid for held in self.kept() if not held.bound]
+            unbound = {held.uid: held.entry for held in self.kept() if not held.bound}
             if unbound:
-                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(uids=unbound))
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries=unbound))
             forget = Forget(kind=self.kind, name=self.name, namespace=self.namespace, uid=self.state.uid)
             await self.tell(names.FLEET_SCHEDULER_ID, "forget", forget)
             self.state.forgotten = True

@@ -38,9 +38,6 @@ from workflows.status import FALSE, TRUE, is_true
 # An observation may have left the cluster before our last apply was visible there: drift counts when it stays.
 DRIFT_PATIENCE = timedelta(seconds=2)
 
-# How long a replica that served lets its last requests finish (`teardown.drainSeconds`).
-DRAIN = timedelta(seconds=15)
-
 CLUSTER_STEPS = [step for step in STEPS if step.on_cluster]
 
 # The reason that a condition shows for an error, where it is not the error's own name.
@@ -57,6 +54,7 @@ class ReplicaCarried(Carried):
     """What a replica carries."""
 
     birth: ReplicaBirth
+    entry: dict[str, Any] = Field(default_factory=dict)
     cluster: ClusterChanged | None = None
     applied: Applied | None = None
     applied_generation: int = 0
@@ -89,7 +87,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         birth = state.birth
         if not state.uid:
             state.uid = birth.uid
-            self.take_template(SetTemplate(generation=birth.generation, spec=birth.spec, labels=birth.labels))
+            self.take_template(SetTemplate(generation=birth.generation, spec=birth.spec, entry=birth.entry, labels=birth.labels))
 
     @workflow.run
     async def run(self, state: ReplicaCarried) -> None:
@@ -141,8 +139,9 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
             cluster=birth.cluster,
             index=birth.index,
             generation=self.state.generation,
-            spec=self.state.spec or {},
+            entry=self.state.entry,
             ready=is_true(self.state.conditions, "Ready"),
+            serving=self.state.serving,
             deleting=bool(self.state.deleted),
             gone=self.gone,
         ).wire()
@@ -156,6 +155,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
             labels.REPLICA_INDEX: str(birth.index),
         }
         self.state.labels = {**order.labels, **managed}
+        self.state.entry = order.entry
         if order.spec != self.state.spec or order.generation != self.state.generation:
             self.state.spec, self.state.generation = order.spec, order.generation
             self.state.retry_at = ""
@@ -421,10 +421,14 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
 
     async def drain(self) -> None:
         """Let the last requests finish."""
-        self.condition("Deleting", FALSE, "Draining", f"lets requests finish for {int(DRAIN.total_seconds())} s")
+        facts = self.state.cluster.facts if self.state.cluster else None
+        seconds = facts.drain_seconds if facts else 0
+        self.condition("Deleting", FALSE, "Draining", f"lets requests finish for {seconds} s")
         self.publish()
         try:
-            await workflow.wait_condition(lambda: bool(self.state.forced), timeout=DRAIN, timeout_summary="let requests finish")
+            await workflow.wait_condition(
+                lambda: bool(self.state.forced), timeout=timedelta(seconds=seconds), timeout_summary="let requests finish"
+            )
         except TimeoutError:
             self.state.drained = True
 

@@ -243,6 +243,7 @@ def a_worker(running: Running, secrets: Path, log: Path) -> Iterator[WorkerProce
         "MODELPLANE_TEMPORAL__ADDRESS": running.temporal_address,
         "MODELPLANE_SECRETS__DIRECTORY": str(secrets),
         "MODELPLANE_KUBECONFIG__ALLOW_LOOPBACK": "true",
+        "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "1",
     }
     worker = WorkerProcess(settings, log)
     worker.start()
