@@ -97,31 +97,39 @@ def _operators() -> None:
     _global("_[_]", _B, _MAP, _A, overload="index_map")
     _global("@in", BOOL, _A, _LIST, overload="in_list")
     _global("@in", BOOL, _A, _MAP, overload="in_map")
-    for kind in (INT, DOUBLE):
+    # Where nothing is known about an operand, the first overload that fits decides what it is, so the order is Kubernetes' own.
+    for kind in (DOUBLE, INT):
         _global("-_", kind, kind)
-    for operator in ("_+_", "_-_", "_*_", "_/_"):
+    for operator in ("_*_", "_/_"):
         for kind in (DOUBLE, INT, UINT):
             _global(operator, kind, kind, kind)
     for kind in (INT, UINT):
         _global("_%_", kind, kind, kind)
     _global("_+_", BYTES, BYTES, BYTES, overload="add_bytes")
-    _global("_+_", _LIST, _LIST, _LIST, overload="add_list")
-    _global("_+_", STRING, STRING, STRING, overload="add_string")
+    _global("_+_", DOUBLE, DOUBLE, DOUBLE)
     _global("_+_", DURATION, DURATION, DURATION)
     _global("_+_", TIMESTAMP, DURATION, TIMESTAMP)
     _global("_+_", TIMESTAMP, TIMESTAMP, DURATION)
+    _global("_+_", INT, INT, INT)
+    _global("_+_", _LIST, _LIST, _LIST, overload="add_list")
+    _global("_+_", STRING, STRING, STRING, overload="add_string")
+    _global("_+_", UINT, UINT, UINT)
+    _global("_-_", DOUBLE, DOUBLE, DOUBLE)
     _global("_-_", DURATION, DURATION, DURATION)
+    _global("_-_", INT, INT, INT)
     _global("_-_", TIMESTAMP, TIMESTAMP, DURATION)
     _global("_-_", DURATION, TIMESTAMP, TIMESTAMP)
-    numbers = (INT, UINT, DOUBLE)
+    _global("_-_", UINT, UINT, UINT)
+    numbers = {INT: (INT, DOUBLE, UINT), UINT: (UINT, DOUBLE, INT), DOUBLE: (DOUBLE, INT, UINT)}
     for operator, word in (("_<_", "less"), ("_<=_", "less_equals"), ("_>_", "greater"), ("_>=_", "greater_equals")):
-        for left in numbers:
-            for right in numbers:
+        _global(operator, BOOL, BOOL, BOOL)
+        for left, rights in numbers.items():
+            for right in rights:
                 _global(operator, BOOL, left, right)
-        for kind in (BOOL, DURATION, TIMESTAMP):
-            _global(operator, BOOL, kind, kind)
         _global(operator, BOOL, STRING, STRING, overload=f"{word}_string")
         _global(operator, BOOL, BYTES, BYTES, overload=f"{word}_bytes")
+        _global(operator, BOOL, TIMESTAMP, TIMESTAMP)
+        _global(operator, BOOL, DURATION, DURATION)
 
 
 def _conversions() -> None:
@@ -141,7 +149,7 @@ def _conversions() -> None:
     _global("string", STRING, BYTES, overload="bytes_to_string")
     _global("dyn", DYN, _A)
     _global("type", type_of(_A), _A)
-    for sized in (STRING, BYTES, _LIST, _MAP):
+    for sized in (BYTES, _LIST, _MAP, STRING):
         _global("size", INT, sized)
         _member("size", INT, sized)
 
@@ -157,9 +165,9 @@ def _strings() -> None:
     _member("findAll", _STRINGS, STRING, STRING, INT)
     _member("charAt", STRING, STRING, INT)
     for name in ("indexOf", "lastIndexOf"):
+        _member(name, INT, _LIST, _A)
         _member(name, INT, STRING, STRING)
         _member(name, INT, STRING, STRING, INT)
-        _member(name, INT, _LIST, _A)
     _member("join", STRING, _STRINGS)
     _member("join", STRING, _STRINGS, STRING)
     _member("replace", STRING, STRING, STRING, STRING)

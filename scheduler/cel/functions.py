@@ -274,33 +274,29 @@ def _sum(zero: Any) -> Function:
     return total
 
 
+# What may stand in a list that is sorted or searched for its extreme.
+_ORDERED = (int, Uint, float, str, bytes, bool, Duration, Timestamp)
+
+
 def _extreme(sign: int, name: str) -> Function:
     def extreme(values: Any) -> Any:
-        if type(values) is not list:
+        if type(values) is not list or any(type(value) not in _ORDERED for value in values):
             return no_overload(values)
         if not values:
             return EvalError(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            order = compare(best, value)
-            if isinstance(order, EvalError):
-                return order
-            best = value if order == sign else best
+            # Values without a common order leave the best one standing. That is Kubernetes' own quirk.
+            best = value if compare(best, value) == sign else best
         return best
 
     return extreme
 
 
 def _is_sorted(values: Any) -> Any:
-    if type(values) is not list:
+    if type(values) is not list or any(type(value) not in _ORDERED for value in values):
         return no_overload(values)
-    for left, right in pairwise(values):
-        order = compare(left, right)
-        if isinstance(order, EvalError):
-            return order
-        if order > 0:
-            return False
-    return True
+    return all(compare(left, right) != 1 for left, right in pairwise(values))
 
 
 def _all_in(values: list[Any], others: list[Any]) -> bool:

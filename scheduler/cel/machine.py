@@ -93,7 +93,9 @@ def _field(value: Any, name: str) -> Any:
     return EvalError(f"no such key: {name}; {type_name(value)} has no fields")
 
 
-def _has(value: Any, name: str) -> bool:
+def _has(value: Any, name: str) -> bool | EvalError:
+    if type(value) is list:
+        return EvalError("no such overload: a list has no fields")
     return type(value) is MapValue and (value.default is not None or ("s", name) in value.entries)
 
 
