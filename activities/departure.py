@@ -5,12 +5,11 @@ nothing answers any more; what remains is told in every heartbeat, so that the T
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from temporalio import activity
-
 from activities.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.heartbeat import Progress
 from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
 from activities.ownership import conflict
 from activities.render.teardown import STEPS
@@ -32,31 +31,40 @@ async def looks() -> AsyncIterator[None]:
         wait_seconds = min(wait_seconds * 1.5, longest)
 
 
-async def until_gone(cluster: ClusterApi, targets: Sequence[ObjectId], uid: str, force_after: timedelta | None = None) -> list[str]:
-    """Delete what is of the owner with `uid` and wait until it, and all that controllers made from it, is gone.
+class Leaver:
+    """Takes objects of one owner off one cluster; `tell` hears what is waited for.
 
-    `force_after`: pods that are still there this long after their time was up are deleted without grace. Gives why objects were left alone.
+    `force_after`: pods that are still there this long after their time was up are deleted without grace (None: never).
     """
-    skipped: dict[ObjectId, str] = {}
-    async for _ in looks():
-        remaining: list[str] = []
-        for target in targets:
-            if target in skipped:
-                continue
-            found = await cluster.get(target)
-            if found and (reason := conflict(found, uid)):
-                skipped[target] = reason
-                continue
-            if found and await _ask(cluster, target, found):
-                remaining.append(str(target))
-            made = await made_from(cluster, target)
-            remaining += [str(ObjectId.of(item)) for item in made]
-            if force_after is not None:
-                await _force(cluster, made, force_after)
-        if not remaining:
-            break
-        activity.heartbeat({"waitingFor": remaining[:_SHOWN_MAX], "more": max(0, len(remaining) - _SHOWN_MAX)})
-    return list(skipped.values())
+
+    def __init__(self, cluster: ClusterApi, uid: str, tell: Callable[[Progress], None], force_after: timedelta | None) -> None:
+        self.cluster = cluster
+        self.uid = uid
+        self._tell = tell
+        self._force_after = force_after
+
+    async def until_gone(self, targets: Sequence[ObjectId]) -> list[str]:
+        """Delete objects and wait until they, and all that controllers made from them, are gone. Gives why some were left alone."""
+        skipped: dict[ObjectId, str] = {}
+        async for _ in looks():
+            remaining: list[str] = []
+            for target in targets:
+                if target in skipped:
+                    continue
+                found = await self.cluster.get(target)
+                if found and (reason := conflict(found, self.uid)):
+                    skipped[target] = reason
+                    continue
+                if found and await _ask(self.cluster, target, found):
+                    remaining.append(str(target))
+                made = await made_from(self.cluster, target)
+                remaining += [str(ObjectId.of(item)) for item in made]
+                if self._force_after is not None:
+                    await _force(self.cluster, made, self._force_after)
+            if not remaining:
+                break
+            self._tell({"waitingFor": remaining[:_SHOWN_MAX], "more": max(0, len(remaining) - _SHOWN_MAX)})
+        return list(skipped.values())
 
 
 async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> bool:

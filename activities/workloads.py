@@ -13,7 +13,8 @@ from temporalio import activity
 
 from activities import kinds
 from activities.cluster_api import ClusterApi, ClusterPool, Json, Kind, ObjectId, Selection
-from activities.departure import list_served, until_gone
+from activities.departure import Leaver, list_served
+from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest
 from activities.ownership import conflict, owner_of
 from activities.render import teardown
@@ -50,25 +51,27 @@ class WorkloadActivities:
         """
         cluster = await self._clusters.at(order.connection)
         rendered = _render(order, self._settings)
-        found = await _read(cluster, [ObjectId.of(item.manifest) for item in rendered.objects])
-        conflicts = [reason for item in found.values() if item and (reason := conflict(item, order.uid))]
-        if conflicts:
-            raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
-        await self._make_room(cluster, order, rendered, found)
-        await _ensure_namespaces(cluster, order, found)
-        known = {entry.id: entry for entry in order.inventory}
-        inventory, changed = [], []
-        for item in rendered.objects:
-            target = ObjectId.of(item.manifest)
-            live = found[target]
-            stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
-            digest = content_digest(stored)
-            if not live or digest != content_digest(live):
-                changed.append(item.key)
-            inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
-            activity.heartbeat({"applied": len(inventory), "of": len(rendered.objects)})
-        wanted = {entry.id for entry in inventory}
-        return _applied(rendered, [*inventory, *(entry for entry in order.inventory if entry.id not in wanted)], changed)
+        async with heartbeating() as tell:
+            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            found = await _read(cluster, [ObjectId.of(item.manifest) for item in rendered.objects])
+            conflicts = [reason for item in found.values() if item and (reason := conflict(item, order.uid))]
+            if conflicts:
+                raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+            left = await _make_room(leaver, order, rendered, found)
+            await _ensure_namespaces(cluster, order, found)
+            known = {entry.id: entry for entry in order.inventory}
+            inventory, changed = [], []
+            for item in rendered.objects:
+                target = ObjectId.of(item.manifest)
+                live = found[target]
+                stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
+                digest = content_digest(stored)
+                if not live or digest != content_digest(live):
+                    changed.append(item.key)
+                inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
+                tell({"applied": len(inventory), "of": len(rendered.objects)})
+        done = {entry.id for entry in inventory} | {str(target) for target in left}
+        return _applied(rendered, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
 
     @activity.defn
     async def prune_replica(self, order: ReplicaOrder) -> list[str]:
@@ -76,7 +79,8 @@ class WorkloadActivities:
         cluster = await self._clusters.at(order.connection)
         wanted = {str(ObjectId.of(item.manifest)) for item in _render(order, self._settings).objects}
         leaving = [entry.id for entry in order.inventory if entry.id not in wanted]
-        await until_gone(cluster, [ObjectId.parse(text) for text in leaving], order.uid, self._force_after)
+        async with heartbeating() as tell:
+            await Leaver(cluster, order.uid, tell, self._force_after).until_gone([ObjectId.parse(text) for text in leaving])
         return leaving
 
     @activity.defn
@@ -86,53 +90,63 @@ class WorkloadActivities:
         Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
         """
         cluster = await self._clusters.at(order.connection)
-        if order.number == teardown.SWEEP:
-            return StepDone(skipped=await self._sweep(cluster, order))
-        step = next(step for step in teardown.STEPS if step.number == order.number)
-        served = await cluster.resources()
-        targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
-        for kind in kinds.resolve_all(step.kinds, served):
-            for item in await _marked(cluster, kind, order):
-                if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
-                    targets[ObjectId.of(item)] = None
-        rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
-        ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
-        skipped: list[str] = []
-        # Engines end together: nobody waits for one to free the other's nodes.
-        for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):
-            skipped += await until_gone(cluster, list(group), order.uid, self._force_after)
-        return StepDone(skipped=skipped)
+        async with heartbeating() as tell:
+            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            if order.number == teardown.SWEEP:
+                return StepDone(skipped=await _sweep(leaver, order))
+            return StepDone(skipped=await _step(leaver, order))
 
-    async def _sweep(self, cluster: ClusterApi, order: TeardownStep) -> list[str]:
-        """Delete everything with the replica's mark, of every kind that we know, until a whole look finds nothing more."""
-        served = await cluster.resources(refresh=True)
-        skipped: list[str] = []
-        while True:
-            found = [item for kind in kinds.ours(served) for item in await _marked(cluster, kind, order)]
-            mine = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
-            skipped = [conflict(item, order.uid) for item in found if owner_of(item).uid != order.uid]
-            if not mine:
-                return skipped
-            await until_gone(cluster, mine, order.uid, self._force_after)
 
-    async def _make_room(self, cluster: ClusterApi, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> None:
-        """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name."""
-        wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
-        leaving = [
-            ObjectId.parse(entry.id)
-            for entry in order.inventory
-            if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
-        ]
-        # Somebody deleted these; applying now would only be undone when the deletion ends.
-        leaving += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
-        recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
-        leaving += [
-            target
-            for target, item in found.items()
-            if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
-        ]
-        await until_gone(cluster, leaving, order.uid, self._force_after)
-        found.update(dict.fromkeys((target for target in leaving if target in found), None))
+async def _step(leaver: Leaver, order: TeardownStep) -> list[str]:
+    """Delete what belongs to one step, known from the inventory or found by its marks."""
+    step = next(step for step in teardown.STEPS if step.number == order.number)
+    targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
+    for kind in kinds.resolve_all(step.kinds, await leaver.cluster.resources()):
+        for item in await _marked(leaver.cluster, kind, order):
+            if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
+                targets[ObjectId.of(item)] = None
+    rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
+    ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
+    skipped: list[str] = []
+    # Engines end together: nobody waits for one to free the other's nodes.
+    for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):
+        skipped += await leaver.until_gone(list(group))
+    return skipped
+
+
+async def _sweep(leaver: Leaver, order: TeardownStep) -> list[str]:
+    """Delete everything with the replica's mark, of every kind that we know, until a whole look finds nothing more."""
+    served = await leaver.cluster.resources(refresh=True)
+    while True:
+        found = [item for kind in kinds.ours(served) for item in await _marked(leaver.cluster, kind, order)]
+        mine = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
+        if not mine:
+            return [conflict(item, order.uid) for item in found]
+        await leaver.until_gone(mine)
+
+
+async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+    """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
+
+    Gives what is gone, and notes it in `found`.
+    """
+    wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
+    leaving = [
+        ObjectId.parse(entry.id)
+        for entry in order.inventory
+        if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
+    ]
+    # Somebody deleted these; applying now would only be undone when the deletion ends.
+    leaving += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
+    recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
+    leaving += [
+        target
+        for target, item in found.items()
+        if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
+    ]
+    await leaver.until_gone(leaving)
+    found.update(dict.fromkeys((target for target in leaving if target in found), None))
+    return leaving
 
 
 def _render(order: ReplicaOrder, settings: RenderSettings) -> Rendered:
@@ -220,12 +234,14 @@ def _applied(rendered: Rendered, inventory: list[AppliedObject], changed: list[s
                 copies=engine.copies,
                 size=engine.size,
                 template_hash=engine.template_hash,
+                template_hashes=list(engine.template_hashes),
                 kv_block_size=engine.kv_block_size,
                 kv_block_size_source=engine.kv_block_size_source,
             )
             for engine in rendered.engines
         ],
         routing_surface=rendered.routing.surface if rendered.routing else "",
+        held=rendered.held,
         changed=changed,
         warnings=list(rendered.warnings),
     )
