@@ -366,7 +366,7 @@ class AppliedObject(Message):
 
 
 class AppliedEngine(Message):
-    """What an engine became."""
+    """What an engine became. `template_hashes` has one per member, the serving one (`template_hash`) first."""
 
     name: str
     kind: str
@@ -374,12 +374,16 @@ class AppliedEngine(Message):
     copies: int
     size: int = 1
     template_hash: str = ""
+    template_hashes: list[str] = Field(default_factory=list)
     kv_block_size: int = 0
     kv_block_size_source: str = ""
 
 
 class Applied(Message):
-    """What an apply did: the whole inventory, whether anything changed, and what to warn of."""
+    """What an apply did: the whole inventory, whether anything changed, and what to warn of.
+
+    `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not.
+    """
 
     hash: str
     workload_name: str
@@ -387,6 +391,7 @@ class Applied(Message):
     inventory: list[AppliedObject] = Field(default_factory=list)
     engines: list[AppliedEngine] = Field(default_factory=list)
     routing_surface: str = ""
+    held: str = ""
     changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
