@@ -29,7 +29,7 @@ def scheduled(deployment: DeploymentView, placed: int, *, observed: bool, invali
     if placed < wanted:
         return _short(deployment, placed, diagnosis)
     if not observed:
-        return Condition(kind, "False", "Scheduling", f"{placed} of {wanted}")
+        return Condition(kind, "False", "Scheduling", f"{placed} of {wanted} replicas scheduled")
     return Condition(kind, "True", "ReplicasCreated", f"Scheduled {placed} of {wanted} replicas")
 
 

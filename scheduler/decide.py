@@ -56,7 +56,7 @@ def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
     """Decide one request on a frame, and charge the result there unless it is a dry run."""
     turn = Turn(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
     turn.run()
-    return _written(turn)
+    return written(turn)
 
 
 def apply(fleet: Fleet, decision: Decision) -> None:
@@ -114,7 +114,8 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
     )
 
 
-def _written(turn: Turn) -> Decision:
+def written(turn: Turn) -> Decision:
+    """Write down what a turn came to."""
     deployment = turn.deployment
     placements = sorted([*_kept_placements(turn), *turn.placed], key=lambda p: (p.cluster, p.index, p.uid))
     shortfall = max(0, deployment.replicas - len(placements))

@@ -1,0 +1,152 @@
+"""Why each cluster and each of its pools takes one more replica of a deployment, or does not.
+
+Worked out only when somebody asks: it visits every pool of the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scheduler import reasons
+from scheduler.capacity import is_stale
+from scheduler.clusters import Slot
+from scheduler.explain import filter_text, room_miss
+from scheduler.fill import Filler
+from scheduler.filters import Stage, stages
+from scheduler.frame import Frame
+from scheduler.quota import QuotaGate
+from scheduler.retain import taint_text
+from scheduler.shapes import Shape, charges
+from scheduler.tolerations import untolerated
+from scheduler.turn import Turn
+from scheduler.types import DeploymentView
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDetail:
+    """Why a pool takes none of the engines; the reason is empty when it takes at least one."""
+
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDetail:
+    """Why a cluster takes no further replica; the reason is a filter code, empty when it would take one."""
+
+    reason: str = ""
+    detail: str = ""
+    pools: dict[str, PoolDetail] = field(default_factory=dict)
+
+
+def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
+    """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a turn.
+
+    `after` and `limit` page through a large fleet: only clusters whose name comes after `after`, at most `limit` of them (0 = all).
+    """
+    frame, deployment = turn.frame, turn.deployment
+    found = stages(frame, deployment, turn.shape)
+    filler = turn.filler
+    if filler is None and turn.shape is not None:
+        quota = turn.quota or QuotaGate(frame, deployment, turn.priority)
+        filler = Filler(frame, turn.request, turn.shape, [k.entry for k in turn.kept], quota)
+    details: dict[str, ClusterDetail] = {}
+    for slot in frame.index.ranked:
+        if slot.name <= after:
+            continue
+        reason, text = _cluster_reason(frame, deployment, slot, found, filler)
+        pools = {} if filler is None else {pool.name: _pool_detail(filler, slot, p) for p, pool in enumerate(slot.pools)}
+        pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
+        details[slot.name] = ClusterDetail(reason, text, pools)
+        if limit and len(details) >= limit:
+            break
+    return details
+
+
+def _cluster_reason(frame: Frame, deployment: DeploymentView, slot: Slot, found: list[Stage], filler: Filler | None) -> tuple[str, str]:
+    for stage in found:
+        if not stage.passing >> slot.rank & 1:
+            return stage.code, _static_text(stage.code, deployment, slot, filler)
+    if filler is None:
+        return "", ""
+    trial = filler.trial(slot)
+    if trial.failed >= 0:
+        engine = filler.shape.engines[trial.failed].name
+        text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
+        cut = "; the search for an arrangement was cut short" if trial.undecided else ""
+        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(filler, slot, trial.failed, text).text}){cut}"
+    if not filler.constraints.allowed(filler.own) >> slot.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, filler.constraints.violated(slot, filler.own))
+    refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))
+    return (reasons.POLICY, refusal) if refusal else ("", "")
+
+
+def _static_text(code: str, deployment: DeploymentView, slot: Slot, filler: Filler | None) -> str:
+    if code == reasons.TAINTED:
+        taint = untolerated(slot.taints, deployment.tolerations)
+        return filter_text(code, deployment, taint_text(taint.key, taint.value, taint.effect)) if taint else ""
+    if code == reasons.LABEL_MISMATCH:
+        return f"wants {_missing(deployment.match_labels, slot)}"
+    if code == reasons.CACHE_FOOTPRINT:
+        return f"ModelCache {deployment.cache.name} wants {_missing(deployment.cache.match_labels, slot)}"
+    if code == reasons.NO_POOL_MATCHES and filler is not None:
+        return filter_text(code, deployment, filler.shape.engines[filler.shape.on(slot.layout).blocked].name)
+    return filter_text(code, deployment)
+
+
+def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
+    have = slot.view.labels
+    unmet = sorted((key, value) for key, value in wanted.items() if have.get(key) != value)
+    return ", ".join(f"{key}={value}, has {have[key]}" if key in have else f"{key}={value}" for key, value in unmet)
+
+
+def _pool_detail(filler: Filler, slot: Slot, p: int) -> PoolDetail:
+    pool = slot.pools[p]
+    if pool.class_missing:
+        return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
+    failures = list(_engine_failures(filler, slot, p))
+    text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
+    if pool.observed is not None and is_stale(pool.observed, filler.frame.now, filler.frame.options):
+        text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
+    takes_one = len(failures) < len(filler.shape.engines)
+    return PoolDetail("" if takes_one else failures[0][1], text)
+
+
+def _engine_failures(filler: Filler, slot: Slot, p: int) -> Iterator[tuple[str, str, str]]:
+    """Give (engine, code, detail) for each engine that the pool does not take."""
+    shape = filler.shape
+    free = filler.frame.free(slot)[p]
+    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
+    free += credit[p] if credit else 0
+    for i, engine in enumerate(shape.engines):
+        fit = shape.engine_on(i, slot.layout)
+        if p not in fit.positions:
+            code, detail = _mismatch(shape, i, slot, p, fit.claims)
+            yield engine.name, code, detail
+        elif fit.cost > free:
+            yield engine.name, *_short(filler, slot, p, fit.cost, free)
+
+
+def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
+    rows = shape.member_fits(i, slot.layout)
+    for member, row in zip(shape.engines[i].members, rows, strict=True):
+        fit = row[p]
+        if fit is not None and not fit.fits:
+            return fit.code, f"{member.role}: {fit.detail}"
+    for member, row, can_claim in zip(shape.engines[i].members, rows, claims, strict=True):
+        fit = row[p]
+        if fit is not None and can_claim and not fit.resolved:
+            return reasons.STRANDED, f"{member.role} could claim devices on another pool of this cluster, here it would get none"
+    return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
+
+
+def _short(filler: Filler, slot: Slot, p: int, needed: int, free: int) -> tuple[str, str]:
+    pool = slot.pools[p]
+    declared = pool.nodes - filler.frame.ledger.used(slot.name).get(pool.name, 0)
+    if declared >= needed:
+        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {max(free, 0)} really there of {declared} free as declared"
+    entries = filler.frame.ledger.on_cluster(slot.name).values()
+    held = sum(charges(entry.engines).get(pool.name, 0) for entry in entries if entry.state == reasons.RESERVED)
+    reserved = f", reserved {held}" if held else ""
+    return reasons.INSUFFICIENT_NODES, f"needs {needed}, {max(free, 0)} free of {pool.nodes}{reserved}"
