@@ -90,6 +90,8 @@ class Engine(Shape):
 class Toleration(Shape):
     """Lets a deployment onto clusters with a taint."""
 
+    refusals: ClassVar[Mapping[str, str]] = {"tolerationSeconds": "unknown field; spec.drain says how fast replicas leave a cluster"}
+
     key: str | None = None
     """Taint key; absent with Exists matches every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"

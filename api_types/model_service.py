@@ -1,15 +1,18 @@
 """ModelService: a stable URL over a set of ModelEndpoints of its namespace."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.shapes import Advice, Manifest, Shape, Whole
+from api_types.shapes import Advice, LabelSelector, Manifest, Shape, Whole
 from api_types.status import ModelServiceStatus
 
 
 class EndpointSelector(Shape):
     """Endpoints whose labels hold every pair; no pair selects every endpoint of the namespace."""
+
+    refusals: ClassVar[Mapping[str, str]] = LabelSelector.refusals
 
     match_labels: dict[str, str]
     """Pairs that must all be equal."""

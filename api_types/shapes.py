@@ -141,6 +141,10 @@ class Manifest(Shape):
 class LabelSelector(Shape):
     """Objects whose labels hold every pair; without pairs, everything."""
 
+    refusals: ClassVar[Mapping[str, str]] = {
+        "matchExpressions": "unknown field; only equality is supported, write the pairs as matchLabels"
+    }
+
     match_labels: dict[str, str] | None = None
     """Pairs that must all be equal."""
 

@@ -1,6 +1,6 @@
 """Valid documents to spoil: each builder says only what a test is about.
 
-`Cut` as a value removes the field; a dict merges into what is there; anything else replaces it.
+`CUT` as a value removes the field; a dict merges into what is there; anything else replaces it.
 """
 
 import copy

@@ -54,6 +54,7 @@ def gke(**spec: Any) -> dict[str, Any]:
 
 NOT_A_NAME = "must be a DNS subdomain: lower-case letters, digits, hyphen, dot; got"
 TWO_GRANTS = "set exactly one of deviceClassName, resourceName; got deviceClassName, resourceName"
+EQUALITY = "unknown field; only equality is supported, write the pairs as matchLabels"
 NOT_A_KEY = "is not a valid Kubernetes label key"
 PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
@@ -144,6 +145,25 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         "ruling-16 a request granted two ways",
         a_replica(deviceRequests=[{**RESOLVED, "resourceName": "nvidia.com/gpu"}]),
         [f"spec.engines[name=a].members[0].deviceRequests[name=gpu]: {TWO_GRANTS}"],
+    ),
+    (
+        "ruling-16 a request granted in no way",
+        a_replica(deviceRequests=[{"name": "gpu"}]),
+        [
+            "spec.engines[name=a].members[0].deviceRequests[name=gpu]: set exactly one of deviceClassName, resourceName; got none",
+        ],
+    ),
+    (
+        "an expression in a label selector",
+        a_deployment(clusterSelector={"matchExpressions": []}),
+        [
+            f"spec.template.spec.clusterSelector.matchExpressions: {EQUALITY}",
+        ],
+    ),
+    (
+        "a toleration with a time",
+        a_deployment(tolerations=[{"key": "a", "tolerationSeconds": 30}]),
+        ["spec.template.spec.tolerations[0].tolerationSeconds: unknown field; spec.drain says how fast replicas leave a cluster"],
     ),
     ("ruling-16 a request granted by a plugin", a_replica(deviceRequests=[{"name": "gpu", "resourceName": "nvidia.com/gpu"}]), []),
     ("ruling-16 an OCI cache", a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "plainHTTP": True, "scratch": "node"}}), []),
