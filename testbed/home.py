@@ -31,9 +31,15 @@ class Home:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.expanduser().resolve()
         self._file = self.folder / "state.json"
+        self._ports: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
+        self.recall()
+
+    def recall(self) -> None:
+        """Read again what is remembered: another command may have changed it."""
         known = read_json(self._file) or {}
-        self._ports: dict[str, int] = known.get("ports", {})
-        self._indices: dict[str, int] = known.get("indices", {})
+        self._ports = known.get("ports", {})
+        self._indices = known.get("indices", {})
 
     @property
     def clusters(self) -> Path:

@@ -61,14 +61,18 @@ class ProcessFiles:
         (self.wanted / f"{name}.json").unlink(missing_ok=True)
         (self.actual / f"{name}.json").unlink(missing_ok=True)
 
-    def note(self, name: str, identity: Identity) -> None:
-        """Note which process carries this name."""
-        write_json(self.actual / f"{name}.json", asdict(identity))
+    def note(self, name: str, identity: Identity, starts: int = 1) -> None:
+        """Note which process carries this name, and how often one was started in a row without living long."""
+        write_json(self.actual / f"{name}.json", asdict(identity) | {"starts": starts})
+
+    def starts(self, name: str) -> int:
+        """How often a process was started since it last lived long; 0 when it never was."""
+        return int((read_json(self.actual / f"{name}.json") or {}).get("starts", 0))
 
     def identity(self, name: str) -> Identity | None:
         """Answer the process that carries this name, if it is alive."""
         document = read_json(self.actual / f"{name}.json")
-        identity = None if document is None else Identity(**document)
+        identity = None if document is None else Identity(document["pid"], document["started"])
         return identity if identity and identity.alive() else None
 
 

@@ -111,7 +111,7 @@ class Supervisor:
                 return
         child.started = time.monotonic()
         child.kill_at = None
-        self._files.note(child.spec.name, Identity(child.process.pid, start_time(child.process.pid) or 0))
+        self._files.note(child.spec.name, Identity(child.process.pid, start_time(child.process.pid) or 0), child.failures + 1)
 
     def _before_exec(self) -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -4,14 +4,12 @@
 The supervisor owns every process; this module decides what shall run, waits for it, and tells the clusters what they are.
 """
 
-import os
 import signal
-import subprocess
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ import httpx
 
 from testbed import objects
 from testbed.control_plane import ControlPlane
+from testbed.data_plane import ENCLAVE
 from testbed.data_plane import port_name as data_plane_port
 from testbed.data_plane import processes as data_plane_processes
 from testbed.documents import read_json, write_json
@@ -29,10 +28,11 @@ from testbed.home import Home
 from testbed.install import Installer, needed
 from testbed.kube import Kube, collection
 from testbed.manifests import write_manifests
-from testbed.processes import SUPERVISOR, ProcessFiles, ProcessSpec
+from testbed.processes import ProcessSpec
 from testbed.seeding import seed
+from testbed.supervision import Supervision
 from testbed.versions import DEFINITIONS
-from testbed.waiting import StartFailed, tail, wait_until
+from testbed.waiting import StartFailed, wait_until
 
 # Seconds are usual, minutes happen when two cores are shared with builds and tests.
 SERVER_SECONDS = 180
@@ -40,6 +40,9 @@ CONTROLLER_SECONDS = 120
 STOP_SECONDS = 30
 STAGE_LAST = 9
 """Processes started for others, as a worker, are the first to be stopped."""
+
+FORMAT = 2
+"""Of running.json; what another version of this module started is started afresh."""
 
 TEMPORAL = "temporal"
 GATEWAY = "gateway"
@@ -81,65 +84,75 @@ class Testbed:
         self._home = Home(home)
         self._fleet = fleet
         self._say = say
-        self._files = ProcessFiles(self._home.folder)
+        self._supervision = Supervision(self._home.folder)
+        self._files = self._supervision.files
 
     def up(self, temporal: bool = True, *, data_plane: bool = False) -> Running:
         """Have everything running, with the data that is already there.
 
-        `data_plane` adds Traefik and a mock engine, so that a request to a Gateway really arrives at a pod's address.
+        `data_plane` adds Traefik and a mock engine, so that a request to a Gateway really arrives at a pod's address. What runs is left
+        alone when it is what was asked for; another fleet, or a part that is missing, means starting afresh over the same data.
 
         Installs missing programs first. Raises StartFailed or InstallFailed with the reason, FleetFileError never (the fleet was read).
         What did start is left running for a look at it; `up` again goes on from there.
         """
         with self._home.changing():
-            if running := self.running():
+            if (running := self.running()) and self._is_as_asked(temporal=temporal, data_plane=data_plane):
                 self._say(f"already up in {self._home.folder}")
                 return running
             began = time.monotonic()
             installer = Installer(self._say)
             programs = installer.programs(needed(data_plane=data_plane))
             definitions = {each.name: installer.definitions(each.name) for each in DEFINITIONS}
-            self._stop_supervisor()
+            self._supervision.stop()
             planes = self._prepare(programs, temporal=temporal, data_plane=data_plane)
-            self._start_supervisor()
-            self._want(spec for plane in planes for spec in plane.store_and_server())
+            self._noted.unlink(missing_ok=True)
+            self._supervision.start()
+            self._supervision.want(spec for plane in planes for spec in plane.store_and_server())
             if temporal:
-                self._want([self._temporal(programs)])
+                self._supervision.want([self._temporal(programs)])
             with ThreadPoolExecutor(len(planes) + 1) as pool:
                 # Temporal is waited for beside the clusters: it needs the processor at the same time.
                 waits = [pool.submit(self._await_temporal)] if temporal else []
                 waits += [pool.submit(self._bring_up, plane, definitions, data_plane=data_plane) for plane in planes]
                 for wait in waits:
                     wait.result()
-            self._want([self._gateway(planes, data_plane=data_plane)])
+            self._supervision.want([self._gateway(planes, data_plane=data_plane)])
             if data_plane:
-                self._want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
-            self._await_gateways(planes)
+                self._supervision.want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
+            self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
             running = self._describe(planes, temporal=temporal, data_plane=data_plane)
             write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
-            noted = {"clusters": [plane.name for plane in planes], "temporal": temporal, "data_plane": data_plane}
-            write_json(self._home.folder / "running.json", noted)
+            noted = {
+                "format": FORMAT,
+                "clusters": [plane.name for plane in planes],
+                "processes": sorted(self._files.specs()),
+                "temporal": temporal,
+                "data_plane": data_plane,
+                "fleet": self._fleet.model_dump_json(),
+            }
+            write_json(self._noted, noted)
             self._say(f"up in {time.monotonic() - began:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
             return running
 
     def down(self, wipe: bool = False) -> None:
         """End everything that belongs to this testbed; `wipe` also deletes its data, keys and logs."""
         with self._home.changing():
-            self._stop_supervisor()
+            self._supervision.stop()
         if wipe:
             rmtree(self._home.folder, ignore_errors=True)
         self._say(f"down{' and wiped' if wipe else ''}: {self._home.folder}")
 
     def running(self) -> Running | None:
-        """Read what runs; None unless every process of a complete `up` is alive."""
-        noted = read_json(self._home.folder / "running.json")
-        specs = self._files.specs()
-        if noted is None or not specs or not self._files.identity(SUPERVISOR):
+        """Read what runs; None unless every process of a complete `up` is alive (those of `start_process` do not count)."""
+        self._home.recall()
+        noted = read_json(self._noted)
+        if noted is None or noted.get("format") != FORMAT or not self._supervision.alive():
             return None
-        if not all(self._files.identity(name) for name in specs):
+        if not all(self._files.identity(name) for name in noted["processes"]):
             return None
         planes = [self._plane(name, {}) for name in noted["clusters"]]
-        return self._describe(planes, temporal=noted["temporal"], data_plane=noted.get("data_plane", False))
+        return self._describe(planes, temporal=noted["temporal"], data_plane=noted["data_plane"])
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
         """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
@@ -147,20 +160,20 @@ class Testbed:
         It is started again when it ends, and ended by `stop_process` or with the testbed. Raises StartFailed when nothing is up, or when
         the name is taken.
         """
-        if not self._files.identity(SUPERVISOR):
+        if not self._supervision.alive():
             raise StartFailed(f"{name}: the testbed in {self._home.folder} is not up; start it first")
         if name in self._files.specs():
             raise StartFailed(f"{name}: a process of that name is already supervised; stop it first")
-        self._want([ProcessSpec(name, argv, env, stage=STAGE_LAST)])
-        wait_until(lambda: self.process_pid(name) is not None, CONTROLLER_SECONDS, lambda: self._blame(name, "did not start"))
+        self._supervision.want([ProcessSpec(name, argv, env, stage=STAGE_LAST)])
+        self._supervision.wait_for(name, lambda: self.process_pid(name) is not None, CONTROLLER_SECONDS, "did not start")
 
     def stop_process(self, name: str, signal: int = signal.SIGTERM) -> None:
         """End a supervised process for good with `signal` (killed when it takes too long); nothing happens when there is none."""
         spec = self._files.specs().get(name)
-        if spec is None or not self._files.identity(SUPERVISOR):
+        if spec is None or not self._supervision.alive():
             return
-        self._want([ProcessSpec(name, spec.argv, spec.environment, spec.stage, stop_signal=int(signal))])
-        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._blame(name, "did not end"))
+        self._supervision.want([ProcessSpec(name, spec.argv, spec.environment, spec.stage, stop_signal=int(signal))])
+        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._supervision.blame(name, "did not end"))
 
     def process_pid(self, name: str) -> int | None:
         """Answer the pid of a supervised process that is alive now."""
@@ -170,6 +183,21 @@ class Testbed:
     def processes(self) -> dict[str, int | None]:
         """Map every supervised process to its pid, None while it is between two starts."""
         return {name: self.process_pid(name) for name in self._files.specs()}
+
+    @property
+    def _noted(self) -> Path:
+        return self._home.folder / "running.json"
+
+    def _is_as_asked(self, *, temporal: bool, data_plane: bool) -> bool:
+        noted = read_json(self._noted)
+        as_asked = (
+            noted["fleet"] == self._fleet.model_dump_json()
+            and noted["temporal"] in (temporal, True)
+            and noted["data_plane"] in (data_plane, True)
+        )
+        if not as_asked:
+            self._say("what runs is another fleet or lacks a part; starting afresh over the same data")
+        return as_asked
 
     def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
         names = [CONTROL, *(cluster.name for cluster in self._fleet.clusters)]
@@ -190,18 +218,19 @@ class Testbed:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
         server = f"{plane.name}.kube-apiserver"
         with Kube(plane.server, plane.authority) as kube:
-            wait_until(kube.is_ready, SERVER_SECONDS, lambda: self._blame(server, "is not ready"))
-            self._want(plane.controllers())
+            # Waited for by itself: an API server without its store would be blamed for the store's fault.
+            self._supervision.wait_for(f"{plane.name}.etcd", partial(_listens, plane.port("etcd")), SERVER_SECONDS, "does not listen")
+            self._supervision.wait_for(server, kube.is_ready, SERVER_SECONDS, "is not ready")
+            self._supervision.want(plane.controllers())
             seed(plane, kube, cluster, self._fleet, definitions, data_plane=data_plane)
-            parts = [f"{plane.name}.kube-controller-manager"]
-            wait_until(lambda: _has_root_ca(kube), CONTROLLER_SECONDS, lambda: self._blame(parts[0], "does not work"))
+            manager = f"{plane.name}.kube-controller-manager"
+            self._supervision.wait_for(manager, lambda: _has_root_ca(kube), CONTROLLER_SECONDS, "does not work")
             if cluster:
-                kwok = f"{plane.name}.kwok"
-                wait_until(lambda: _nodes_ready(kube), CONTROLLER_SECONDS, lambda: self._blame(kwok, "made no node ready"))
-                for part, scheme, path in (("kube-scheduler", "https", "/readyz"), ("lws-health", "http", "/readyz")):
-                    url = f"{scheme}://127.0.0.1:{plane.port(part)}{path}"
+                self._supervision.wait_for(f"{plane.name}.kwok", lambda: _nodes_ready(kube), CONTROLLER_SECONDS, "made no node ready")
+                for part, scheme in (("kube-scheduler", "https"), ("lws-health", "http")):
                     name = f"{plane.name}.{part.removesuffix('-health')}"
-                    wait_until(partial(_answers, url), CONTROLLER_SECONDS, partial(self._blame, name, "is not ready"))
+                    url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"
+                    self._supervision.wait_for(name, partial(_answers, url), CONTROLLER_SECONDS, "is not ready")
         self._say(f"{plane.name}: ready at {plane.server}")
 
     def _temporal(self, programs: dict[str, Path]) -> ProcessSpec:
@@ -220,7 +249,7 @@ class Testbed:
     def _await_temporal(self) -> None:
         address = self._home.port("temporal-ui")
         url = f"http://127.0.0.1:{address}/api/v1/namespaces/default"
-        wait_until(lambda: _answers(url), SERVER_SECONDS, lambda: self._blame(TEMPORAL, "is not ready"))
+        self._supervision.wait_for(TEMPORAL, lambda: _answers(url), SERVER_SECONDS, "is not ready")
         self._say(f"temporal: ready at 127.0.0.1:{self._home.port('temporal')}, UI at http://127.0.0.1:{address}")
 
     def _gateway(self, planes: list[ControlPlane], *, data_plane: bool) -> ProcessSpec:
@@ -241,14 +270,14 @@ class Testbed:
         )
         return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.gateway", str(config)], stage=STAGE_LAST - 1)
 
-    def _await_gateways(self, planes: list[ControlPlane]) -> None:
+    def _await_gateways(self, planes: list[ControlPlane], keeper: str) -> None:
+        """Wait until `keeper`, whoever answers for Gateways here, gave each an address."""
         for plane in planes:
             name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
             path = f"{collection('gateway.networking.k8s.io/v1', 'Gateway', objects.NAMESPACE)}/{name}"
             with Kube(plane.server, plane.authority) as kube:
-                wait_until(
-                    partial(_has_address, kube, path), CONTROLLER_SECONDS, lambda: self._blame(GATEWAY, "gave no Gateway an address")
-                )
+                otherwise = f"gave the Gateway of {plane.name} no address"
+                self._supervision.wait_for(keeper, partial(_has_address, kube, path), CONTROLLER_SECONDS, otherwise)
 
     def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool) -> Running:
         def cluster(plane: ControlPlane) -> ClusterRunning:
@@ -266,40 +295,13 @@ class Testbed:
             manifests=self._home.manifests,
         )
 
-    def _want(self, specs: Iterable[ProcessSpec]) -> None:
-        for spec in specs:
-            self._files.want(spec)
-        supervisor = self._files.identity(SUPERVISOR)
-        if supervisor is None:
-            raise StartFailed(self._blame(SUPERVISOR, "has ended"))
-        os.kill(supervisor.pid, signal.SIGHUP)
 
-    def _start_supervisor(self) -> None:
-        for folder in (self._files.wanted, self._files.actual):
-            rmtree(folder, ignore_errors=True)
-        (self._home.folder / "running.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "testbed.supervisor", str(self._home.folder)]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._home.folder, stdin=subprocess.DEVNULL)
-        if answer.returncode != 0:
-            raise StartFailed(f"the supervisor did not start: {answer.stdout}{answer.stderr}")
-
-    def _stop_supervisor(self) -> None:
-        supervisor = self._files.identity(SUPERVISOR)
-        if supervisor is not None:
-            with suppress(ProcessLookupError):
-                os.kill(supervisor.pid, signal.SIGTERM)
-            wait_until(lambda: not supervisor.alive(), STOP_SECONDS * 2, lambda: self._blame(SUPERVISOR, "did not end"))
-        # After a crash of the supervisor the kernel kills its children; they may take a moment to be gone.
-        left = {name: identity for name in self._files.specs() if (identity := self._files.identity(name))}
-        wait_until(
-            lambda: not any(identity.alive() for identity in left.values()),
-            STOP_SECONDS,
-            lambda: f"still running without a supervisor: {', '.join(f'{name} (pid {each.pid})' for name, each in left.items())}; end them",
-        )
-
-    def _blame(self, name: str, what: str) -> str:
-        log = self._home.logs / f"{name}.log"
-        return f"{name} {what}; the end of {log}:\n{tail(log)}\nRun `up` again once the cause is gone; `down --wipe` starts afresh."
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _answers(url: str) -> bool:

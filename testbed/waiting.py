@@ -30,4 +30,4 @@ def tail(log: Path, lines: int = LOG_LINES) -> str:
         text = log.read_text(errors="replace")
     except FileNotFoundError:
         return "  (it has written no log)"
-    return "\n".join(f"  {line[:300]}" for line in text.splitlines()[-lines:]) or "  (its log is empty)"
+    return "\n".join(f"  {line[:500]}" for line in text.splitlines()[-lines:]) or "  (its log is empty)"

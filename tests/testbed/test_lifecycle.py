@@ -143,10 +143,9 @@ def test_a_port_that_somebody_took_is_chosen_anew_and_said(tmp_path: Path) -> No
         testbed.down()
 
 
-def test_a_changed_fleet_file_is_followed(tmp_path: Path) -> None:
+def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(tmp_path: Path) -> None:
     home = tmp_path / "home"
     Testbed(home, fleet(tmp_path, nodes=2)).up(temporal=False)
-    Testbed(home, fleet(tmp_path)).down()
     testbed = Testbed(home, fleet(tmp_path, nodes=1))
     try:
         cluster = testbed.up(temporal=False).clusters["lab"]
@@ -174,6 +173,20 @@ def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually
     assert lab.process_pid("worker") is None
     assert "worker" not in lab.processes()
     lab.stop_process("worker")  # a second time is no fault
+
+
+def test_a_part_that_cannot_work_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file where etcd's data folder belongs makes etcd end at once, again and again."""
+    testbed = Testbed(tmp_path / "home", fleet(tmp_path))
+    monkeypatch.setattr("testbed.supervision.HOPELESS_STARTS", 3)
+    (tmp_path / "home" / "clusters" / "lab").mkdir(parents=True)
+    (tmp_path / "home" / "clusters" / "lab" / "etcd").write_text("in the way")
+    try:
+        with pytest.raises(StartFailed, match=r"(?s)lab\.etcd .*the end of .*lab\.etcd\.log.*failed to list data directory.*Run `up` again"):
+            testbed.up(temporal=False)
+        assert testbed.running() is None
+    finally:
+        testbed.down()
 
 
 def test_a_process_cannot_be_started_while_nothing_is_up(tmp_path: Path) -> None:
