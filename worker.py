@@ -169,7 +169,7 @@ def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
 async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
     """Run the HTTP server while the body runs."""
     host, _, port = listen.rpartition(":")
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
     # The process has one place that handles signals, and it is not the HTTP server.
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
@@ -187,7 +187,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     client = await connect(settings, runtime=runtime)
     await register_search_attributes(client)
     hands = build_hands(settings)
-    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="activity") as threads:
+    with ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities, thread_name_prefix="activity") as threads:
         workers = build_workers(client, settings, hands, threads)
         async with contextlib.AsyncExitStack() as stack:
             for queue, worker in workers.items():

@@ -20,7 +20,7 @@ from api_types import clock, names
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.labels import GROUP
-from api_types.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump
+from api_types.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump, load
 from api_types.messages import Delete, Force, Replace, RetryNow, SetSpec, Tell
 from api_types.status import Condition, EventRecord, LeftBehind
 from workflows import options
@@ -293,7 +293,7 @@ class Entity(Generic[StateT]):
             wrong = names.workflow_id(*written)
             raise InvalidManifest.of(self.title, "metadata", f"the manifest is of {wrong}; send it to the workflow of that id")
         if self.state.spec is not None:
-            admit_update(admit(self.manifest(), NO_CHECKS, self.namespace or "default").manifest, manifest)
+            admit_update(load(self.manifest()), manifest)
         return manifest
 
     def accept(self, manifest: Manifest, by: str) -> None:

@@ -57,7 +57,7 @@ class WorkerProcess:
         environment = {**os.environ, **self._settings, "MODELPLANE_WORKER__LISTEN": self._listen}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([sys.executable, "-m", "worker"], env=environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
