@@ -1,0 +1,57 @@
+"""What the README tells can be done: its commands, settings and files exist."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from api_types.manifests import admit
+from api_types.messages import SetSpec
+from api_types.settings import Settings
+from client.checks import CHECKS
+from client.main import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def setting_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every setting as a dotted key."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        inner = field.annotation
+        if inspect.isclass(inner) and issubclass(inner, BaseModel):
+            yield from setting_keys(inner, f"{key}.")
+        else:
+            yield key
+
+
+def test_every_setting_has_its_row_and_every_row_its_setting() -> None:
+    table = README.partition("## Settings")[2].partition("## Working")[0]
+    assert re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE) == list(setting_keys(Settings))
+
+
+def test_every_command_that_is_shown_exists() -> None:
+    shown = set(re.findall(r"(?:^|`|bin/)modelplane (?:--config FILE )?([a-z]+)", README, flags=re.MULTILINE))
+    assert shown
+    assert shown <= {command.name for command in app.registered_commands}
+
+
+def test_every_task_that_is_shown_is_a_target_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"(?:^|`| )make ([a-z]+)\b(?:`|  )", README, flags=re.MULTILINE)) <= targets
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"(?:examples|deploy)/[\w./-]*\w/?", README))))
+def test_every_file_of_examples_and_deploy_that_is_shown_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_argument_for_the_temporal_cli_is_a_set_spec_with_a_good_manifest() -> None:
+    order = SetSpec.model_validate_json((ROOT / "examples" / "testbed" / "set-spec.json").read_text(), extra="forbid")
+    admitted = admit(json.loads(json.dumps(order.manifest)), CHECKS)
+    assert (admitted.manifest.metadata.name, admitted.warnings) == ("by-signal", ())
