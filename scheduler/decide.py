@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler import SCHEDULER_VERSION, conditions, reasons
+from scheduler.constraints import avoided
 from scheduler.explain import diagnose
 from scheduler.fleet import Fleet
 from scheduler.frame import Frame
@@ -76,7 +77,8 @@ def apply_to(ledger: Ledger, decision: Decision) -> bool:
     for eviction in (*decision.evictions, *decision.victims):
         entry = ledger.get(eviction.uid)
         if entry is not None and entry.state != reasons.RELEASING:
-            ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False))
+            heir = (decision.namespace, decision.deployment) if eviction.reason == reasons.PREEMPTED else None
+            ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False, heir=heir))
             changed = True
     for placement in decision.placements:
         entry = ledger.get(placement.uid)
@@ -111,6 +113,7 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
         reuse=placement.reuse,
         labels=decision.labels,
         min_available=decision.min_available,
+        avoids=decision.avoids,
     )
 
 
@@ -157,6 +160,7 @@ def written(turn: Turn) -> Decision:
         dry_run=turn.request.dry_run,
         labels=tuple(sorted(deployment.labels.items())),
         min_available=deployment.policy.min_available,
+        avoids=avoided(deployment),
     )
 
 

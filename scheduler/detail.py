@@ -14,7 +14,6 @@ from scheduler.clusters import Slot
 from scheduler.explain import filter_text, room_miss
 from scheduler.fill import Filler
 from scheduler.filters import Stage, stages
-from scheduler.frame import Frame
 from scheduler.quota import QuotaGate
 from scheduler.retain import taint_text
 from scheduler.shapes import Shape, charges
@@ -55,7 +54,7 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
     for slot in frame.index.ranked:
         if slot.name <= after:
             continue
-        reason, text = _cluster_reason(frame, deployment, slot, found, filler)
+        reason, text = _cluster_reason(deployment, slot, found, filler)
         pools = {} if filler is None else {pool.name: _pool_detail(filler, slot, p) for p, pool in enumerate(slot.pools)}
         pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
         details[slot.name] = ClusterDetail(reason, text, pools)
@@ -64,13 +63,15 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
     return details
 
 
-def _cluster_reason(frame: Frame, deployment: DeploymentView, slot: Slot, found: list[Stage], filler: Filler | None) -> tuple[str, str]:
+def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], filler: Filler | None) -> tuple[str, str]:
     for stage in found:
         if not stage.passing >> slot.rank & 1:
             return stage.code, _static_text(stage.code, deployment, slot, filler)
     if filler is None:
         return "", ""
     trial = filler.trial(slot)
+    if trial.violation:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
     if trial.failed >= 0:
         engine = filler.shape.engines[trial.failed].name
         text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
@@ -109,8 +110,16 @@ def _pool_detail(filler: Filler, slot: Slot, p: int) -> PoolDetail:
     text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, filler.frame.now, filler.frame.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
-    takes_one = len(failures) < len(filler.shape.engines)
-    return PoolDetail("" if takes_one else failures[0][1], text)
+    if len(failures) == len(filler.shape.engines):
+        return PoolDetail(failures[0][1], text)
+    taken = {engine for engine, _, _ in failures}
+    devices = pool.device_set
+    over = [
+        filler.quota.refuses(slot, (filler.shape.place(i, pool.name, devices),))
+        for i, engine in enumerate(filler.shape.engines)
+        if engine.name not in taken
+    ]
+    return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
 def _engine_failures(filler: Filler, slot: Slot, p: int) -> Iterator[tuple[str, str, str]]:

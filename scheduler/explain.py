@@ -93,7 +93,9 @@ def _count_full(frame: Frame, filler: Filler, remaining: int, counts: Counter[tu
     allowed = filler.constraints.allowed(filler.own)
     for slot in frame.index.each(remaining):
         trial = filler.trial(slot)
-        if trial.failed >= 0:
+        if trial.violation:
+            counts[reasons.POLICY, filter_text(reasons.POLICY, filler.deployment, trial.violation)] += 1
+        elif trial.failed >= 0:
             engine = shape.engines[trial.failed].name
             text = filter_text(reasons.INSUFFICIENT_NODES, filler.deployment, engine)
             counts[reasons.INSUFFICIENT_NODES, text] += 1

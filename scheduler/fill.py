@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from api_types.names import replica_name
 from scheduler import reasons
 from scheduler.clusters import Slot
-from scheduler.constraints import Constraints
+from scheduler.constraints import Constraints, avoided
 from scheduler.filters import passing, stages
-from scheduler.fitting import Trial, fit_nodes
+from scheduler.fitting import Trial, fit_domains, fit_nodes
 from scheduler.frame import Frame
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Placement
@@ -33,7 +33,8 @@ class Filler:
         self.deployment: DeploymentView = request.deployment
         self.shape = shape
         self.priority = quota.priority
-        self.passing = passing(stages(frame, self.deployment, shape), frame.index.everything)
+        found = stages(frame, self.deployment, shape)
+        self.passing = passing(found, frame.index.everything)
         self.own: dict[str, int] = {}
         self._indices: dict[str, set[int]] = defaultdict(set)
         self._levels: dict[int, int] = {}
@@ -47,9 +48,11 @@ class Filler:
                 credited |= 1 << frame.clusters[entry.cluster].rank
         # Clusters where this decision has not yet found the room missing.
         self.open = self.passing & (~frame.full(shape) | credited)
-        self.constraints = Constraints(frame, self.deployment, self.passing)
+        # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
+        eligible = passing([stage for stage in found if stage.code != reasons.NO_POOL_MATCHES], frame.index.everything)
+        self.constraints = Constraints(frame, self.deployment, eligible)
         self.quota = quota
-        self.chooser = Chooser(frame, self.deployment, shape, self.trial)
+        self.chooser = Chooser(frame, self.deployment, shape, self.trial, self.constraints)
 
     def _load(self, cluster: str, change: int) -> None:
         before = self.own.get(cluster, 0)
@@ -68,6 +71,7 @@ class Filler:
         """Take a replica out of its place: its index and, for this deployment, its nodes are free at once."""
         self._indices[entry.cluster].discard(entry.index)
         self._load(entry.cluster, -1)
+        self._count(entry, -1)
         self._replaceable[(entry.cluster, entry.index)] = entry
         self._reopen(entry.cluster)
 
@@ -75,7 +79,14 @@ class Filler:
         """Take back `vacate`."""
         self._indices[entry.cluster].add(entry.index)
         self._load(entry.cluster, 1)
+        self._count(entry, 1)
         self._replaceable.pop((entry.cluster, entry.index), None)
+        self._reopen(entry.cluster)
+
+    def _count(self, entry: ReplicaView, sign: int) -> None:
+        slot = self.frame.clusters.get(entry.cluster)
+        if slot is not None:
+            self.quota.charge(slot, entry.engines, sign)
 
     def vacated(self, entry: ReplicaView) -> None:
         """Note a replica that was dropped before filling began: its identity may be used again."""
@@ -86,6 +97,7 @@ class Filler:
         slot = self.frame.clusters.get(cluster)
         if slot is not None:
             self.open |= self.passing & 1 << slot.rank
+            self.chooser.forget(slot)
 
     def reopen_all(self) -> None:
         """Look at every cluster again, after nodes came free in this decision."""
@@ -118,7 +130,7 @@ class Filler:
                 slot = self.frame.index.ranked[low.bit_length() - 1]
                 trial = self.trial(slot)
                 if trial.failed >= 0:
-                    self.close(slot)
+                    self.close(slot, trial)
                 else:
                     yield slot, trial
 
@@ -133,13 +145,19 @@ class Filler:
         if credit:
             free = [a + b for a, b in zip(free, credit, strict=True)]
         order = pool_order(self.frame, self.deployment, slot, shape)
-        return fit_nodes(shape.on(slot.layout), free, exact=not self.frame.reference, order=order)
+        exact = not self.frame.reference
+        fit = shape.on(slot.layout)
+        policy = self.deployment.policy.network_domain
+        if policy == "Ignore" or self.deployment.serving_mode != "PrefillDecode" or self.frame.reference:
+            return fit_nodes(fit, free, exact=exact, order=order)
+        domains = [pool.network_domain for pool in slot.pools]
+        return fit_domains(fit, free, domains, required=policy == "Required", order=order)
 
-    def close(self, slot: Slot) -> None:
+    def close(self, slot: Slot, trial: Trial) -> None:
         """Leave out a cluster without room, in this decision and in later ones until nodes come free."""
         self.open &= ~(1 << slot.rank)
         credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
-        if not credit or not any(credit):
+        if not trial.violation and (not credit or not any(credit)):
             self.frame.learn_full(self.shape, slot)
 
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
@@ -168,6 +186,7 @@ class Filler:
         )
         self._indices[slot.name].add(index)
         self._load(slot.name, 1)
+        self.chooser.forget(slot)
         self.frame.ledger.put(reserved(deployment, placement, self.priority, self.frame.now))
         self.quota.charge(slot, engines, 1)
         return placement
@@ -193,6 +212,8 @@ class Filler:
     def _leavers(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:
         owned = self.frame.ledger.owned(self.deployment.namespace, self.deployment.name).values()
         leaving = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
+        me = (self.deployment.namespace, self.deployment.name)
+        leaving |= {e.uid for e in self.frame.ledger.on_cluster(cluster).values() if e.heir == me}
         if replaced is not None:
             leaving.add(replaced.uid)
         return tuple(sorted(leaving))
@@ -248,6 +269,7 @@ def reserved(deployment: DeploymentView, placement: Placement, priority: int, no
         reuse=placement.reuse,
         labels=deployment_labels(deployment),
         min_available=deployment.policy.min_available,
+        avoids=avoided(deployment),
     )
 
 

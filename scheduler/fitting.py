@@ -7,7 +7,7 @@ comes whole or not at all: nothing is charged here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.shapes import LayoutFit
 
@@ -23,12 +23,14 @@ class Trial:
         positions: the pool of each engine, empty when it does not fit.
         failed: the first engine that found no room, -1 when all did.
         undecided: the exact search was cut off.
+        violation: the rule that is broken where there would be room.
 
     """
 
     positions: tuple[int, ...] = ()
     failed: int = -1
     undecided: bool = False
+    violation: str = ""
 
 
 def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order: PoolOrder | None = None) -> Trial:
@@ -60,6 +62,25 @@ def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order:
     else:
         return Trial(tuple(chosen))
     return _search(fit, free, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+
+
+def fit_domains(fit: LayoutFit, free: Sequence[int], domains: Sequence[str], *, required: bool, order: PoolOrder | None = None) -> Trial:
+    """Find pools of one network domain for all engines.
+
+    `domains` names the network of each pool. Domains are tried in the order of their first pool. When none has room for all engines, a
+    wish is given up, and a rule is said to be violated if only it stands in the way.
+    """
+    anywhere = fit_nodes(fit, free, order=order)
+    if anywhere.failed >= 0:
+        return anywhere
+    for domain in dict.fromkeys(domains):
+        inside = LayoutFit(
+            tuple(replace(engine, positions=tuple(p for p in engine.positions if domains[p] == domain)) for engine in fit.engines)
+        )
+        trial = fit_nodes(inside, free, order=order)
+        if trial.failed < 0:
+            return trial
+    return Trial(failed=0, violation="networkDomain: Required") if required else anywhere
 
 
 def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:

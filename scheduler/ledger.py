@@ -12,7 +12,7 @@ A fork reads through to its parent and keeps its own changes: a whole batch is d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.reasons import RELEASING
@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, int] = {}
 class Ledger:
     """Entries and the charges that follow from them."""
 
-    __slots__ = ("_clusters", "_entries", "_leaving", "_names", "_owners", "_parent", "_used", "freed", "touched")
+    __slots__ = ("_avoiders", "_clusters", "_entries", "_leaving", "_names", "_owners", "_parent", "_used", "freed", "touched")
 
     def __init__(self, parent: Ledger | None = None) -> None:
         self._parent = parent
@@ -37,6 +37,7 @@ class Ledger:
         self._clusters: dict[str, dict[str, ReplicaView]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
+        self._avoiders: dict[str, ReplicaView] = {}
         # (namespace, deployment, cluster) -> pool -> (nodes leaving, nodes of them taken over). Only where there are any.
         self._leaving: dict[Group, dict[str, tuple[int, int]]] = {}
         # Clusters where nodes came free, in order; who remembers full clusters reads on from where it was.
@@ -67,6 +68,19 @@ class Ledger:
         if owner in self._owners:
             return self._owners[owner]
         return self._parent.owned(namespace, deployment) if self._parent else _NONE
+
+    def owners(self, namespaces: Sequence[str]) -> list[Owner]:
+        """Name the deployments of some namespaces that have entries, in order."""
+        known = set(self._owners)
+        if self._parent:
+            known.update(self._parent.owners(namespaces))
+        return sorted(owner for owner in known if owner[0] in namespaces)
+
+    def avoiders(self) -> Iterator[ReplicaView]:
+        """Give the entries whose deployments keep others away from them."""
+        if self._parent:
+            yield from (entry for entry in self._parent.avoiders() if entry.uid not in self._entries)
+        yield from self._avoiders.values()
 
     def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
         """Give the entries of a cluster by uid."""
@@ -113,6 +127,10 @@ class Ledger:
             if old.cluster != entry.cluster:
                 self._own_cluster(old.cluster).pop(old.uid, None)
         self._entries[entry.uid] = entry
+        if entry.avoids:
+            self._avoiders[entry.uid] = entry
+        else:
+            self._avoiders.pop(entry.uid, None)
         self._own_owner((entry.namespace, entry.deployment))[entry.uid] = entry
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
@@ -125,6 +143,7 @@ class Ledger:
         if entry is None:
             return None
         self._charge(entry, -1)
+        self._avoiders.pop(uid, None)
         if self._parent:
             self._entries[uid] = None
         else:
@@ -141,12 +160,12 @@ class Ledger:
 
     def _settle(self, gone: ReplicaView) -> None:
         """Charge in full what was taken over from a replica that is gone: its nodes can be taken over only once."""
-        group = (gone.namespace, gone.deployment, gone.cluster)
+        group = _group(gone)
         if not any(taken for _, taken in self.leaving(*group).values()):
             return
         left = dict(charges(gone.engines))
         heirs = sorted(
-            (e for e in self.owned(gone.namespace, gone.deployment).values() if e.reuse and e.cluster == gone.cluster),
+            (e for e in self.owned(*group[:2]).values() if e.reuse and e.cluster == gone.cluster),
             key=lambda e: e.uid,
         )
         for heir in heirs:
@@ -193,7 +212,7 @@ class Ledger:
 
     def _charge(self, entry: ReplicaView, sign: int) -> None:
         """Add or take back an entry's charges; a pool's charge is what stands plus what leaves without being taken over."""
-        group = (entry.namespace, entry.deployment, entry.cluster)
+        group = _group(entry)
         used = self._own_used(entry.cluster)
         leaves = entry.state == RELEASING
         freed = False
@@ -261,8 +280,14 @@ def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
     return ledger
 
 
+def _group(entry: ReplicaView) -> Group:
+    """Name who may build on an entry's nodes once it leaves: its own deployment, or the one it was preempted for."""
+    namespace, deployment = entry.heir or (entry.namespace, entry.deployment)
+    return (namespace, deployment, entry.cluster)
+
+
 def _holds(entry: ReplicaView) -> tuple[object, ...]:
-    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines)
+    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.heir)
 
 
 def _charged(leaving: int, taken: int) -> int:

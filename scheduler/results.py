@@ -176,6 +176,7 @@ class Decision:
     dry_run: bool = False
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
+    avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
 
     @property
     def waits_for_capacity(self) -> bool:

@@ -82,6 +82,8 @@ def _row(entry: ReplicaView, texts: _Table, stamps: _Table) -> list[Any]:
         [list(pair) for pair in entry.reuse],
         [list(pair) for pair in entry.labels],
         entry.min_available,
+        [[key, list(namespaces), [list(pair) for pair in wanted]] for key, namespaces, wanted in entry.avoids],
+        list(entry.heir or ()),
     ]
 
 
@@ -116,7 +118,26 @@ def _cluster(tree: Mapping[str, Any], sets: Mapping[str, DeviceSet]) -> ClusterV
 
 
 def _entry(row: tuple[Any, ...], texts: list[str], stamps: list[tuple[EnginePlacement, ...]]) -> ReplicaView:
-    uid, namespace, deployment, cluster, index, name, stamp, state, priority, since, health, template, counter, reuse, labels, least = row
+    (
+        uid,
+        namespace,
+        deployment,
+        cluster,
+        index,
+        name,
+        stamp,
+        state,
+        priority,
+        since,
+        health,
+        template,
+        counter,
+        reuse,
+        labels,
+        least,
+        avoids,
+        heir,
+    ) = row
     identity = (texts[namespace], texts[deployment], texts[cluster], index)
     return ReplicaView(
         uid,
@@ -133,4 +154,6 @@ def _entry(row: tuple[Any, ...], texts: list[str], stamps: list[tuple[EnginePlac
         reuse=tuple((pool, nodes) for pool, nodes in reuse),
         labels=tuple((key, value) for key, value in labels),
         min_available=least,
+        avoids=tuple((key, tuple(namespaces), tuple((a, b) for a, b in wanted)) for key, namespaces, wanted in avoids),
+        heir=(heir[0], heir[1]) if heir else None,
     )

@@ -242,6 +242,9 @@ class ReplicaView:
         name_counter: how often the name was made again because of a collision.
         reuse: nodes per pool that it takes over from replicas of its own deployment that still leave.
         since: when its state began, in ms.
+        labels: of its deployment, by which affinity terms of others find it.
+        avoids: required anti-affinity of its deployment: (topology key, namespaces, labels).
+        heir: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
 
     """
 
@@ -262,6 +265,8 @@ class ReplicaView:
     reuse: tuple[tuple[str, int], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
+    avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
+    heir: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
