@@ -80,16 +80,20 @@ async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> bool:
 
 
 async def made_from(cluster: ClusterApi, workload: ObjectId) -> list[Json]:
-    """List what controllers made from a workload of an engine: sets, pods and device claims; nothing for any other object."""
+    """List what controllers made from a workload of an engine; nothing for any other object.
+
+    Pods hold the sets above them and the claims below them, so while there are pods only they are looked for.
+    """
     selector = _pods_of(workload)
     if not selector:
         return []
-    found: list[Json] = []
-    for kind in resolve_all(_ENGINES.wait_kinds, await cluster.resources()):
+    made = resolve_all(_ENGINES.wait_kinds, await cluster.resources())
+    for kind in sorted(made, key=lambda kind: kind != POD):
         claims = kind.kind == "ResourceClaim"
-        items = await list_served(cluster, Selection(kind, workload.namespace, "" if claims else selector))
-        found += [item for item in items if not claims or _is_claim_of(item, workload.name)]
-    return found
+        items = await list_served(cluster, Selection(kind, workload.namespace, "" if claims else selector, metadata_only=True))
+        if found := [item for item in items if not claims or _is_claim_of(item, workload.name)]:
+            return found
+    return []
 
 
 async def list_served(cluster: ClusterApi, selection: Selection) -> list[Json]:

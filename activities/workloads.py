@@ -98,10 +98,14 @@ class WorkloadActivities:
 
 
 async def _step(leaver: Leaver, order: TeardownStep) -> list[str]:
-    """Delete what belongs to one step, known from the inventory or found by its marks."""
+    """Delete what belongs to one step: known from the inventory, or found by its marks where the inventory was lost.
+
+    What an interrupted update made beside the inventory is left to the sweep; to look for it in every step would cost each teardown as
+    many lists as there are kinds.
+    """
     step = next(step for step in teardown.STEPS if step.number == order.number)
     targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
-    for kind in kinds.resolve_all(step.kinds, await leaver.cluster.resources()):
+    for kind in [] if order.inventory else kinds.resolve_all(step.kinds, await leaver.cluster.resources()):
         for item in await _marked(leaver.cluster, kind, order):
             if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
                 targets[ObjectId.of(item)] = None

@@ -34,8 +34,10 @@ WATCH_SILENCE_SECONDS = 330.0
 # A worker holds a few long watches per kind and a handful of short requests.
 _CONNECTIONS_MAX = 64
 # Well below what a default API server gives one client, and far above what a busy rollout needs.
-_REQUESTS_PER_SECOND = 100.0
-_REQUESTS_AT_ONCE = 200
+_REQUESTS_PER_SECOND = 200.0
+_REQUESTS_AT_ONCE = 400
+# A busy server answers a few requests soon and many late; what waits here cannot time out there.
+_IN_FLIGHT_MAX = 24
 _PLUGIN_SECONDS = 30.0
 # A token is renewed this long before it ends.
 _TOKEN_MARGIN_SECONDS = 60.0
@@ -66,13 +68,15 @@ class Session:
         self.server = access.server
         self._credential = _Credential(cluster, access)
         self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)
+        self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
         self._rest = _rest(access)
 
     async def request(
         self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", headers: Mapping[str, str] | None = None
     ) -> Response:
         """Send one request and read the whole answer, whatever its status. Raises ClusterUnreachable."""
-        async with self._open(method, path, body, {"Content-Type": content_type, **(headers or {})}, READ_SECONDS) as answer:
+        sent = {"Content-Type": content_type, **(headers or {})}
+        async with self._in_flight, self._open(method, path, body, sent, READ_SECONDS) as answer:
             try:
                 content = await answer.read()
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
