@@ -81,6 +81,8 @@ class Checker:
 
     def _ident(self, node: Ident) -> Visit:
         kind = self._lookup(node.name)
+        if node.rooted and any(known == node.name for known, _ in self._scopes):
+            raise self._refuse(node, f".{node.name} is hidden by a variable of the same name")
         if kind is None:
             raise self._refuse(node, f"unknown name {node.name}; a selector sees only 'device'")
         return kind

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from scheduler.cel import conversions, regexes, text_functions, times
@@ -294,9 +293,14 @@ def _extreme(sign: int, name: str) -> Function:
 
 
 def _is_sorted(values: Any) -> Any:
-    if type(values) is not list or any(type(value) not in _ORDERED for value in values):
+    if type(values) is not list:
         return no_overload(values)
-    return all(compare(left, right) != 1 for left, right in pairwise(values))
+    for position, value in enumerate(values):
+        if type(value) not in _ORDERED:
+            return no_overload(value)
+        if position and compare(values[position - 1], value) == 1:
+            return False  # what follows is not looked at, whatever it is
+    return True
 
 
 def _all_in(values: list[Any], others: list[Any]) -> bool:
@@ -314,6 +318,16 @@ def _type(value: Any) -> TypeValue:
     return TypeValue(type_name(value))
 
 
+def _sum_of_unknown(values: Any) -> Any:
+    """The sum of a list whose element type only shows now; of an empty one it is the int 0."""
+    if type(values) is not list:
+        return no_overload(values)
+    kind = type(values[0]) if values else int
+    zero = {int: 0, Uint: Uint(0), float: 0.0, Duration: Duration(0)}.get(kind)
+    return no_overload(values) if zero is None else _sum(zero)(values)
+
+
+# The sum of an empty list depends on the type it has been declared with.
 SUMS: dict[str, Function] = {
     "list_int_sum_int": _sum(0),
     "list_uint_sum_uint": _sum(Uint(0)),
@@ -355,6 +369,7 @@ IMPLEMENTATIONS: dict[str, Function] = {
     "compareTo": _rank(lambda order: order),
     "isGreaterThan": _rank(lambda order: order > 0),
     "isLessThan": _rank(lambda order: order < 0),
+    "sum": _sum_of_unknown,
     "isSorted": _is_sorted,
     "max": _extreme(-1, "max"),
     "min": _extreme(1, "min"),

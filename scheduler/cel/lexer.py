@@ -108,6 +108,9 @@ _ENDS_OPERAND = frozenset(
     {"IDENT", "INT_LIT", "UINT_LIT", "FLOAT_LIT", "STRING_LIT", "BYTES_LIT", "BOOL_LIT", "NULL_LIT", "RPAR", "RSQB", "RBRACE"},
 )
 
+_OPENING = frozenset({"LPAR", "LSQB", "LBRACE"})
+_CLOSING = frozenset({"RPAR", "RSQB", "RBRACE"})
+
 
 def place(text: str, offset: int) -> tuple[int, int]:
     """Line and column, both 1-based, of a character."""
@@ -128,13 +131,25 @@ def tokens(text: str) -> Iterator[Token]:
         SelectorError: a character or literal that CEL does not know.
 
     """
-    cut = list(_cut(text))
-    for index, token in enumerate(cut):
-        following = cut[index + 1] if index + 1 < len(cut) else None
-        # CEL allows one trailing comma in a list or map, cel-python's grammar does not.
-        if token.type == "COMMA" and following is not None and following.type in ("RSQB", "RBRACE"):
-            continue
-        yield token
+    comma: Token | None = None
+    literals: list[bool] = []  # per open bracket, whether it opened a list or map
+    before = ""
+    for token in _cut(text):
+        if token.type in _OPENING:
+            literals.append(token.type != "LPAR" and before not in _ENDS_OPERAND)
+        closes_literal = token.type in _CLOSING and bool(literals) and literals.pop()
+        if comma is not None:
+            # CEL allows one trailing comma in a list or map, cel-python's grammar does not.
+            if not closes_literal:
+                yield comma
+            comma = None
+        if token.type == "COMMA":
+            comma = token
+        else:
+            yield token
+        before = token.type
+    if comma is not None:
+        yield comma
 
 
 def _cut(text: str) -> Iterator[Token]:

@@ -95,7 +95,7 @@ def _over(node: Node, below: list[Node], step: int = 0) -> Node:
 
 
 def _variable(node: Node) -> str:
-    if not isinstance(node, Ident):
+    if not isinstance(node, Ident) or node.rooted:
         raise _Misuse(node.at, "the first argument of this macro must be a plain name")
     if node.name == _ACCUMULATOR:
         raise _Misuse(node.at, f"{node.name} cannot be used as a variable")
@@ -221,7 +221,7 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
             return _loop(at, function, target, args)
         if (function, len(args)) in _TWO_VARIABLE_LOOPS:
             raise _Misuse(at, f"function {function} with two variables is not supported by the fleet scheduler")
-        if function == "bind" and len(args) == _BIND_ARGUMENTS and isinstance(target, Ident) and target.name == "cel":
+        if function == "bind" and len(args) == _BIND_ARGUMENTS and isinstance(target, Ident) and target.name == "cel" and not target.rooted:
             return _over(Bind(at, _variable(args[0]), args[1], args[2]), args, 1)
         return _over(Call(at, function, target, args), [target, *args], 1)
 
@@ -233,10 +233,12 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         raise _Misuse(children[1].start_pos, "messages cannot be built in a device selector")
 
     def dot_ident_arg(self, children: list[Any]) -> Node:
+        if children[1].value == "has":
+            raise _Misuse(children[1].start_pos, "has() is a macro and takes no leading dot")
         return self.ident_arg(children[1:])
 
     def dot_ident(self, children: list[Any]) -> Node:
-        return self.ident(children[1:])
+        return Ident(children[0].start_pos, _name(children[1]), rooted=True)
 
     def ident_arg(self, children: list[Any]) -> Node:
         name, _, *rest = children

@@ -107,9 +107,12 @@ class Compiler:
         self._code[at] = (operation, old_a if a is _NOT_CONSTANT else a, old_b if b is _NOT_CONSTANT else b, cost)
 
     def _constant(self, since: int) -> Any:
-        """The constant that the code since `since` pushes, if it does only that."""
-        if len(self._code) == since + 1 and self._code[since][0] == CONST:
-            return self._code[since][1]
+        """The constant that the code from `since` on pushes, if it does only that."""
+        return self._constant_between(since, len(self._code))
+
+    def _constant_between(self, start: int, end: int) -> Any:
+        if end == start + 1 and self._code[start][0] == CONST:
+            return self._code[start][1]
         return _NOT_CONSTANT
 
     def _fold(self, node: Node, since: int, value: Any) -> None:
@@ -193,26 +196,18 @@ class Compiler:
             starts.append(len(self._code))
             yield arg
         starts.append(len(self._code))
-        constants = [
-            self._code[start][1] if end == start + 1 and self._code[start][0] == CONST else _NOT_CONSTANT for start, end in pairwise(starts)
-        ]
-        function = functions.SUMS.get(node.overloads[0]) if node.function == "sum" else functions.IMPLEMENTATIONS[node.function]
-        if function is None:
-            raise refuse(self._text, node.at, f"{node.function} cannot tell the type of its list")
+        constants = [self._constant_between(start, end) for start, end in pairwise(starts)]
+        function = functions.IMPLEMENTATIONS[node.function]
+        if len(node.overloads) == 1:
+            function = functions.SUMS.get(node.overloads[0], function)
         if node.function in _CONVERSIONS and len(args) == 1 and constants[0] is not _NOT_CONSTANT:
             self._fold(node, since, function(constants[0]))
-        elif (
-            node.function == "@in"
-            and node.overloads == ("in_list",)
-            and type(constants[1]) is list
-            and self._membership(since, constants[1])
-        ):
-            pass
-        else:
+        elif node.overloads != ("in_list",) or type(constants[1]) is not list or not self._membership(since, constants[1]):
             self._check_pattern(node, constants)
             self._emit(CALL, (function, call_cost(node.function, node.overloads)), len(args))
 
     def _membership(self, since: int, values: list[Any]) -> bool:
+        """Compile membership in a constant list, if Kubernetes treats that list specially; nothing is in an empty one."""
         if not values:
             del self._code[since:]
             self._emit(CONST, False)  # noqa: FBT003 - a CEL value
@@ -292,13 +287,13 @@ class Compiler:
         if node.transform is None:
             self._emit(LOOP_STEP, (node.macro, slot))
         else:
-            when = self._emit(LOOP_WHEN, following) if node.predicate is not None else None
+            if node.predicate is not None:
+                self._emit(LOOP_WHEN, following)
             since = len(self._code)
             yield node.transform
             # A list of one constant is itself a constant and costs nothing to make.
             making = 0 if self._constant(since) is not _NOT_CONSTANT else LIST_COST
             self._emit(LOOP_STEP, (node.macro, slot), cost=making)
-            del when
         self._emit(JUMP, following)
         self._slots.pop()
         self._patch(following, b=len(self._code))

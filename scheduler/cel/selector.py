@@ -116,7 +116,8 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
         raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
     compiled = _compile(text, lenient_calls, max_cost)
     if isinstance(compiled, SelectorError):
-        raise compiled.with_traceback(None)
+        # A new one each time: a remembered exception would gather the tracebacks of everybody who ever saw it.
+        raise SelectorError(compiled.problem, line=compiled.line, column=compiled.column)
     return compiled
 
 

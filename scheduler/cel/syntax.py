@@ -42,9 +42,10 @@ class Literal(Node):
 
 @dataclass(slots=True, eq=False)
 class Ident(Node):
-    """A name: the device, a loop variable or a type."""
+    """A name: the device, a loop variable or a type. `rooted`: written with a leading dot, so it cannot be a loop variable."""
 
     name: str
+    rooted: bool = False
 
 
 @dataclass(slots=True, eq=False)

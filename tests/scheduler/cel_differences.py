@@ -22,7 +22,8 @@ class Difference:
 
 DIFFERENCES = [
     Difference(
-        "tier 3: rarely written and expensive to evaluate faithfully", ("is not supported by the fleet scheduler", "optional syntax")
+        "tier 3: rarely written and expensive to evaluate faithfully",
+        ("is not supported by the fleet scheduler", "optional syntax", "messages cannot be built"),
     ),
     Difference("a suffix or sign alone is zero to Kubernetes and a typo to people", ("is not a Kubernetes quantity",)),
     Difference("an exponent beyond 4,096 would be a denial of service", ("the exponent of",)),
@@ -30,6 +31,7 @@ DIFFERENCES = [
     Difference("numbers as Go programs write them, such as 0x1p-2 or 1_0", ("type conversion error from 'string' to 'double'",)),
     Difference("timestamps that Go reads although RFC 3339 does not allow them", ("is not an RFC 3339 timestamp",)),
     Difference("map keys that the CEL specification does not allow", ("unsupported key type", "repeated key")),
+    Difference("a leading dot must not be read as the loop variable of the same name", ("is hidden by a variable of the same name",)),
     Difference("nesting is counted over all rules of the grammar together", ("nests deeper than",)),
 ]
 
