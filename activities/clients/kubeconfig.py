@@ -9,6 +9,7 @@ holds a value of a credential.
 import base64
 import binascii
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,10 +22,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from activities.clients.redact import redact
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
 
 _SIZE_MAX = 1 << 20
+_WORD = re.compile(r"[\w.@:/-]{1,200}")
 _FILE_FIELDS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
@@ -146,7 +149,7 @@ class _Reader:
                 if isinstance(found, Mapping):
                     return found
                 break
-        self._problems.append(f"{group} has no usable entry named {str(name)!r}")
+        self._problems.append(f"{group} has no usable entry named {_shown(str(name))}")
         return {}
 
     def _refuse_reach(self, group: str, entry: Mapping[str, Any]) -> None:
@@ -183,7 +186,7 @@ class _Reader:
         if parts.username or parts.password:
             self._problems.append("cluster.server must not hold a user name or password")
         elif parts.scheme != "https":
-            self._problems.append(f"cluster.server {server!r} must begin with https://")
+            self._problems.append(f"cluster.server {_shown(server)} must begin with https://")
         if parts.query or parts.fragment:
             self._problems.append("cluster.server must have neither query nor fragment")
         if not host:
@@ -260,6 +263,11 @@ class _Reader:
                 f"{self._subject}: the kubeconfig is refused: {'; '.join(self._problems)}. "
                 f"Correct it in the secret store; it is read again at every attempt"
             )
+
+
+def _shown(text: str) -> str:
+    """Quote a name or address; what is no plain word may be a credential that slipped in by a wrong indent."""
+    return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown here: it is no plain word)"
 
 
 def _addresses(host: str) -> list[str]:

@@ -6,6 +6,7 @@ would write keys to files for the life of the process, run plugins, and turn JSO
 
 import asyncio
 import contextlib
+import errno
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -132,7 +133,7 @@ class _GuardedResolver(AbstractResolver):
         reasons = [refused_address(result["host"].partition("%")[0], allow_loopback=self._allow_loopback) for result in found]
         allowed = [result for result, reason in zip(found, reasons, strict=True) if not reason]
         if found and not allowed:
-            raise OSError(f"{host} resolves to a refused address: {reasons[0]}")
+            raise OSError(errno.EACCES, f"{host} resolves to a refused address: {reasons[0]}")
         return allowed
 
     async def close(self) -> None:

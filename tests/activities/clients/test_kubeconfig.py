@@ -107,6 +107,7 @@ REFUSED = [
     Refused("data that is not base64", a_kubeconfig({"certificate-authority-data": "%%%"}), ("is not base64",)),
     Refused("no context", a_kubeconfig(**{"current-context": ""}), ("current-context is not set",)),
     Refused("a context that does not exist", a_kubeconfig(**{"current-context": "other"}), ("contexts has no usable entry named 'other'",)),
+    Refused("a token where a name belongs", a_kubeconfig(**{"current-context": f"main\n- {TOKEN}"}), ("it is no plain word",)),
     Refused("a user that does not exist", a_kubeconfig(users=[]), ("users has no usable entry named 'admin'",)),
     Refused("nothing", "", ("is empty",)),
     Refused("a list", "- a", ("is not a kubeconfig",)),

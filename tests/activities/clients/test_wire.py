@@ -1,0 +1,220 @@
+"""What lies between an API server and an activity: failures by class, discovery, rates, redaction, credential plugins."""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from activities.clients.api_failures import failure
+from activities.clients.discovery import Discovery, Page, path
+from activities.clients.kubeconfig import Access, ExecPlugin
+from activities.clients.redact import redact
+from activities.clients.session import Session
+from activities.clients.throttle import Throttle
+from activities.cluster_api import Kind, ObjectId, Resource
+from api_types.errors import (
+    ClusterUnreachable,
+    CredentialsInvalid,
+    InvalidInput,
+    ModelplaneError,
+    PermissionDenied,
+    ServerError,
+    Throttled,
+)
+
+TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6.eyJzdWIiOiJzeXN0ZW0.c2lnbmF0dXJl"  # noqa: S105
+APPLY = "apply apps/v1/Deployment/ml-team/main"
+
+
+class Refusal(NamedTuple):
+    """An answer of an API server, the error that it becomes, and what that says."""
+
+    story: str
+    status: int
+    body: dict[str, Any]
+    error: type[ModelplaneError]
+    says: str
+    headers: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+ENDING = {"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+REFUSALS = [
+    Refusal("401", 401, {"message": "Unauthorized"}, CredentialsInvalid, "put a valid kubeconfig into the secret store"),
+    Refusal("403", 403, {"message": 'User "x" cannot patch'}, PermissionDenied, 'User "x" cannot patch (403); grant the right'),
+    Refusal("a namespace that is going", 403, {"message": "forbidden", **ENDING}, ServerError, "the namespace is being deleted"),
+    Refusal("422", 422, {"message": "spec.replicas: Invalid value"}, InvalidInput, "spec.replicas: Invalid value (422)"),
+    Refusal("400", 400, {"message": "strict decoding error: unknown field"}, InvalidInput, "unknown field"),
+    Refusal("409 that stays", 409, {"message": "the object has been modified"}, ServerError, "has been modified"),
+    Refusal("429", 429, {}, Throttled, "status 429"),
+    Refusal("503 with a time", 503, {}, Throttled, "status 503", {"Retry-After": "1"}),
+    Refusal("503", 503, {"message": "etcd is down"}, ServerError, "etcd is down"),
+    Refusal("500", 500, {"message": "webhook did not answer"}, ServerError, "webhook did not answer"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.story)
+def test_a_refusal_becomes_the_error_that_says_what_can_help(case: Refusal) -> None:
+    error = failure(case.status, json.dumps(case.body).encode(), case.headers, "eu-1", APPLY)
+    assert type(error) is case.error
+    assert case.says in error.message
+    assert error.message.startswith(f"cluster eu-1: {APPLY}: ")
+
+
+def test_the_refusal_of_a_secret_quotes_nothing_of_it() -> None:
+    body = {"message": 'Secret "x" is invalid: data[token]: Invalid value: "hunter2"', "reason": "Invalid"}
+    error = failure(422, json.dumps(body).encode(), {}, "eu-1", "apply v1/Secret/ml-team/x")
+    assert "hunter2" not in str(error)
+    assert "Invalid (422)" in str(error)
+
+
+def test_an_answer_that_is_no_json_is_quoted_in_part() -> None:
+    error = failure(502, b"<html>" + b"x" * 10_000, {}, "eu-1", APPLY)
+    assert isinstance(error, ServerError)
+    assert len(error.message) < 2_500
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----"
+HIDDEN = [
+    TOKEN,
+    PEM,
+    "k8s-aws-v1.aHR0cHM6Ly9zdHM",
+    "hf_abcdefghijklmnopqrstuv",
+    "LS0tLS1CRUdJTiBSU0EgUFJJVkFURQ==",
+    "Bearer abcdef0123456789",
+]
+
+
+@pytest.mark.parametrize("secret", HIDDEN, ids=[text[:12] for text in HIDDEN])
+def test_what_looks_like_a_credential_is_blanked(secret: str) -> None:
+    assert redact(f"refused: {secret} is bad") == "refused: [redacted] is bad"
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    text = 'deployments.apps "qwen3-8b-main-f7c3a42c" is forbidden: User "system:serviceaccount:a:b" cannot patch'
+    assert redact(text) == text
+
+
+POD_LIST = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get", "list"]}
+LEGACY = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {"resources": [POD_LIST, {**POD_LIST, "name": "pods/status"}]},
+    "/apis": {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "apps/v1"}]}]},
+    "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True, "verbs": ["list"]}]},
+}
+
+
+async def test_a_server_without_aggregated_discovery_is_asked_group_by_group() -> None:
+    async def fetch(where: str, _accept: str, _etag: str) -> Page:
+        return Page(LEGACY[where], "")
+
+    discovery = Discovery(fetch)
+    assert not discovery.known
+    await discovery.ask()
+    assert discovery.known
+    assert {kind: resource.plural for kind, resource in discovery.resources().items()} == {
+        Kind("v1", "Pod"): "pods",
+        Kind("apps/v1", "Deployment"): "deployments",
+    }
+
+
+async def test_what_did_not_change_is_not_sent_again() -> None:
+    etags: list[str] = []
+
+    async def fetch(where: str, _accept: str, etag: str) -> Page:
+        etags.append(etag)
+        if etag:
+            return Page(None, etag)
+        group = {
+            "metadata": {"name": ""},
+            "versions": [{"version": "v1", "resources": [{"resource": "pods", "responseKind": {"kind": "Pod"}}]}],
+        }
+        return Page({"kind": "APIGroupDiscoveryList", "items": [group] if where == "/api" else []}, f"etag-{where}")
+
+    discovery = Discovery(fetch)
+    await discovery.ask()
+    await discovery.ask()
+    assert etags == ["", "", "etag-/api", "etag-/apis"]
+    assert list(discovery.resources()) == [Kind("v1", "Pod")]
+
+
+PATHS = [
+    ("v1", "pods", True, "ml-team", "p", "/api/v1/namespaces/ml-team/pods/p"),
+    ("apps/v1", "deployments", True, "", "", "/apis/apps/v1/deployments"),
+    ("rbac.authorization.k8s.io/v1", "clusterroles", False, "", "a:b", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a:b"),
+    ("v1", "nodes", False, "ignored", "n", "/api/v1/nodes/n"),
+    ("v1", "configmaps", True, "a/../b", "../x", "/api/v1/namespaces/a%2F..%2Fb/configmaps/..%2Fx"),
+]
+
+
+@pytest.mark.parametrize("case", PATHS, ids=[case[-1] for case in PATHS])
+def test_every_kind_has_its_path(case: tuple[str, str, bool, str, str, str]) -> None:
+    version, plural, namespaced, namespace, name, want = case
+    assert path(Resource(Kind(version, "X"), plural, namespaced, frozenset()), namespace, name) == want
+
+
+@pytest.mark.parametrize("text", ["v1/Service/ml-team/w", "apps/v1/Deployment/ml-team/w", "rbac.authorization.k8s.io/v1/ClusterRole//w"])
+def test_an_object_id_is_read_as_it_was_written(text: str) -> None:
+    assert str(ObjectId.parse(text)) == text
+
+
+async def test_a_burst_passes_and_then_the_rate_holds() -> None:
+    throttle = Throttle(rate=100, burst=10)
+    began = time.monotonic()
+    for _ in range(10):
+        await throttle.turn()
+    assert time.monotonic() - began < 0.05
+    for _ in range(20):
+        await throttle.turn()
+    assert 0.15 < time.monotonic() - began < 0.6
+
+
+def a_plugin(folder: Path, body: str) -> ExecPlugin:
+    """A credential plugin that runs this code and counts its runs."""
+    script = folder / "plugin.py"
+    count = f"runs = pathlib.Path({str(folder / 'runs')!r})\nruns.write_text((runs.read_text() if runs.exists() else '') + '.')"
+    script.write_text(f"import json, pathlib\n{count}\n{body}")
+    return ExecPlugin(command=sys.executable, args=(str(script),))
+
+
+ANSWER = "print(json.dumps({{'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': {status}}}))"
+
+
+async def test_a_plugin_runs_once_while_its_token_is_good(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path, ANSWER.format(status={"token": "t", "expirationTimestamp": "2999-01-01T00:00:00Z"}))
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=plugin))
+    assert await asyncio.gather(*(session._credential.token() for _ in range(3))) == ["t", "t", "t"]
+    assert (tmp_path / "runs").read_text() == "."
+
+
+async def test_a_token_that_has_ended_is_renewed(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path, ANSWER.format(status={"token": "t", "expirationTimestamp": "2001-01-01T00:00:00Z"}))
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=plugin))
+    assert [await session._credential.token() for _ in range(2)] == ["t", "t"]
+    assert (tmp_path / "runs").read_text() == ".."
+
+
+@pytest.mark.parametrize(
+    "body", [f"print({TOKEN!r})", f"raise SystemExit({TOKEN!r})", ANSWER.format(status={})], ids=["no JSON", "fails", "no token"]
+)
+async def test_a_plugin_that_gives_no_token_is_told_without_what_it_said(body: str, tmp_path: Path) -> None:
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
+    with pytest.raises(CredentialsInvalid, match="credential plugin") as caught:
+        await session._credential.token()
+    assert TOKEN not in str(caught.value)
+
+
+async def test_a_name_that_leads_to_a_refused_address_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lookup(*_: object) -> list[dict[str, Any]]:
+        return [{"hostname": "x", "host": "169.254.169.254", "port": 443, "family": 2, "proto": 0, "flags": 0}]
+
+    monkeypatch.setattr("aiohttp.ThreadedResolver.resolve", lookup)
+    session = Session("eu-1", Access(server="https://metadata.example.com", token=TOKEN))
+    try:
+        with pytest.raises(ClusterUnreachable, match="link-local"):
+            await session.request("GET", "/version")
+    finally:
+        await session.close()

@@ -1,0 +1,56 @@
+"""I8: no secret value in any log, error, heartbeat, signal or result."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_types.errors import ModelplaneError
+from testbed.testbed import Running
+from tests.activities import hands
+from tests.activities.render.builders import an_engine
+from tests.activities.worlds import World, a_world, eventually
+
+pytestmark = pytest.mark.testbed
+
+CLUSTER = "prod-eu"
+
+
+def _secrets(kubeconfig: str) -> list[str]:
+    tree = hands.kubeconfig_of(kubeconfig)
+    found: list[str] = [value for entry in tree["users"] for value in entry["user"].values()]
+    # Pieces too: a wrapped or cut value would be found by no search for the whole.
+    return [piece for value in found for piece in {value[:60], value[len(value) // 2 :][:60], value}]
+
+
+async def test_a_whole_life_tells_no_secret(testbed: Running, world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kubeconfig = testbed.clusters[CLUSTER].kubeconfig.read_text()
+    token = await hands.token_of(world, "default", "teller")
+    said: list[Any] = []
+    with caplog.at_level(logging.DEBUG):
+        for number, text in enumerate(
+            (kubeconfig, hands.with_token(kubeconfig, token), hands.without_user(kubeconfig), f"{kubeconfig}\n  - {token}")
+        ):
+            one = await a_world(CLUSTER, text, tmp_path / str(number))
+            one.facts = world.facts
+            said.append(await _live(one))
+            said += [one.heartbeats, repr(one.pool), repr(one.connection), await one.store.list()]
+            await one.pool.close()
+    told = "\n".join([caplog.text, *map(repr, said)])
+    assert "ClusterFacts" in told, "the search looked at something"
+    assert [secret[:20] for secret in [*_secrets(kubeconfig), token, token[:60], "nobody-issued-this-token"] if secret in told] == []
+
+
+async def _live(world: World) -> list[Any]:
+    said: list[Any] = []
+    order = world.order([an_engine()])
+    try:
+        async with world.watching() as client:
+            said.append(await world.connect())
+            applied = await world.apply(order)
+            await eventually(lambda: client.signals)
+            said += [applied, client.signals, await world.tear_down(order, applied)]
+    except ModelplaneError as error:
+        said += [error, error.message, error.details, error.__cause__, error.__context__]
+    return said
