@@ -126,6 +126,7 @@ def written(turn: Turn) -> Decision:
     if shortfall:
         held = turn.held or ("selectors do not compile" if turn.invalid else "")
         diagnosis = diagnose(turn.frame, deployment, turn.shape, turn.filler, held)
+        diagnosis = replace(diagnosis, preemption=turn.preemption)
     observed = any(k.entry.state == reasons.BOUND for k in turn.kept)
     condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=turn.invalid, diagnosis=diagnosis)
     cache = conditions.cache_condition(deployment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from scheduler import reasons
 from scheduler.clusters import Slot
@@ -132,6 +133,9 @@ def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
     start = f"0/{diagnosis.clusters} clusters are available"
     if not diagnosis.groups:
         return f"{start}."
+    if diagnosis.preemption:
+        tail = f" {diagnosis.preemption[0].upper()}{diagnosis.preemption[1:]}."
+        return headline(replace(diagnosis, preemption=""), limit - len(tail)) + tail
     parts = [f"{g.count} {g.text} ({g.best})" if g.best else f"{g.count} {g.text}" for g in diagnosis.groups]
     return f"{start}: {joined(parts, limit - len(start) - 3)}."
 

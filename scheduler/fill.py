@@ -113,6 +113,14 @@ class Filler:
             return self._commit(slot, engines)
         return None
 
+    def place_on(self, slot: Slot) -> Placement | None:
+        """Place one more replica on this cluster, None if it has no room or a quota refuses."""
+        trial = self.trial(slot)
+        if trial.failed >= 0:
+            return None
+        engines = self.engines_at(slot, trial)
+        return None if self.quota.refuses(slot, engines) else self._commit(slot, engines)
+
     def candidates(self, allowed: int) -> Iterable[tuple[Slot, Trial]]:
         """Give the clusters with room, best first."""
         if not self.chooser.spreads:

@@ -114,11 +114,15 @@ class ReasonGroup:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why the next replica finds no place: every cluster counted once, under its first failing filter."""
+    """Why the next replica finds no place: every cluster counted once, under its first failing filter.
+
+    `held` says why nothing may be placed at all, `preemption` why nobody had to make room.
+    """
 
     clusters: int = 0
     groups: tuple[ReasonGroup, ...] = ()
     held: str = ""
+    preemption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

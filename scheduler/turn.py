@@ -12,6 +12,7 @@ from scheduler.fill import Filler, place_gang
 from scheduler.filters import fill_hold
 from scheduler.frame import Frame
 from scheduler.matching import MatchRules, selector_problems
+from scheduler.preempt import place_by_preemption
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Eviction, Note, Placement
 from scheduler.retain import Kept, Retained, own_entries, retain
@@ -45,6 +46,7 @@ class Turn:
     quota: QuotaGate | None = None
     dropped: list[ReplicaView] = field(default_factory=list)
     more: bool = False
+    preemption: str = ""
 
     @property
     def deployment(self) -> DeploymentView:
@@ -211,9 +213,24 @@ class Turn:
         while missing > 0:
             done = place_gang(self._filler, min(size, missing))
             if not done:
-                return
+                break
             self.placed.extend(done)
             missing -= len(done)
+        self.preempt(missing)
+
+    def preempt(self, missing: int) -> None:
+        """Let replicas of lower priority go for what is still missing."""
+        policy = self.deployment.policy
+        asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
+        while missing > 0 and asked and not self.frame.reference:
+            outcome = place_by_preemption(self._filler)
+            if isinstance(outcome, str):
+                self.preemption = outcome
+                return
+            placement, victims = outcome
+            self.placed.append(placement)
+            self.victims += victims
+            missing -= 1
 
     @property
     def _filler(self) -> Filler:
