@@ -38,6 +38,13 @@ class TemporalSettings(Section):
     ui: str = Field(default="", description="The address of the Temporal UI, for links.")
 
 
+class EncryptionSettings(Section):
+    """Keys that encrypt what Temporal stores: id to a file with 32 bytes in base64. All open, the active one seals; none: no encryption."""
+
+    keys: dict[str, Path] = Field(default_factory=dict)
+    active_key: str = ""
+
+
 class QueueSettings(Section):
     """Which task queues this worker serves (`api_types.queues`); none named: all."""
 
@@ -123,6 +130,7 @@ class Settings(BaseSettings):
     )
 
     temporal: TemporalSettings = TemporalSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     queues: QueueSettings = QueueSettings()
     secrets: SecretSettings = SecretSettings()
     kubeconfig: KubeconfigSettings = KubeconfigSettings()

@@ -4,6 +4,7 @@ Every program that speaks with the fleet must read and write payloads in the sam
 the TLS material and the error texts stand here and nowhere else.
 """
 
+import dataclasses
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import TLSConfig
 
 from api_types.settings import Settings, TemporalSettings
+from client.codec import codec_of
 from client.errors import Refused, Unreachable
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
@@ -33,7 +35,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
         return await Client.connect(
             temporal.address,
             namespace=temporal.namespace,
-            data_converter=pydantic_data_converter,
+            data_converter=dataclasses.replace(pydantic_data_converter, payload_codec=codec_of(settings.encryption)),
             tls=_tls(temporal),
             api_key=api_key,
             connect_timeout=_CONNECT_WAIT,

@@ -390,8 +390,8 @@ class Entity(Generic[StateT]):
         workflow.set_current_details("\n".join(lines))
 
     def identity(self) -> list[Any]:
-        """Give the search attributes that never change, once: a plain Temporal client starts entities without them."""
-        if self._published:
+        """Give the search attributes that never change, if they are not there: a plain Temporal client starts entities without them."""
+        if self._published or any(pair.key.name == KIND.name for pair in workflow.info().typed_search_attributes):
             return []
         scope = [NAMESPACE.value_set(self.namespace)] if self.namespace else []
         return [KIND.value_set(self.kind), NAME.value_set(self.name), *scope]

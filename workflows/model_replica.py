@@ -7,20 +7,18 @@ others change, and leaves in order. Nothing missing or unreadable ever makes it 
 from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic import Field
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.messaging import CLUSTER, DEPLOYMENT, Ask, Messaging
-from activities.render.teardown import STEPS
+from activities.messaging import Ask, Messaging
+from activities.render.teardown import STEPS, SWEEP
+from activities.render.teardown import TeardownStep as Step
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import error_message, error_reason, error_type, is_permanent
 from api_types.messages import (
-    Applied,
     ClusterChanged,
     Released,
-    ReplicaBirth,
     ReplicaChanged,
     ReplicaOrder,
     ReplicaState,
@@ -28,15 +26,19 @@ from api_types.messages import (
     SetTemplate,
     TeardownStep,
 )
-from api_types.observations import Observed, ObservedReplica
+from api_types.observations import Observed
 from api_types.status import LeftBehind
 from workflows import options
-from workflows.entity import Carried, Entity
-from workflows.replica_status import drift, endpoint_url, engine_problem, holds_floor, model_problem, routing_problem, workload_of
+from workflows.entity import Entity
+from workflows.replica_state import ReplicaCarried
+from workflows.replica_status import drift, endpoint_url, holds_floor, model_problem, routing_problem, shown
 from workflows.status import FALSE, TRUE, is_true
 
 # An observation may have left the cluster before our last apply was visible there: drift counts when it stays.
 DRIFT_PATIENCE = timedelta(seconds=2)
+
+# What happens on the way to Ready is told to the deployment no more often than this.
+NEWS_PATIENCE = timedelta(seconds=5)
 
 CLUSTER_STEPS = [step for step in STEPS if step.on_cluster]
 
@@ -50,30 +52,6 @@ _REASONS = {
 }
 
 
-class ReplicaCarried(Carried):
-    """What a replica carries."""
-
-    birth: ReplicaBirth
-    entry: dict[str, Any] = Field(default_factory=dict)
-    cluster: ClusterChanged | None = None
-    applied: Applied | None = None
-    applied_generation: int = 0
-    attempted: bool = False
-    failure: tuple[str, str] = ("", "")
-    failure_reason: str = ""
-    retry_at: str = ""
-    observed: ObservedReplica | None = None
-    drift_since: str = ""
-    prune: bool = False
-    serving: bool = False
-    served: bool = False
-    was_ready: bool = False
-    sequence: int = 0
-    told: dict[str, Any] = Field(default_factory=dict)
-    step: int = 0
-    drained: bool = False
-
-
 @workflow.defn(name="ModelReplica")
 class ModelReplicaWorkflow(Entity[ReplicaCarried]):
     """One replica of a deployment."""
@@ -84,6 +62,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
     def __init__(self, state: ReplicaCarried) -> None:
         super().__init__(state)
         self.gone = False
+        self.told_at = workflow.now()
         birth = state.birth
         if not state.uid:
             state.uid = birth.uid
@@ -118,7 +97,8 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         message = self.read(Observed, order)
         if message and message.owner_uid == self.state.uid and message.replica is not None:
             self.state.observed = message.replica
-            self.wake()
+            if not self.state.deleted:
+                self.wake()
 
     @workflow.signal
     def resync(self, order: Any = None) -> None:
@@ -236,7 +216,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
     async def apply(self) -> None:
         """Bring the cluster to the present generation; a newer one, or deletion, takes over at once."""
         order = self.order()
-        self.state.attempted = True
+        self.state.attempted, self.state.whole = True, False
         if self.state.applied is None:
             self.condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
             self.publish()
@@ -271,7 +251,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         for warning in applied.warnings:
             self.event("Warning", "Rendering", warning)
         self.state.prune = self.state.prune or self.state.applied_generation not in (0, order.generation)
-        self.state.applied, self.state.applied_generation = applied, order.generation
+        self.state.applied, self.state.applied_generation, self.state.whole = applied, order.generation, True
         self.state.failure, self.state.retry_at, self.state.attempts, self.state.drift_since = ("", ""), "", 0, ""
         # What was seen before this apply may look like drift; look once more when the observer had time to see it.
         self.look_again(DRIFT_PATIENCE)
@@ -347,19 +327,29 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
     async def report(self) -> None:
         """Tell the deployment what changed."""
         news: dict[str, Any] = {
-            "phase": self.detailed_phase(),
             "ready": is_true(self.state.conditions, "Ready"),
             "serving": self.state.serving,
-            "generation": self.state.applied_generation,
             "endpoint": self.endpoint(),
+            "phase": self.detailed_phase(),
+            "generation": self.state.applied_generation,
             "message": next((c.message for c in self.state.conditions if c.status != TRUE and c.message), ""),
         }
-        if news != self.state.told:
-            self.state.told = news
+        if self.may_wait(news):
+            self.look_again(NEWS_PATIENCE)
+        elif news != self.state.told:
+            self.state.told, self.told_at = news, workflow.now()
             self.state.sequence += 1
             heard = await self.tell(self.deployment_id, "replica_changed", self._news(**news))
             if not heard and not self.state.deleted:
                 self.event("Warning", "Orphaned", f"ModelDeployment {self.namespace}/{self.state.birth.deployment} does not run")
+
+    def may_wait(self, news: dict[str, Any]) -> bool:
+        """Tell whether all that is new are words on the way to Ready, which the deployment need not hear one by one."""
+        told = self.state.told
+        if news == told or news["phase"] in ("Failed", "Terminating"):
+            return False
+        same = all(news[field] == told.get(field, False) for field in ("ready", "serving")) and news["endpoint"] == told.get("endpoint", "")
+        return same and workflow.now() - self.told_at < NEWS_PATIENCE
 
     @property
     def deployment_id(self) -> str:
@@ -382,7 +372,8 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         if self.state.served and not self.state.drained and not self.state.forced:
             await self.drain()
         while self.state.attempted and self.state.step < len(CLUSTER_STEPS):
-            await self.leave_step(self.state.step)
+            if self.has_step(CLUSTER_STEPS[self.state.step]):
+                await self.leave_step(self.state.step)
             self.state.step += 1
         # A closed workflow still answers queries: say so before anybody could ask.
         self.gone = True
@@ -390,6 +381,12 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         self.state.sequence += 1
         await self.tell(self.deployment_id, "replica_changed", self._news(phase="Gone"))
         return True
+
+    def has_step(self, step: Step) -> bool:
+        """Tell whether a step may find something: an inventory that is known to be whole says so, and the sweep comes always."""
+        if not self.state.whole or self.state.applied is None or step.number == SWEEP:
+            return True
+        return any(item.key.startswith(step.inventory_prefixes) for item in self.state.applied.inventory)
 
     async def knows_cluster_for_leaving(self) -> bool:
         """Wait for the way to the cluster; without a cluster record nothing can be removed, and that is said."""
@@ -508,29 +505,4 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         status: dict[str, Any] = {"phase": self.detailed_phase()}
         if applied is None:
             return status
-        status["appliedHash"] = applied.hash
-        status["workloadName"] = applied.workload_name
-        engines = []
-        for engine in applied.engines:
-            workload = workload_of(engine, seen) if seen else None
-            engines.append(
-                {
-                    "name": engine.name,
-                    "kind": engine.kind,
-                    "workloadName": engine.workload_name,
-                    "desired": engine.copies,
-                    "updated": workload.updated if workload else 0,
-                    "ready": workload.ready if workload else 0,
-                    "available": workload.available if workload else 0,
-                    "message": engine_problem(engine, seen) if seen else "",
-                }
-            )
-        status["engines"] = engines
-        status["routing"] = {"surface": applied.routing_surface, "url": self.endpoint()}
-        status["inventory"] = [{"key": item.key, "id": item.id, "hash": item.hash} for item in applied.inventory]
-        return status
-
-    def identity(self) -> list[Any]:
-        """A replica is also found by its cluster and its deployment."""
-        more = [CLUSTER.value_set(self.state.birth.cluster), DEPLOYMENT.value_set(self.state.birth.deployment)]
-        return [*super().identity(), *([] if self._published else more)]
+        return status | shown(applied, seen, self.endpoint())

@@ -83,3 +83,29 @@ def endpoint_url(address: str, namespace: str, name: str) -> str:
     """Give the address of a replica through its cluster's gateway; an IPv6 address is bracketed."""
     host = f"[{address}]" if ":" in address else address
     return f"http://{host}/{namespace}/{name}/v1"
+
+
+def shown(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict[str, Any]:
+    """Give the status fields that show engines, routing and inventory."""
+    engines = []
+    for engine in applied.engines:
+        workload = (workload_of(engine, seen) if seen else None) or ObservedWorkload(name="", kind="")
+        engines.append(
+            {
+                "name": engine.name,
+                "kind": engine.kind,
+                "workloadName": engine.workload_name,
+                "desired": engine.copies,
+                "updated": workload.updated,
+                "ready": workload.ready,
+                "available": workload.available,
+                "message": engine_problem(engine, seen) if seen else "",
+            }
+        )
+    return {
+        "appliedHash": applied.hash,
+        "workloadName": applied.workload_name,
+        "engines": engines,
+        "routing": {"surface": applied.routing_surface, "url": endpoint},
+        "inventory": [{"key": item.key, "id": item.id, "hash": item.hash} for item in applied.inventory],
+    }
