@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "testbed" / "demo.yaml"
 TOO_BIG = ROOT / "examples" / "testbed" / "too-big.yaml"
 _BOUND_SECONDS = 90.0
+INTERRUPTED = 130
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +223,22 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes(cli: C
         assert "start a worker" in cli("get", "ic/prod-eu").err
     finally:
         assert cli("up").code == 0
+
+
+def test_a_watch_prints_what_changes_until_it_is_interrupted(tenant: str, written: Callable[[str], str], cli: Cli, here: Running) -> None:
+    command = [sys.executable, "-m", "client.main", "get", "md", "-n", tenant, "-w"]
+    environment = {**os.environ, HOME_VARIABLE: str(here.home)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout
+        assert watch.stderr
+        assert "No resources found" in watch.stderr.readline()
+        cli("apply", "-f", written(manifest(tenant, TOO_BIG)))
+        assert watch.stdout.readline().split() == ["NAME", "REPLICAS", "READY", "AGE"]
+        assert watch.stdout.readline().split()[0] == "too-big"
+        cli("delete", "md/too-big", "-n", tenant, "--wait", "--timeout", str(_BOUND_SECONDS))
+        assert any("too-big is gone" in line for line in iter(watch.stderr.readline, ""))
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(_BOUND_SECONDS) == INTERRUPTED
 
 
 def test_links_lead_to_the_workflow_of_the_object(cli: Cli, here: Running) -> None:
