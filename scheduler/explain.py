@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from scheduler import reasons
 from scheduler.clusters import Slot
+from scheduler.devicebooks import counts_devices, fragmentation, pods_on
 from scheduler.fill import Filler
 from scheduler.filters import stages
 from scheduler.frame import Frame
@@ -122,8 +123,19 @@ def room_miss(filler: Filler, slot: Slot, engine: int, group: str) -> Miss:
     cost = fit.engines[engine].cost
     # The first of equal pools in published order.
     p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
+    if counts_devices(filler.frame):
+        return _device_miss(filler, slot, engine, p, group)
     text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
     return Miss(group, cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
+
+
+def _device_miss(filler: Filler, slot: Slot, engine: int, p: int, group: str) -> Miss:
+    pool = slot.pools[p]
+    placed = filler.shape.place(engine, pool.name, pool.device_set)
+    needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
+    largest, free = fragmentation(filler.frame, slot).get(pool.name, (0, 0))
+    text = f"best: needs {needed} devices on one node, {largest} sure of {max(free, 0)} free on {slot.name}/{pool.name}"
+    return Miss(group, needed - largest, slot.name, pool.name, text)
 
 
 def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:

@@ -14,6 +14,7 @@ from api_types.names import replica_name
 from scheduler import reasons
 from scheduler.clusters import Slot
 from scheduler.constraints import Constraints, avoided
+from scheduler.devicebooks import counts_devices, fit_devices, with_slots
 from scheduler.filters import passing, stages
 from scheduler.fitting import Trial, fit_domains, fit_nodes
 from scheduler.frame import Frame
@@ -31,6 +32,7 @@ class Filler:
         self.frame = frame
         self.request = request
         self.deployment: DeploymentView = request.deployment
+        self._me = (request.deployment.namespace, request.deployment.name)
         self.shape = shape
         self.priority = quota.priority
         found = stages(frame, self.deployment, shape)
@@ -148,6 +150,8 @@ class Filler:
 
     def trial_with(self, slot: Slot, shape: Shape) -> Trial:
         """Try other engines than the deployment's own."""
+        if counts_devices(self.frame):
+            return fit_devices(self.frame, shape, slot, self._me)
         free = self.frame.free(slot)
         credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
         if credit:
@@ -170,15 +174,17 @@ class Filler:
 
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
         """Stamp the engines onto the pools that a trial found."""
-        return tuple(self.shape.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
+        engines = tuple(self.shape.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
+        return with_slots(self.frame, slot, engines, self._me)
 
     def _commit(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> Placement:
         index = _lowest_free(self._indices[slot.name])
         replaced = self._replaceable.pop((slot.name, index), None)
         deployment = self.deployment
         name, counter = self._name(slot.name, index, replaced)
-        reuse = self._reuse(slot, charges(engines))
-        after = self._leavers(slot.name, replaced) if reuse or replaced else ()
+        by_device = counts_devices(self.frame)
+        reuse = () if by_device else self._reuse(slot, charges(engines))
+        after = self._leavers(slot.name, replaced) if reuse or replaced or by_device else ()
         placement = Placement(
             cluster=slot.name,
             index=index,

@@ -69,6 +69,8 @@ class Fleet:
         """Replace the fleet's policy; it holds for new placements only."""
         if options != self.options:
             self.options = options
+            # What counts as full depends on how capacity is counted.
+            self.rooms.clear()
             self.version += 1
 
     # Replicas

@@ -44,8 +44,8 @@ class MatchRules:
 class MemberFit:
     """Whether a member fits a node of a device set.
 
-    `resolved` are the requests that claim something, in request order; `draw` is (entry name, count) for all requests of one pod,
-    synthetic ones included. When it does not fit, `code` and `detail` say why and `request` names the first request that failed.
+    `resolved` are the requests that claim something, in request order; `draw` is (entry name, count) for the claims of one
+    pod. When it does not fit, `code` and `detail` say why and `request` names the first request that failed.
     """
 
     fits: bool
@@ -101,7 +101,7 @@ class MemberNeed:
         claimed = 0
         for request, parts in zip(self.requests, taken, strict=True):
             source = entries[parts[0][0]]
-            for j, count in parts:
+            for j, count in parts if source.claim != "Synthetic" else ():
                 draw[entries[j].name] = draw.get(entries[j].name, 0) + count
             if source.claim == "Synthetic":
                 continue

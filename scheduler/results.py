@@ -23,7 +23,7 @@ class MemberPlacement:
     """A member on its pool.
 
     Without requests it claims nothing and costs no node. `need` is a digest of the requests it was stamped from, `draw` the device
-    entries one of its pods uses (name, count).
+    entries one of its pods uses (name, count). `slots` are node numbers of its pods where devices are packed.
     """
 
     role: str
@@ -33,6 +33,7 @@ class MemberPlacement:
     need: str = ""
     draw: tuple[tuple[str, int], ...] = ()
     pods_per_node: int = 1
+    slots: tuple[int, ...] = ()
 
     @property
     def pods(self) -> int:

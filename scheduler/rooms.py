@@ -67,6 +67,10 @@ class Rooms:
         """Remember clusters without room."""
         self._full[shape.digest] = self._full.get(shape.digest, 0) | clusters
 
+    def clear(self) -> None:
+        """Forget everything that was found full."""
+        self._full.clear()
+
     def forget(self, rank: int) -> None:
         """Look at a cluster again, because its capacity changed."""
         self._full = {shape: full & ~(1 << rank) for shape, full in self._full.items()}

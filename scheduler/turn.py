@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from scheduler import reasons
+from scheduler.devicebooks import counts_devices, grown_fits
 from scheduler.fill import Filler, place_gang
 from scheduler.filters import fill_hold
 from scheduler.frame import Frame
@@ -178,6 +179,10 @@ class Turn:
 
     def _growth_blocked(self, kept: Kept) -> str:
         slot = self.frame.clusters[kept.entry.cluster]
+        owner = (self.deployment.namespace, self.deployment.name)
+        if counts_devices(self.frame):
+            fits = grown_fits(self.frame, slot, kept.target or (), owner, kept.entry.uid)
+            return "" if fits else f"too few free devices on {slot.name}"
         free = self.frame.free(slot)
         held = charges(kept.entry.engines)
         for pool, nodes in charges(kept.target or ()).items():

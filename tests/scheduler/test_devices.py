@@ -1,0 +1,177 @@
+"""Counting devices instead of nodes (cases 157 to 160)."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.devicebooks import Pods, is_safe, pack
+from scheduler.fleet import Fleet
+from scheduler.policy import SchedulerOptions
+from scheduler.types import DeploymentView, EngineView
+from tests.scheduler.builders import (
+    actions,
+    alone,
+    ask,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    leader,
+    message,
+    nic,
+    places,
+    pool,
+    settled,
+    standing,
+    worker,
+)
+
+SAFE = SchedulerOptions(accounting="device-safe")
+PACKED = SchedulerOptions(accounting="device-packed", packed_enforced=True)
+
+
+def gpus(count: int, copies: int = 1) -> EngineView:
+    return engine("main", alone(ask(count=count)), copies=copies)
+
+
+def filled(options: SchedulerOptions, nodes: int, *sizes: int) -> Fleet:
+    world = fleet(cluster("a", pool("p", nodes, gpu(count=8))), options=options)
+    for number, size in enumerate(sizes):
+        decision = settled(world, deployment(gpus(size), name=f"d{number}"), request_id=str(number))
+        assert places(decision) == ["a/0"]
+    return world
+
+
+def asks(world: Fleet, size: int) -> list[str]:
+    return places(decided(world, deployment(gpus(size), name="next")))
+
+
+def test_157_eight_single_devices_share_a_node_and_the_ninth_is_refused() -> None:
+    world = filled(SAFE, 1, *([1] * 8))
+    assert asks(world, 1) == []
+    assert "sure of 0 free" in message(decided(world, deployment(gpus(1), name="next")))
+
+
+@pytest.mark.parametrize(("options", "want"), [(SAFE, []), (PACKED, ["a/0"])], ids=["158 safe refuses", "158 packed places"])
+def test_a_whole_node_is_only_sure_where_pods_are_packed(options: SchedulerOptions, want: list[str]) -> None:
+    assert asks(filled(options, 2, 4, 4), 8) == want
+
+
+@pytest.mark.parametrize("options", [SAFE, PACKED], ids=["159 safe", "159 packed"])
+def test_a_fourth_half_node_always_fits_two_nodes(options: SchedulerOptions) -> None:
+    assert asks(filled(options, 2, 4, 4, 4), 4) == ["a/0"]
+
+
+def test_160_by_nodes_the_third_half_node_is_refused() -> None:
+    assert asks(filled(SchedulerOptions(), 2, 4, 4), 4) == []
+
+
+def test_packing_without_proof_counts_safely() -> None:
+    assert asks(filled(SchedulerOptions(accounting="device-packed"), 2, 4, 4), 8) == []
+
+
+def test_packed_pods_carry_their_slots() -> None:
+    world = filled(PACKED, 2, 4, 4, 8)
+    assert sorted(e.engines[0].members[0].slots for e in world.entries()) == [(0,), (0,), (1,)]
+
+
+def test_gang_pods_take_one_node_each() -> None:
+    view = deployment(engine("main", leader(ask()), worker(3)))
+    assert places(decided(fleet(cluster("a", pool("p", 3, gpu(count=8))), options=SAFE), view)) == ["a/0"]
+    assert places(decided(fleet(cluster("a", pool("p", 2, gpu(count=8))), options=SAFE), view)) == []
+
+
+def test_several_kinds_of_devices_are_each_counted() -> None:
+    is_nic = ask('device.driver == "nic.example.com"', count=4, name="nic")
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8), nic(count=8))), options=SAFE)
+    view = deployment(engine("main", alone(ask(), is_nic)), want=3)
+    assert places(decided(world, view)) == ["a/0", "a/1"]
+
+
+def test_growth_is_counted_in_devices() -> None:
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=SAFE)
+    standing(world, deployment(gpus(4)), "a/0")
+    assert actions(decided(world, deployment(gpus(4, copies=2), template="v2"))) == {"a/0": "Update"}
+    assert actions(decided(world, deployment(gpus(4, copies=3), template="v2"))) == {"a/0": "Keep"}
+
+
+def test_a_replacement_may_use_the_devices_it_leaves() -> None:
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=SAFE)
+    standing(world, deployment(gpus(8)), "a/0")
+    renamed: DeploymentView = deployment(engine("other", alone(ask(count=8))), template="v2")
+    assert actions(decided(world, renamed)) == {"a/0": "Replace"}
+
+
+def strands_somebody(size: int, nodes: int, pods: tuple[int, ...]) -> bool:
+    """Whether some order and choice of nodes leaves a pod without one: every reachable arrangement is tried."""
+    seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((0,) * nodes, pods)]
+    while stack:
+        state = stack.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        loads, waiting = state
+        for i, pod in enumerate(waiting):
+            if i and waiting[i - 1] == pod:
+                continue
+            fitting = [n for n in range(nodes) if loads[n] + pod <= size]
+            if not fitting:
+                return True
+            for n in fitting:
+                after = tuple(sorted((*loads[:n], loads[n] + pod, *loads[n + 1 :])))
+                stack.append((after, (*waiting[:i], *waiting[i + 1 :])))
+    return False
+
+
+def multisets() -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    for size in (2, 4, 8):
+        for nodes in (1, 2, 3):
+            for count in range(1, 7):
+                for pods in itertools.combinations_with_replacement(range(1, size + 1), count):
+                    yield size, nodes, pods
+
+
+def test_what_is_called_safe_never_strands_a_pod() -> None:
+    """Every multiset of small pods, every order, every choice of nodes; and strictness is bounded."""
+    strict = 0
+    total = 0
+    for size, nodes, pods in multisets():
+        total += 1
+        safe = is_safe((size,), nodes, [Pods((pod,), 1) for pod in pods])
+        stranding = strands_somebody(size, nodes, pods)
+        assert not (safe and stranding), (size, nodes, pods)
+        strict += not safe and not stranding
+    assert total > 5_000
+    assert strict < total // 10
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_scheduler_never_finds_an_admitted_pod_without_a_node(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  # not for secrets
+    capacity = (8, dice.choice((2, 4)))
+    nodes = dice.randint(1, 5)
+    admitted: list[Pods] = []
+    for _ in range(12):
+        more = Pods((dice.choice((1, 2, 4, 8)), dice.choice((0, 1))), 1)
+        if is_safe(capacity, nodes, [*admitted, more]):
+            admitted.append(more)
+    for _ in range(40):
+        loads = [[0, 0] for _ in range(nodes)]
+        order = admitted[:]
+        dice.shuffle(order)
+        for pod in order:
+            fitting = [load for load in loads if all(a + b <= c for a, b, c in zip(load, pod.size, capacity, strict=True))]
+            assert fitting, (seed, [p.size for p in admitted])
+            chosen = dice.choice(fitting)
+            chosen[:] = [a + b for a, b in zip(chosen, pod.size, strict=True)]
+
+
+def test_packing_takes_the_tightest_slot() -> None:
+    standing_pods = [Pods((6,), 1, slots=(0,)), Pods((2,), 1, slots=(1,))]
+    assert pack((8,), 2, standing_pods, [Pods((2,), 1)]) == [(0,)]
+    assert pack((8,), 2, [Pods((6,), 1)], [Pods((2,), 1)]) is None
