@@ -23,6 +23,7 @@ def _attribute(kind: str, value: object) -> Any:
 
     """
     if kind == "string" and isinstance(value, str):
+        value.encode()  # half of a surrogate pair is no text, and RE2 could not read it
         return value
     if kind == "version" and isinstance(value, str):
         return parse_version(value)

@@ -153,7 +153,8 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def _cut(text: str) -> Iterator[Token]:
-    offset, before = 0, ""
+    offset, before, signed = 0, "", False
+    # One `-` before a number is its sign. Two or more are operators, and what follows them is a number without one.
     minus: Token | None = None
     while offset < len(text):
         found = _TOKEN.match(text, offset)
@@ -172,10 +173,12 @@ def _cut(text: str) -> Iterator[Token]:
                 yield minus
             minus = None
         token = Token(kind, value, start)
-        if kind == "MINUS" and before not in _ENDS_OPERAND:
+        sign = kind == "MINUS" and before not in _ENDS_OPERAND
+        if sign and not signed:
             minus = token
         else:
             yield token
+        signed = sign
         before = kind
     if minus is not None:
         yield minus

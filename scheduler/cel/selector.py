@@ -6,9 +6,11 @@ clusters publish that device. The engine is only loaded when the first selector 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.cel.errors import Aborted, EvalError, SelectorError
 from scheduler.cel.limits import FLEET_COST_MAX, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
@@ -34,6 +36,22 @@ class Match:
 
     matched: bool
     error: str = ""
+
+
+Result = TypeVar("Result")
+
+
+def _whatever_the_depth(work: Callable[[], Result]) -> Result:
+    """Do `work`; if the caller has left too little of Python's stack for it, do it again on a stack of its own.
+
+    The walks of this package do not recurse, but types and values may be nested a few hundred levels. The outcome of a selector
+    must not depend on who asks.
+    """
+    try:
+        return work()
+    except RecursionError:
+        with ThreadPoolExecutor(max_workers=1) as fresh:
+            return fresh.submit(work).result()
 
 
 _MATCHED = Match(matched=True)
@@ -82,7 +100,7 @@ class Selector:
         if isinstance(seen, EvalError):
             return Match(matched=False, error=seen.reason)
         try:
-            result, _ = run(self._program, seen.value(), self._cost_max)
+            result, _ = _whatever_the_depth(lambda: run(self._program, seen.value(), self._cost_max))
         except Aborted as stopped:
             return Match(matched=False, error=str(stopped))
         except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
@@ -114,7 +132,7 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
     """
     if not 0 < max_cost <= KUBERNETES_COST_MAX:
         raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
-    compiled = _compile(text, lenient_calls, max_cost)
+    compiled = _whatever_the_depth(lambda: _compile(text, lenient_calls, max_cost))
     if isinstance(compiled, SelectorError):
         # A new one each time: a remembered exception would gather the tracebacks of everybody who ever saw it.
         raise SelectorError(compiled.problem, line=compiled.line, column=compiled.column)
@@ -130,9 +148,7 @@ def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | Select
     from scheduler.cel.program import Compiler  # noqa: PLC0415
 
     try:
-        length = len(text.encode("utf-8", "surrogatepass"))
-        if length > TEXT_BYTES_MAX:
-            raise SelectorError(f"the selector has {length} bytes, {TEXT_BYTES_MAX} are allowed")  # noqa: TRY301 - remembered below
+        _check_text(text)
         root = parse(text)
         Checker(text, lenient_calls=lenient_calls).check(root)
         program = Compiler(text).compile(root)
@@ -142,6 +158,15 @@ def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | Select
     except SelectorError as refusal:
         return refusal
     return Selector(text, program, cost, max_cost)
+
+
+def _check_text(text: str) -> None:
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise SelectorError(f"character {error.start + 1} of the selector is half of a surrogate pair, which is no text") from error
+    if length > TEXT_BYTES_MAX:
+        raise SelectorError(f"the selector has {length} bytes, {TEXT_BYTES_MAX} are allowed")
 
 
 def check_selector(text: str) -> str | None:

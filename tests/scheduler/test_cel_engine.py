@@ -90,6 +90,24 @@ def test_depth_does_not_depend_on_the_callers_own_stack() -> None:
     assert sys.getrecursionlimit() == before
 
 
+@pytest.mark.parametrize("levels", [0, 300, 600, 800])
+def test_nested_values_do_not_depend_on_the_callers_own_stack(levels: int) -> None:
+    nested = "[" * 200 + "1" + "]" * 200
+    text = f"{nested} == {nested} && {levels} >= 0"
+
+    def down(left: int) -> Match:
+        return down(left - 1) if left else compile_selector(text).match(HOPPER)
+
+    assert down(levels) == Match(matched=True)
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    with pytest.raises(SelectorError, match="surrogate"):
+        compile_selector('device.driver == "\ud800"')
+    broken = device({"text": ("string", "\ud800")})
+    assert "attribute text" in compile_selector("true").match(broken).error
+
+
 def test_threads_may_compile_and_match_at_the_same_time() -> None:
     verdicts: list[bool] = []
 
