@@ -11,15 +11,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities import kinds
 from activities.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
+from activities.messaging import AskEach, Messaging, Survey
 from activities.observe.gateway import observe_gateway
 from activities.ownership import Owner
+from activities.watch.board import REPLICA
 from activities.watch.cluster_watch import ClusterWatch
 from activities.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.watch.teller import Undelivered
 from api_types import labels
 from api_types.errors import PermissionDenied, TransientError
-from api_types.messages import ClusterFacts, Connect, WatchCluster
-from api_types.names import workflow_id
+from api_types.messages import ClusterFacts, Connect, ReplicaState, WatchCluster
 from api_types.observations import Observed
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
@@ -27,6 +28,7 @@ _WRITE = ("list", "watch", "patch", "delete")
 _READ = ("list", "watch")
 _DENIED_SHOWN_MAX = 10
 _HEARTBEAT_SECONDS = 10.0
+_SURVEY_RETRY_SECONDS = 5.0
 _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
@@ -74,7 +76,11 @@ class ClusterActivities:
         """
         owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
         watch = ClusterWatch(
-            owner, partial(self._clusters.at, order.connection), partial(_signal, activity.client()), self._unreachable_after_seconds
+            owner,
+            partial(self._clusters.at, order.connection),
+            partial(_signal, activity.client()),
+            partial(_absent, order.connection.cluster),
+            self._unreachable_after_seconds,
         )
         tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
         try:
@@ -88,7 +94,7 @@ class ClusterActivities:
 
 
 async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
-    handle = client.get_workflow_handle(workflow_id(owner.kind, owner.namespace, owner.name))
+    handle = client.get_workflow_handle(owner.workflow_id)
     try:
         await handle.signal("observed", observed, rpc_timeout=_SIGNAL_TIMEOUT)
     except RPCError as error:
@@ -96,6 +102,24 @@ async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
             return False
         raise Undelivered from error
     return True
+
+
+async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
+    """Find the replicas of a cluster that are not among `here`."""
+    messaging, after = Messaging(), ""
+    owners: list[Owner] = []
+    while True:
+        try:
+            page = await messaging.survey(Survey(kinds=[REPLICA], cluster=cluster, after=after))
+            asked = await messaging.ask_each(AskEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
+        except RPCError:
+            await asyncio.sleep(_SURVEY_RETRY_SECONDS)
+            continue
+        accounts = [ReplicaState.model_validate(answer) for answer in asked.answers.values()]
+        owners += [Owner(REPLICA, account.namespace, account.name, account.uid) for account in accounts if not account.deleting]
+        after = page.after
+        if not after:
+            return owners
 
 
 async def _heartbeat(watch: ClusterWatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from activities.cluster_api import ObjectId
-from api_types import labels
+from api_types import labels, names
 
 
 class Owner(NamedTuple):
@@ -18,6 +18,11 @@ class Owner(NamedTuple):
     namespace: str
     name: str
     uid: str
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the entity's workflow."""
+        return names.workflow_id(self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
         if not self.uid:

@@ -1,7 +1,7 @@
 """The watch over one cluster, put together: who is followed, what is kept, who is told."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from api_types import labels
 from api_types.errors import ModelplaneError
 
 _DISCOVERY_SECONDS = 60.0
+
+Absent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
 _OURS = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
 _ABOUT_CLUSTER = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
@@ -29,10 +31,22 @@ _PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
 
 
 class ClusterWatch:
-    """One cluster, watched until cancelled. `cluster` is the entity that hears of the cluster itself."""
+    """One cluster, watched until cancelled.
 
-    def __init__(self, cluster: Owner, resolve: Resolve, send: Send, unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS) -> None:
+    `cluster` is the entity that hears of the cluster itself. `absent` is asked once, with the workflow ids that have objects here, for the
+    owners that believe to have some and have none: what was deleted while nobody watched leaves no trace on the cluster.
+    """
+
+    def __init__(
+        self,
+        cluster: Owner,
+        resolve: Resolve,
+        send: Send,
+        absent: Absent,
+        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
+    ) -> None:
         self._cluster = cluster
+        self._absent = absent
         self._teller = Teller(send, self._is_held)
         self._board = Board(cluster, self._teller.touch)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
@@ -40,7 +54,7 @@ class ClusterWatch:
         self._reflectors: dict[Selection, Reflector[Any]] = {}
         self._running: dict[Selection, asyncio.Task[None]] = {}
         self._connected = asyncio.Event()
-        self._whole = False
+        self._whole = asyncio.Event()
 
     def counts(self) -> dict[str, int]:
         """Give counters for the heartbeat."""
@@ -54,6 +68,13 @@ class ClusterWatch:
             tasks.create_task(self._teller.run(self._board))
             tasks.create_task(self._stay_connected())
             tasks.create_task(self._follow_kinds(tasks))
+            tasks.create_task(self._tell_absent())
+
+    async def _tell_absent(self) -> None:
+        await self._whole.wait()
+        here = frozenset(owner.workflow_id for owner in self._board.owners())
+        for owner in await self._absent(here):
+            self._teller.touch(owner)
 
     async def _stay_connected(self) -> None:
         while True:
@@ -114,13 +135,14 @@ class ClusterWatch:
 
     def _listed(self) -> None:
         """Note that a selection was listed whole; when all were, the first picture is complete and owners may be told."""
-        self._whole = self._whole or all(reflector.synced for reflector in self._reflectors.values())
+        if all(reflector.synced for reflector in self._reflectors.values()):
+            self._whole.set()
         self._teller.wake()
 
     def _is_held(self, owner: Owner) -> bool:
         """Tell whether an owner must wait: until what concerns it was listed once, for half a picture looks like losses."""
         if owner != self._cluster:
-            return not self._whole
+            return not self._whole.is_set()
         about_cluster = [found for selection, found in self._reflectors.items() if selection.kind.kind in _ABOUT_CLUSTER]
         return not self._health.lost and not (about_cluster and all(found.synced for found in about_cluster))
 

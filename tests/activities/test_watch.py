@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from activities.clusters import ClusterActivities
 from activities.watch import cluster_watch, health
-from api_types.messages import ReplicaOrder
+from api_types.errors import TransientError
+from api_types.messages import ReplicaOrder, WatchCluster
 from api_types.observations import ObservedCluster, ObservedReplica
 from tests.activities import hands
 from tests.activities.gates import Gate
@@ -137,6 +139,44 @@ async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_miss
             assert first is not None
             assert len(first.objects) == len(one.inventory), "half a picture would look like losses"
         assert len(client.of(_id(orders[1]))) == 1
+
+
+async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(world: World) -> None:
+    lost, kept = world.order([an_engine()]), world.order([an_engine()])
+    await world.tear_down(lost, await world.apply(lost))
+    await world.apply(kept)
+    client = RecordingClient()
+    for order in (lost, kept):
+        client.replicas[_id(order)] = {
+            "uid": order.uid,
+            "namespace": order.namespace,
+            "name": order.name,
+            "deployment": "d",
+            "cluster": "c",
+            "index": 0,
+        }
+    async with world.watching(client):
+        await _until(client, lost, lambda seen: seen.objects == [])
+        assert client.of(_id(lost))[-1].owner_uid == lost.uid
+        observed = await _until(client, kept, lambda seen: bool(seen.objects))
+        assert len(observed.objects) == 4
+
+
+async def test_a_worker_that_shuts_down_hands_the_watch_over_at_once(world: World) -> None:
+    environment = world.environment()
+    order = WatchCluster(connection=world.connection, cluster_uid="cluster-uid")
+    task = asyncio.create_task(environment.run(ClusterActivities(world.pool).watch_cluster, order))
+    await eventually(lambda: world.heartbeats)
+    environment.worker_shutdown()
+    with pytest.raises(TransientError, match="another one takes the watch over"):
+        await asyncio.wait_for(task, 5)
+
+
+async def test_a_cancelled_watch_ends_and_leaves_nothing_running(world: World) -> None:
+    before = asyncio.all_tasks()
+    async with world.watching() as client:
+        await eventually(lambda: client.signals)
+    await eventually(lambda: asyncio.all_tasks() <= before)
 
 
 async def test_a_workflow_that_does_not_exist_disturbs_nobody(world: World) -> None:

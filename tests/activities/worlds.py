@@ -32,15 +32,22 @@ LAST_STEP = 11
 
 
 class RecordingClient:
-    """Takes signals like Temporal does, and keeps them. Ids in `missing` do not exist; while `down`, nothing is accepted."""
+    """Takes signals like Temporal does, and keeps them.
+
+    Ids in `missing` do not exist; while `down`, nothing is accepted. `replicas` are those that visibility lists, with their accounts.
+    """
 
     def __init__(self) -> None:
         self.signals: list[tuple[float, str, Observed]] = []
         self.missing: set[str] = set()
+        self.replicas: dict[str, Json] = {}
         self.down = False
 
     def get_workflow_handle(self, workflow_id: str) -> "_Handle":
         return _Handle(self, workflow_id)
+
+    def list_workflows(self, _query: str, **_: Any) -> "_Listing":
+        return _Listing([_Row(workflow_id) for workflow_id in self.replicas])
 
     def of(self, workflow_id: str) -> list[Observed]:
         return [observed for _, found, observed in self.signals if found == workflow_id]
@@ -55,9 +62,28 @@ class RecordingClient:
 
 
 @dataclass
+class _Row:
+    id: str
+    typed_search_attributes: dict[Any, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Listing:
+    current_page: list[_Row]
+    next_page_token: bytes | None = None
+
+    async def fetch_next_page(self) -> None:
+        """Everything is on the first page."""
+
+
+@dataclass
 class _Handle:
     client: RecordingClient
     workflow_id: str
+
+    async def query(self, name: str, **_: Any) -> Json:
+        assert name == "account"
+        return self.client.replicas[self.workflow_id]
 
     async def signal(self, name: str, observed: Observed, **_: Any) -> None:
         assert name == "observed"
