@@ -6,13 +6,15 @@ nothing moves for those. What changed under a replica without the deployment ask
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler import reasons
+from scheduler.capacity import observed_limit
 from scheduler.clusters import Slot
 from scheduler.frame import Frame
 from scheduler.results import EnginePlacement, MemberPlacement, Note
-from scheduler.shapes import Shape, stamp
+from scheduler.shapes import Shape, charges, stamp
 from scheduler.tolerations import untolerated
 from scheduler.types import DeploymentView, EngineView, MemberView, ReplicaView
 
@@ -92,6 +94,9 @@ def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entrie
         if slot is None and not frame.fleet.rebuilding:
             found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
             continue
+        if frame.reference and slot is not None and not _selected(deployment, slot):
+            found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
+            continue
         if (entry.cluster, entry.index) in taken:
             detail = f"another replica already is {entry.cluster}/{entry.index}"
             if held or shape is None:
@@ -113,6 +118,11 @@ def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entrie
             if note is not None:
                 found.notes.append(note)
     return found
+
+
+def _selected(deployment: DeploymentView, slot: Slot) -> bool:
+    wanted = [*deployment.match_labels.items(), *deployment.cache.match_labels.items()]
+    return all(slot.view.labels.get(key) == value for key, value in wanted)
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
@@ -201,6 +211,23 @@ def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> b
     # Stamped before digests were kept: only what resolved is known. A request that is new may have been synthetic then.
     wanted = {request.name: (request.count, request.selectors) for request in member.requests}
     return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
+
+
+def lost_capacity(frame: Frame, entry: ReplicaView) -> Iterator[Note]:
+    """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
+    slot = frame.clusters.get(entry.cluster)
+    if slot is None or not slot.observed:
+        return
+    used = frame.ledger.used(slot.name)
+    for name in charges(entry.engines):
+        p = slot.positions.get(name)
+        if p is None:
+            continue
+        charged = used.get(name, 0)
+        limit = observed_limit(slot.pools[p], charged, frame.now, frame.options)
+        if limit is not None and limit < 0:
+            detail = f"{charged + limit} nodes of {slot.name}/{name} are there, {charged} are charged"
+            yield Note(reasons.CAPACITY_LOST, entry.name, detail)
 
 
 def same_stamp(a: EnginePlacement, b: EnginePlacement) -> bool:

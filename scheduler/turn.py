@@ -16,7 +16,7 @@ from scheduler.matching import MatchRules, selector_problems
 from scheduler.preempt import place_by_preemption
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Eviction, Note, Placement
-from scheduler.retain import Kept, Retained, own_entries, retain
+from scheduler.retain import Kept, Retained, lost_capacity, own_entries, retain
 from scheduler.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
 from scheduler.scaledown import victims
 from scheduler.shapes import Shape, charges, shape_of
@@ -107,6 +107,10 @@ class Turn:
                 self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
         for drop in self.retained.drops:
             self._evict(drop.entry, drop.reason, drop.detail)
+        for kept in [k for k in self.kept if k.leave and self.frame.reference]:
+            # The reference drops first and looks for a successor afterwards.
+            self._drop(kept, kept.leave, kept.detail)
+        self.notes += [note for kept in self.kept for note in lost_capacity(self.frame, kept.entry)]
 
     def drain(self) -> None:
         """Let replicas leave drained clusters, as many as the drain budget allows."""
@@ -138,10 +142,7 @@ class Turn:
         for kept in changeable(self.deployment, self.kept):
             if not kept.leave:
                 continue
-            if self.frame.reference:
-                self._drop(kept, kept.leave, kept.detail)
-                self._filler.vacate(kept.entry)
-            elif budget.left is not None and budget.left <= 0:
+            if budget.left is not None and budget.left <= 0:
                 self.more = True
             elif self._replace(kept):
                 budget.take()
@@ -168,7 +169,7 @@ class Turn:
         for kept in changeable(self.deployment, self.kept):
             if kept.leave or kept.drain or kept.target is None or not is_outdated(self.deployment, kept):
                 continue
-            blocked = "" if self.frame.reference else self._growth_blocked(kept)
+            blocked = self._growth_blocked(kept)
             if blocked:
                 self.notes.append(Note(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
             elif not budget.take():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.fleet import Fleet
 from scheduler.policy import Drain, PlacementPolicy, Rollout
 from scheduler.types import CacheView, DeploymentView, EngineView
 from tests.scheduler.builders import (
@@ -199,8 +200,8 @@ def test_140_removing_a_taint_moves_nothing_back() -> None:
     assert actions(decided(world, view, request_id="2")) == {"b/0": "Keep"}
 
 
-def updated(world: object, view: DeploymentView, request_id: str) -> list[str]:
-    decision = settled(world, view, request_id=request_id)  # type: ignore[arg-type]
+def updated(world: Fleet, view: DeploymentView, request_id: str) -> list[str]:
+    decision = settled(world, view, request_id=request_id)
     return [place for place, action in actions(decision).items() if action == "Update"]
 
 

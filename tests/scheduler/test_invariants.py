@@ -58,10 +58,10 @@ def test_i2_new_engines_stand_on_published_pools_with_something_to_claim(world: 
         for placement in decision.placements:
             if placement.action not in ("Create", "Replace"):
                 continue
-            for engine in placement.engines:
-                assert {member.pool for member in engine.members} <= set(built.clusters[placement.cluster].positions)
-                assert len({member.pool for member in engine.members}) == 1
-                assert any(member.requests for member in engine.members)
+            for stamp in placement.engines:
+                assert {member.pool for member in stamp.members} <= set(built.clusters[placement.cluster].positions)
+                assert len({member.pool for member in stamp.members}) == 1
+                assert any(member.requests for member in stamp.members)
 
 
 @laws

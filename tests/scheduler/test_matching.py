@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.types import ClusterView, EngineView
+from scheduler.types import ClusterView, DeploymentView, EngineView
 from tests.scheduler.builders import (
     IS_GPU,
     IS_INFINIBAND,
@@ -189,9 +189,9 @@ def test_an_engine_goes_where_its_devices_are(case: Case) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_does_not_fit_says_which_filter_refused(story: str, clusters: list[ClusterView], view: object, code: str) -> None:
+def test_what_does_not_fit_says_which_filter_refused(story: str, clusters: list[ClusterView], view: DeploymentView, code: str) -> None:
     del story
-    decision = decided(fleet(*clusters), view)  # type: ignore[arg-type]
+    decision = decided(fleet(*clusters), view)
     assert [group.code for group in decision.diagnosis.groups] == [code]
 
 

@@ -1,11 +1,12 @@
 """Spread, scale, and what the ledger charges (cases 103 to 128)."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from scheduler.decide import apply, decide
-from scheduler.results import MemberPlacement
+from scheduler.results import Decision, MemberPlacement
 from scheduler.types import CacheView, ClusterView, FillGate, ScheduleRequest
 from scheduler.views import replica_manifest_view
 from tests.scheduler.builders import (
@@ -129,7 +130,7 @@ def test_114_a_lost_pin_is_replaced_on_the_freed_node() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_replica_on_a_troubled_cluster_goes_first(story: str, change: dict[str, object]) -> None:
+def test_a_replica_on_a_troubled_cluster_goes_first(story: str, change: dict[str, Any]) -> None:
     del story
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
@@ -270,8 +271,8 @@ def test_a_dropped_replicas_nodes_are_free_for_its_own_deployment_only() -> None
     assert world.audit() == []
 
 
-def evicted_uid(decision: object) -> str:
-    return next(iter(evicted(decision)))  # type: ignore[arg-type]
+def evicted_uid(decision: Decision) -> str:
+    return next(iter(evicted(decision)))
 
 
 def test_nodes_of_a_leaving_replica_are_taken_over_only_once() -> None:

@@ -1,11 +1,12 @@
 """Profiles, constraints, quotas and network domains (cases 162 to 166, 169 and 170)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scheduler.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
-from scheduler.types import CacheView, DeploymentView
+from scheduler.types import CacheView, ClusterView, DeploymentView, EngineView
 from tests.scheduler.builders import (
     actions,
     alone,
@@ -30,8 +31,8 @@ from tests.scheduler.builders import (
 ANY = engine("main", alone(ask(at_least("1Gi"))))
 
 
-def with_profile(name: str, *engines: object, **fields: object) -> DeploymentView:
-    return deployment(*(engines or (ANY,)), policy=PlacementPolicy(profile=name), **fields)  # type: ignore[arg-type]
+def with_profile(name: str, *engines: EngineView, **fields: Any) -> DeploymentView:
+    return deployment(*(engines or (ANY,)), policy=PlacementPolicy(profile=name), **fields)
 
 
 @pytest.mark.parametrize(("profile", "want"), [("dense", "a/0"), ("balanced", "b/0"), ("default", "a/0")], ids=lambda v: f"162 {v}")
@@ -84,22 +85,22 @@ def test_the_resilient_profile_spreads_over_regions_first() -> None:
     assert places(decided(world, with_profile("resilient", want=2))) == ["a/0", "c/0"]
 
 
-def zoned(**nodes: int) -> list[object]:
+def zoned(**nodes: int) -> list[ClusterView]:
     return [cluster(name, count, labels={"zone": name}) for name, count in nodes.items()]
 
 
-def spread(want: int, **fields: object) -> DeploymentView:
-    rule = TopologySpread("zone", **fields)  # type: ignore[arg-type]
+def spread(want: int, **fields: Any) -> DeploymentView:
+    rule = TopologySpread("zone", **fields)
     return deployment(want=want, policy=PlacementPolicy(topology_spread=(rule,)))
 
 
 def test_165_replicas_stay_even_over_zones() -> None:
-    world = fleet(*zoned(x=9, y=9, z=9))  # type: ignore[arg-type]
+    world = fleet(*zoned(x=9, y=9, z=9))
     assert places(decided(world, spread(4))) == ["x/0", "x/1", "y/0", "z/0"]
 
 
 def test_165_a_zone_without_room_stops_a_hard_rule_and_not_a_soft_one() -> None:
-    world = fleet(*zoned(x=9, y=9, z=0))  # type: ignore[arg-type]
+    world = fleet(*zoned(x=9, y=9, z=0))
     hard = decided(world, spread(4))
     assert (places(hard), hard.shortfall) == (["x/0", "y/0"], 2)
     assert "2 violated topology spread over zone" in message(hard)
@@ -108,18 +109,18 @@ def test_165_a_zone_without_room_stops_a_hard_rule_and_not_a_soft_one() -> None:
 
 
 def test_a_cluster_without_the_label_fails_a_hard_rule() -> None:
-    world = fleet(cluster("a", 9), *zoned(x=9))  # type: ignore[arg-type]
+    world = fleet(cluster("a", 9), *zoned(x=9))
     assert places(decided(world, spread(2, max_skew=5))) == ["x/0", "x/1"]
 
 
 def test_too_few_domains_count_as_empty_ones() -> None:
-    world = fleet(*zoned(x=9, y=9))  # type: ignore[arg-type]
+    world = fleet(*zoned(x=9, y=9))
     assert len(places(decided(world, spread(6, min_domains=3)))) == 2
 
 
-def apart(name: str, **fields: object) -> DeploymentView:
+def apart(name: str, **fields: Any) -> DeploymentView:
     policy = PlacementPolicy(anti_affinity=(AffinityTerm({"app": "big"}),))
-    return deployment(name=name, labels={"app": "big"}, policy=policy, **fields)  # type: ignore[arg-type]
+    return deployment(name=name, labels={"app": "big"}, policy=policy, **fields)
 
 
 def test_166_deployments_that_avoid_each_other_never_meet() -> None:

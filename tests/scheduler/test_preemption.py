@@ -1,10 +1,12 @@
 """Who makes room for whom (cases 167 and 168)."""
 
+from typing import Any
+
 import pytest
 
 from scheduler.decide import apply, decide
 from scheduler.policy import PlacementPolicy, SchedulerOptions
-from scheduler.types import DeploymentView, ScheduleRequest
+from scheduler.types import DeploymentView, EngineView, ScheduleRequest
 from tests.scheduler.builders import (
     NOW,
     bind_all,
@@ -23,9 +25,11 @@ from tests.scheduler.builders import (
 OPTIONS = SchedulerOptions(priority_classes={"high": 100, "mid": 50})
 
 
-def urgent(*engines: object, preemption: str = "LowerPriority", want: int = 1, name: str = "urgent", klass: str = "high") -> DeploymentView:
+def urgent(
+    *engines: EngineView, preemption: str = "LowerPriority", want: int = 1, name: str = "urgent", klass: str = "high"
+) -> DeploymentView:
     policy = PlacementPolicy(priority_class=klass, preemption=preemption)
-    return deployment(*engines, want=want, name=name, policy=policy)  # type: ignore[arg-type]
+    return deployment(*engines, want=want, name=name, policy=policy)
 
 
 def test_167_the_fewest_replicas_of_the_lowest_priority_make_room() -> None:
@@ -75,7 +79,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("story", "fields", "view", "reason"), REFUSALS, ids=[row[0] for row in REFUSALS])
-def test_168_nobody_goes_and_the_reason_is_shown(story: str, fields: dict[str, object], view: DeploymentView, reason: str) -> None:
+def test_168_nobody_goes_and_the_reason_is_shown(story: str, fields: dict[str, Any], view: DeploymentView, reason: str) -> None:
     del story
     world = fleet(cluster("a", 1), options=OPTIONS)
     standing(world, deployment(name="x"), "a/0", **fields)
