@@ -130,6 +130,10 @@ class Fleet:
         """Give every replica in the ledger."""
         return self.ledger.entries()
 
+    def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
+        """Give the replicas charged on a cluster by uid: while there are any, it may not be taken down."""
+        return self.ledger.on_cluster(cluster)
+
     def expired(self, now: int) -> list[ReplicaView]:
         """Give the reservations older than their time to live, oldest first: their deployments are to be asked, nothing is freed here."""
         limit = now - self.options.reservation_ttl_seconds * 1000

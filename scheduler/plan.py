@@ -12,6 +12,7 @@ from typing import Any
 
 from scheduler.decide import ordered, priority_of, written
 from scheduler.detail import ClusterDetail, cluster_details
+from scheduler.fleet import Fleet
 from scheduler.frame import Frame
 from scheduler.offline import offline_deployment, offline_fleet, sort_documents
 from scheduler.policy import Drain, Rollout, SchedulerOptions
@@ -40,6 +41,17 @@ def plan_offline(documents: Sequence[Mapping[str, Any]], options: SchedulerOptio
         turn.run()
         shown[request.request_id] = decision_tree(written(turn), cluster_details(turn))
     return {"decisions": [shown[request.request_id] for request in requests]}
+
+
+def explain_request(fleet: Fleet, request: ScheduleRequest, now: int, after: str = "", limit: int = 0) -> dict[str, Any]:
+    """Say how a request would be decided now, with the reason of each cluster and pool; nothing is charged.
+
+    `after` and `limit` page through the clusters by name. The tree is that of one decision of a plan.
+    """
+    frame = Frame(fleet, now)
+    turn = Turn(frame, request, priority_of(request.deployment, fleet.options))
+    turn.run()
+    return decision_tree(written(turn), cluster_details(turn, after, limit))
 
 
 def end_state(view: DeploymentView) -> DeploymentView:

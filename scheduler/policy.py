@@ -112,8 +112,6 @@ class SchedulerOptions:
     preemption_cooldown_seconds: int = 600
     observed_fresh_seconds: int = 60
     observed_limit_seconds: int = 600
-    strict_order: bool = False
-    hold_seconds: int = 300
     packed_enforced: bool = False
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()

@@ -98,7 +98,8 @@ def _optional(arguments: tuple[Any, ...]) -> Codec:
     return (lambda value: None if value is None else write(value)), (lambda tree: None if tree is None else read(tree))
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """Give a field name as it stands in JSON."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
@@ -111,7 +112,7 @@ def _record(kind: Any) -> Codec:
             continue
         write, read = codec(hints[field.name])
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-        fields.append((field.name, _camel(field.name), write, read, default))
+        fields.append((field.name, camel(field.name), write, read, default))
 
     def put(value: Any) -> dict[str, Any]:
         tree = {}
