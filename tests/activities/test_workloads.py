@@ -143,6 +143,24 @@ async def test_wkl_112_a_torn_down_replica_leaves_nothing_but_its_namespace(worl
     assert await world.tear_down(order, applied) == []
 
 
+async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(world: World) -> None:
+    order = world.order([an_engine()])
+    order = order.model_copy(update={"facts": world.facts.model_copy(update={"routing": "pool"})})
+    async with world.watching() as client:
+        applied = await world.apply(order)
+        kinds = {ObjectId.parse(entry.id).kind.kind for entry in applied.inventory if entry.key.startswith("epp")}
+        assert kinds == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "Deployment"}
+
+        def pool_is_accepted() -> bool:
+            seen = client.replica(f"modelreplica/{order.namespace}/{order.name}")
+            return seen is not None and [(pool.name, pool.accepted) for pool in seen.pools] == [(f"{applied.workload_name}-pool", True)]
+
+        await eventually(pool_is_accepted)
+    assert (await world.apply(order.model_copy(update={"inventory": applied.inventory}))).changed == []
+    assert await world.tear_down(order, applied) == []
+    assert await world.everything_marked(applied) == []
+
+
 async def test_engines_go_only_when_their_pods_and_claims_have_gone(world: World) -> None:
     slow = {"testbed.modelplane.ai/delete-after": "3s"}
     order = world.order([an_engine("main", a_member(annotations=slow))])
