@@ -131,7 +131,7 @@ class Checker:
 
     def _forgive_has(self, node: Call) -> None:
         """Read `has(x[key])` as `key in x` in the lenient dialect; CEL has no such form."""
-        [arg] = node.args
+        arg = node.args[0] if len(node.args) == 1 else None
         if self._lenient and isinstance(arg, Call) and arg.function == "_[_]":
             container, key = arg.args
             node.function, node.args = "@in", [key, container]

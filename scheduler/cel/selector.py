@@ -157,6 +157,10 @@ def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | Select
             raise SelectorError(f"the selector may cost {cost} units, {max_cost} are allowed; simplify it")  # noqa: TRY301
     except SelectorError as refusal:
         return refusal
+    except RecursionError:
+        raise
+    except Exception as bug:  # noqa: BLE001 - one odd text must not stop decisions for the whole fleet; the refusal shows it
+        return SelectorError(f"internal error: {type(bug).__name__}: {bug}")
     return Selector(text, program, cost, max_cost)
 
 

@@ -60,9 +60,12 @@ def our_verdicts(selector: str, devices: list[DeviceEntry]) -> list[Verdict]:
     try:
         compiled = compile_selector(selector, max_cost=KUBERNETES_COST_MAX)
     except SelectorError as refusal:
-        return [Verdict("refused", str(refusal))] * len(devices)
-    matches = [compiled.match(device) for device in devices]
-    return [Verdict("error", match.error) if match.error else Verdict(match.matched) for match in matches]
+        verdicts = [Verdict("refused", str(refusal))] * len(devices)
+    else:
+        matches = [compiled.match(device) for device in devices]
+        verdicts = [Verdict("error", match.error) if match.error else Verdict(match.matched) for match in matches]
+    assert not any("internal error" in verdict.reason for verdict in verdicts), f"{selector!r} met a bug: {verdicts}"
+    return verdicts
 
 
 def their_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:

@@ -139,7 +139,13 @@ REFUSED = {
         '@.cc.isGreaterThan("8.9.0")',
         '#.memory != "141Gi"',
     ],
-    "sch-17-46 wrong call forms": ['quantity("1").sign() == 1', 'isGreaterThan(#.memory, quantity("1"))', 'has(device.attributes["x"])'],
+    "sch-17-46 wrong call forms": [
+        "has()",
+        "has(@.idx, @.cc)",
+        'quantity("1").sign() == 1',
+        'isGreaterThan(#.memory, quantity("1"))',
+        'has(device.attributes["x"])',
+    ],
     "sch-17-54 syntax": ["not ) valid (", "true &&", "@.idx = 3", "", " ", '"open', '"\\d" == "d"', "1 +", "!-1 == 1 ? 1"],
     "sch-17-56 too deep": ["(" * 400 + "true" + ")" * 400, "+".join(["1"] * 400) + " > 0"],
     "constants that cannot be made": [
