@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from scheduler import reasons
 from scheduler.capacity import is_stale
 from scheduler.clusters import Slot
-from scheduler.explain import filter_text, room_miss
+from scheduler.explain import filter_text
 from scheduler.fill import Filler
 from scheduler.filters import Stage, stages
+from scheduler.nearest import room_miss
 from scheduler.quota import QuotaGate
 from scheduler.retain import taint_text
 from scheduler.shapes import Shape, charges
@@ -76,7 +77,7 @@ def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], 
         engine = filler.shape.engines[trial.failed].name
         text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
         cut = "; the search for an arrangement was cut short" if trial.undecided else ""
-        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(filler, slot, trial.failed, text).text}){cut}"
+        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(filler, slot, trial.failed).text}){cut}"
     if not filler.constraints.allowed(filler.own) >> slot.rank & 1:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, filler.constraints.violated(slot, filler.own))
     refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scheduler import reasons
-from scheduler.clusters import Slot
-from scheduler.devicebooks import counts_devices, fragmentation, pods_on
 from scheduler.fill import Filler
 from scheduler.filters import stages
 from scheduler.frame import Frame
-from scheduler.nearest import Miss, nearest
+from scheduler.nearest import Nearest
 from scheduler.results import Diagnosis, ReasonGroup
 from scheduler.retain import taint_text
 from scheduler.shapes import Shape
@@ -33,7 +31,7 @@ def diagnose(frame: Frame, deployment: DeploymentView, shape: Shape | None, fill
     """
     counts: Counter[tuple[str, str]] = Counter()
     remaining = frame.index.everything
-    misses: list[Miss] = []
+    nearest: Nearest | None = None
     for stage in stages(frame, deployment, shape):
         refused = remaining & ~stage.passing
         remaining &= stage.passing
@@ -46,10 +44,10 @@ def diagnose(frame: Frame, deployment: DeploymentView, shape: Shape | None, fill
         else:
             counts[stage.code, filter_text(stage.code, deployment)] += refused.bit_count()
     if filler is not None and shape is not None:
-        _count_full(frame, filler, remaining, counts, misses)
-    best = nearest(misses)
+        nearest = _count_full(frame, filler, remaining, counts)
+    closest = filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group) if nearest else ""
     groups = tuple(
-        ReasonGroup(code, text, count, best.text if best is not None and best.group == text else "")
+        ReasonGroup(code, text, count, nearest.text if nearest and text == closest else "")
         for (code, text), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
     )
     return Diagnosis(clusters=len(frame.index.ranked), groups=groups, held=held)
@@ -90,52 +88,31 @@ def _count_unmatched(frame: Frame, shape: Shape, refused: int, counts: Counter[t
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(frame: Frame, filler: Filler, remaining: int, counts: Counter[tuple[str, str]], misses: list[Miss]) -> None:
-    shape = filler.shape
+def _count_full(frame: Frame, filler: Filler, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
+    shape, deployment = filler.shape, filler.deployment
+    nearest = Nearest(filler)
     allowed = filler.constraints.allowed(filler.own)
+    full: Counter[int] = Counter()
     for slot in frame.index.each(remaining):
+        if nearest.is_full(slot):
+            full[0] += 1
+            continue
         trial = filler.trial(slot)
         if trial.violation:
-            counts[reasons.POLICY, filter_text(reasons.POLICY, filler.deployment, trial.violation)] += 1
+            counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)] += 1
         elif trial.failed >= 0:
-            engine = shape.engines[trial.failed].name
-            text = filter_text(reasons.INSUFFICIENT_NODES, filler.deployment, engine)
-            counts[reasons.INSUFFICIENT_NODES, text] += 1
-            misses.append(room_miss(filler, slot, trial.failed, text))
+            full[trial.failed] += 1
+            nearest.consider(slot, trial.failed)
         elif not allowed >> slot.rank & 1:
-            counts[reasons.POLICY, filter_text(reasons.POLICY, filler.deployment, filler.constraints.violated(slot, filler.own))] += 1
+            violated = filler.constraints.violated(slot, filler.own)
+            counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
             refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))
             if refusal:
-                counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, filler.deployment, f"({refusal})")] += 1
-
-
-def room_miss(filler: Filler, slot: Slot, engine: int, group: str) -> Miss:
-    """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
-    fit = filler.shape.on(slot.layout)
-    free = filler.frame.free(slot)
-    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name) or [0] * len(free)
-    left = [a + b for a, b in zip(free, credit, strict=True)]
-    for earlier in fit.engines[:engine]:
-        p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
-        if p >= 0:
-            left[p] -= earlier.cost
-    cost = fit.engines[engine].cost
-    # The first of equal pools in published order.
-    p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
-    if counts_devices(filler.frame):
-        return _device_miss(filler, slot, engine, p, group)
-    text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
-    return Miss(group, cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
-
-
-def _device_miss(filler: Filler, slot: Slot, engine: int, p: int, group: str) -> Miss:
-    pool = slot.pools[p]
-    placed = filler.shape.place(engine, pool.name, pool.device_set)
-    needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
-    largest, free = fragmentation(filler.frame, slot).get(pool.name, (0, 0))
-    text = f"best: needs {needed} devices on one node, {largest} sure of {max(free, 0)} free on {slot.name}/{pool.name}"
-    return Miss(group, needed - largest, slot.name, pool.name, text)
+                counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
+    for engine, number in full.items():
+        counts[reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, shape.engines[engine].name)] += number
+    return nearest
 
 
 def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:

@@ -159,11 +159,19 @@ class Filler:
         order = pool_order(self.frame, self.deployment, slot, shape)
         exact = not self.frame.reference
         fit = shape.on(slot.layout)
-        policy = self.deployment.policy.network_domain
-        if policy == "Ignore" or self.deployment.serving_mode != "PrefillDecode" or self.frame.reference:
+        if self.is_plain or self.frame.reference:
             return fit_nodes(fit, free, exact=exact, order=order)
         domains = [pool.network_domain for pool in slot.pools]
-        return fit_domains(fit, free, domains, required=policy == "Required", order=order)
+        return fit_domains(fit, free, domains, required=self.deployment.policy.network_domain == "Required", order=order)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether room is a matter of nodes alone: no rule about networks."""
+        return self.deployment.policy.network_domain == "Ignore" or self.deployment.serving_mode != "PrefillDecode"
+
+    def has_credit(self, slot: Slot) -> bool:
+        """Whether the deployment's own replicas are leaving this cluster."""
+        return bool(self.frame.ledger.leaving(*self._me, slot.name))
 
     def close(self, slot: Slot, trial: Trial) -> None:
         """Leave out a cluster without room, in this decision and in later ones until nodes come free."""

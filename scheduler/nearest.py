@@ -1,22 +1,90 @@
-"""The nearest miss: what would have to be freed or added, and where, to place one more replica."""
+"""The nearest miss: what would have to be freed or added, and where, to place one more replica.
+
+A request that fits nowhere visits every cluster that could have taken it, so the visit itself is cheap and words are found only for the
+one that comes closest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+
+from scheduler.clusters import Slot
+from scheduler.devicebooks import counts_devices, fragmentation, pods_on
+from scheduler.fill import Filler
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """One pool that almost took an engine; `group` is the headline text it belongs to, `gap` the nodes that are missing."""
+    """One pool that almost took an engine: it lacks `gap` nodes, or devices on one node."""
 
-    group: str
     gap: int
     cluster: str
     pool: str
     text: str
 
 
-def nearest(misses: Iterable[Miss]) -> Miss | None:
-    """Give the smallest gap, then the first cluster and pool by name; None without any."""
-    return min(misses, key=lambda m: (m.gap, m.cluster, m.pool), default=None)
+class Nearest:
+    """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
+
+    def __init__(self, filler: Filler) -> None:
+        self._filler = filler
+        self._key: tuple[int, str] | None = None
+        self._found: tuple[Slot, int] | None = None
+        self.group = ""
+        # One engine, whole nodes, any network: then room is a matter of one comparison per pool.
+        self._simple = len(filler.shape.engines) == 1 and not counts_devices(filler.frame) and filler.is_plain
+
+    def is_full(self, slot: Slot) -> bool | None:
+        """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""
+        if not self._simple or slot.observed or self._filler.has_credit(slot):
+            return None
+        used = self._filler.frame.ledger.used(slot.name)
+        engine = self._filler.shape.on(slot.layout).engines[0]
+        most = max(slot.nodes[p] - used.get(slot.pools[p].name, 0) for p in engine.positions)
+        if most >= engine.cost:
+            return False
+        self._keep(engine.cost - max(most, 0), slot, 0)
+        return True
+
+    def consider(self, slot: Slot, engine: int) -> None:
+        """Look at a cluster on which an engine found no room."""
+        self._keep(room_miss(self._filler, slot, engine).gap, slot, engine)
+
+    def _keep(self, gap: int, slot: Slot, engine: int) -> None:
+        if self._key is None or (gap, slot.name) < self._key:
+            self._key = (gap, slot.name)
+            self._found = (slot, engine)
+            self.group = self._filler.shape.engines[engine].name
+
+    @property
+    def text(self) -> str:
+        """Describe the nearest miss, "" without any."""
+        return room_miss(self._filler, *self._found).text if self._found else ""
+
+
+def room_miss(filler: Filler, slot: Slot, engine: int) -> Miss:
+    """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
+    fit = filler.shape.on(slot.layout)
+    free = filler.frame.free(slot)
+    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name) or [0] * len(free)
+    left = [a + b for a, b in zip(free, credit, strict=True)]
+    for earlier in fit.engines[:engine]:
+        p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
+        if p >= 0:
+            left[p] -= earlier.cost
+    cost = fit.engines[engine].cost
+    # The first of equal pools in published order.
+    p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
+    if counts_devices(filler.frame):
+        return _device_miss(filler, slot, engine, p)
+    text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
+    return Miss(cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
+
+
+def _device_miss(filler: Filler, slot: Slot, engine: int, p: int) -> Miss:
+    pool = slot.pools[p]
+    placed = filler.shape.place(engine, pool.name, pool.device_set)
+    needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
+    largest, free = fragmentation(filler.frame, slot).get(pool.name, (0, 0))
+    text = f"best: needs {needed} devices on one node, {largest} sure of {max(free, 0)} free on {slot.name}/{pool.name}"
+    return Miss(needed - largest, slot.name, pool.name, text)

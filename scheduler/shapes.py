@@ -133,7 +133,6 @@ def engine_cost(engine: EngineView, claims: tuple[bool, ...]) -> int:
     return engine.copies * sum(member_pods(member) for member, claiming in zip(engine.members, claims, strict=True) if claiming)
 
 
-@lru_cache(maxsize=10_000)
 def stamped_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
     """Nodes per pool that a stamped engine holds; members without requests hold none."""
     nodes: dict[str, int] = {}
@@ -144,9 +143,23 @@ def stamped_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
 
 
 def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
-    """Nodes per pool that a stamped replica holds."""
-    if len(engines) == 1:
-        return dict(stamped_nodes(engines[0]))
+    """Nodes per pool that a stamped replica holds; the answer is shared and must not be changed."""
+    known = _charges.get(id(engines))
+    if known is not None:
+        return known[1]
+    if len(_charges) >= _CHARGES_MAX:
+        _charges.clear()
+    total = _add_up(engines)
+    _charges[id(engines)] = (engines, total)
+    return total
+
+
+# By identity: stamps are shared by many replicas, and hashing one costs more than adding it up. Holding the stamp keeps its id its own.
+_charges: dict[int, tuple[tuple[EnginePlacement, ...], Mapping[str, int]]] = {}
+_CHARGES_MAX = 50_000
+
+
+def _add_up(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     total: dict[str, int] = {}
     for engine in engines:
         for pool, nodes in stamped_nodes(engine):

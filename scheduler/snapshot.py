@@ -24,13 +24,17 @@ _EMPTY = DeviceSet("", ())
 
 
 class _Table:
-    """Values by number, each written once."""
+    """Values by number, each written once; the same object is recognised without being hashed."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
+        self._seen: dict[int, tuple[Any, int]] = {}
 
     def number(self, value: Any) -> int:
-        return self.numbers.setdefault(value, len(self.numbers))
+        known = self._seen.get(id(value))
+        if known is None:
+            known = self._seen[id(value)] = (value, self.numbers.setdefault(value, len(self.numbers)))
+        return known[1]
 
 
 def pack(fleet: Fleet) -> bytes:
@@ -102,7 +106,7 @@ def unpack(data: bytes) -> Fleet:
     read = codec(tuple[EnginePlacement, ...])[1]
     stamps = [read(stamp) for stamp in tree["stamps"]]
     for row in zip(*tree["columns"], strict=True):
-        fleet.put_replica(_entry(row, tree["texts"], stamps))
+        fleet.ledger.put(_entry(row, tree["texts"], stamps))
     fleet.ledger.freed.clear()
     fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
     fleet.rebuilding = tree["rebuilding"]
