@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 def advice(wanted: Target, tree: Tree) -> str:
-    """Give the next step for an object that is not as wanted; a look at the object if there is no better one."""
+    """Give the next step for an object that is not as wanted; empty if its reasons ask for none."""
     reasons = [str(row.get("reason")) for row in conditions(tree) if row.get("status") != "True"]
-    text = next((_ADVICE[reason] for reason in reasons if reason in _ADVICE), "`modelplane describe {command}` shows all that is known")
+    text = next((_ADVICE[reason] for reason in reasons if reason in _ADVICE), "")
     return text.format(command=wanted.command, namespace=wanted.namespace)

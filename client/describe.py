@@ -12,7 +12,7 @@ from client import options
 from client.advice import advice
 from client.configuration import load_settings
 from client.control import ControlPlane, control_plane
-from client.links import workflow_link
+from client.execution import execution_of
 from client.objects import Tree, at_path, condition, conditions, deleting, events
 from client.output import as_yaml
 from client.printing import Layout, header, row
@@ -62,10 +62,12 @@ async def description(plane: ControlPlane, wanted: Target) -> list[str]:
     if deleting(tree):
         lines += ["Waiting for:", *_indented(await plane.waiting(wanted) or [NONE])]
     lines += ["Events:", *_indented(_events(tree))]
-    if not ready and not deleting(tree):
-        lines.append(f"Next: {advice(wanted, tree)}")
-    link = await workflow_link(plane, wanted)
-    return [*lines, f"Temporal: {link}"]
+    execution = await execution_of(plane, wanted)
+    if execution.failing:
+        lines += ["Failing steps, tried again:", *_indented(execution.failing)]
+    if not (ready or deleting(tree)) and (next_step := advice(wanted, tree)):
+        lines.append(f"Next: {next_step}")
+    return [*lines, f"Temporal: {execution.link}"]
 
 
 def _heading(wanted: Target, tree: Tree) -> list[str]:

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from client.local import stop
-
 
 def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Also delete the data: the next `up` begins with an empty fleet.")] = False,
 ) -> None:
     """Stop the fleet on this machine; its data stays for the next `up`."""
+    from client.local import stop  # noqa: PLC0415 - the testbed would slow the start of every other command
+
     stop(_say, wipe=wipe)
 
 

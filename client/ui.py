@@ -10,7 +10,8 @@ import typer
 from client import options
 from client.configuration import load_settings
 from client.control import control_plane
-from client.links import list_link, workflow_link
+from client.execution import execution_of
+from client.links import list_link
 from client.targets import objects_named
 
 
@@ -31,4 +32,4 @@ async def _links(objects: list[str], namespace: str | None) -> list[str]:
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
             await plane.describe(wanted)  # a link to what does not exist helps nobody
-        return [await workflow_link(plane, wanted) for wanted in targets]
+        return [(await execution_of(plane, wanted)).link for wanted in targets]

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +13,14 @@ from api_types.manifests import Manifest
 from client import options
 from client.apply import AppliedObject, apply_manifests, read_manifests, wait_for
 from client.control import ControlPlane, Seen, control_plane
+from client.execution import execution_of
 from client.get import Screen
-from client.links import list_link, workflow_link
-from client.local import LocalFleet, start
+from client.links import list_link
 from client.output import Format
 from client.printing import Layout
+
+if TYPE_CHECKING:
+    from client.local import LocalFleet
 
 # What the testbed writes for its users, in the order in which one thing needs another.
 _FLEET_MANIFESTS = ("secrets.yaml", "classes.yaml", "clusters.yaml")
@@ -39,12 +42,14 @@ def up(
     Everything lives in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
     or built once, which takes a while. With --apply and --wait it ends when those objects are Ready.
     """
+    from client.local import start  # noqa: PLC0415 - the testbed would slow the start of every other command
+
     wanted = read_manifests(apply, None) if apply else []
     local = start(fleet, _say)
     asyncio.run(_populate(local, wanted, wait=wait, seconds=timeout))
 
 
-async def _populate(local: LocalFleet, wanted: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
+async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
     own = read_manifests([str(local.running.manifests / name) for name in _FLEET_MANIFESTS], None)
     async with control_plane(local.settings) as plane:
         await wait_for(plane, await apply_manifests(plane, own), _FLEET_WAIT_SECONDS)
@@ -54,7 +59,7 @@ async def _populate(local: LocalFleet, wanted: Sequence[Manifest], *, wait: bool
         await _summary(plane, local, applied)
 
 
-async def _summary(plane: ControlPlane, local: LocalFleet, applied: Sequence[AppliedObject]) -> None:
+async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[AppliedObject]) -> None:
     print()
     _table(await plane.list(BY_KIND["InferenceCluster"], None))
     deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
@@ -63,7 +68,7 @@ async def _summary(plane: ControlPlane, local: LocalFleet, applied: Sequence[App
         _table([Seen(wanted, await plane.describe(wanted))])
         print()
         _table(await plane.list(BY_KIND["ModelReplica"], wanted.namespace, deployment=wanted.name))
-        print(f"\n{wanted.title} in the Temporal UI: {await workflow_link(plane, wanted)}")
+        print(f"\n{wanted.title} in the Temporal UI: {(await execution_of(plane, wanted)).link}")
     print(f"\nTemporal UI   {list_link(local.settings)}")
     print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
     for cluster in local.running.clusters.values():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from client.advice import advice
 from client.control import ControlPlane
 from client.errors import CommandFailed, NoAnswer, NotFound, TimedOut
+from client.execution import execution_of
 from client.objects import SCALED_TO_ZERO, Tree, condition, conditions, refusal, settled
 from client.progress import Progress, Row
 from client.targets import Target
@@ -38,7 +39,7 @@ async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float
         if all(_reached(goal, tree) for goal, tree in pairs):
             return [tree for tree in trees if tree is not None]
         if time.monotonic() >= deadline:
-            raise _late([(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds, "Ready")
+            raise await _late(plane, [(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
         await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
 
@@ -95,7 +96,13 @@ def _reached(goal: Goal, tree: Tree | None) -> bool:
 def _give_up_if_refused(goal: Goal, tree: Tree | None) -> None:
     why = refusal(tree) if tree else ""
     if tree and why:
-        raise CommandFailed(f"{goal.target.title} was refused by its owner", details=why.splitlines(), next_step=advice(goal.target, tree))
+        raise CommandFailed(
+            f"{goal.target.title} was refused by its owner", details=why.splitlines(), next_step=_next_step(goal.target, tree)
+        )
+
+
+def _next_step(wanted: Target, tree: Tree) -> str:
+    return advice(wanted, tree) or f"`modelplane describe {wanted.command}` shows all that is known"
 
 
 async def _look(plane: ControlPlane, wanted: Target) -> Tree | None:
@@ -115,10 +122,14 @@ async def _teardown_state(plane: ControlPlane, wanted: Target) -> str:
         return "no worker answers for it"
 
 
-def _late(missing: Sequence[tuple[Target, Tree | None]], seconds: float, what: str) -> TimedOut:
+async def _late(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
     wanted, tree = missing[0]
+    details: list[str] = []
+    for one, seen in missing:
+        details.append(f"{one.title}: {standing(seen)}")
+        details += [f"  failing: {step}" for step in (await execution_of(plane, one)).failing]
     return TimedOut(
-        f"not {what} after {seconds:g} s; the control plane goes on trying",
-        details=[f"{wanted.title}: {standing(tree)}" for wanted, tree in missing],
-        next_step=advice(wanted, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        f"not Ready after {seconds:g} s; the control plane goes on trying",
+        details=details,
+        next_step=_next_step(wanted, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -64,6 +66,16 @@ def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
     tree["metadata"]["namespace"] = tenant
     tree["spec"] |= spec
     return json.dumps(tree)
+
+
+def an_existing_cluster(name: str) -> dict[str, Any]:
+    """A cluster whose kubeconfig lies in the Secret `<name>-kubeconfig`."""
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceCluster",
+        "metadata": {"name": name, "annotations": {"modelplane.ai/stack": "external"}},
+        "spec": {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": f"{name}-kubeconfig"}}}},
+    }
 
 
 @pytest.fixture
@@ -182,15 +194,26 @@ def test_a_change_that_needs_a_new_object_is_refused_before_it_is_sent(cli: Cli,
     assert here.clusters
 
 
-def test_an_unreachable_cluster_is_told_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
-    name = f"lost-{uuid.uuid4().hex[:6]}"
-    tree = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceCluster",
-        "metadata": {"name": name, "annotations": {"modelplane.ai/stack": "external"}},
-        "spec": {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": f"{name}-kubeconfig"}}}},
+def test_a_cluster_where_nobody_answers_is_told_with_its_address(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
+    name = f"dead-{uuid.uuid4().hex[:6]}"
+    kubeconfig = re.sub(r"server: https://127.0.0.1:\d+", "server: https://127.0.0.1:9", here.clusters["prod-eu"].kubeconfig.read_text())
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"{name}-kubeconfig", "namespace": "modelplane-system"},
+        "stringData": {"kubeconfig": kubeconfig},
     }
-    result = cli("apply", "-f", written(json.dumps(tree)), "--wait", "--timeout", "5")
+    cli("apply", "-f", written(json.dumps(secret)))
+    result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "8")
+    assert result.code == ExitCode.TIMED_OUT
+    assert "no answer from https://127.0.0.1:9" in result.err
+    assert "Failing steps, tried again:\n  connect_cluster, attempt" in cli("describe", f"ic/{name}").out
+    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(_BOUND_SECONDS)).code == 0
+
+
+def test_a_cluster_without_its_secret_is_told_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
+    name = f"lost-{uuid.uuid4().hex[:6]}"
+    result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "5")
     assert result.code == ExitCode.TIMED_OUT
     assert "CredentialsInvalid" in result.err
     assert "put a working kubeconfig into the Secret that the cluster names" in result.err

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 import pytest
 from rich.console import Console
+from temporalio.api.common.v1 import ActivityType
+from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure, ServerFailureInfo
+from temporalio.api.workflow.v1 import PendingActivityInfo
 
 from api_types.kinds import BY_KIND
 from client.advice import advice
 from client.control import Seen
 from client.errors import CommandFailed, Refused, TimedOut, report, together
 from client.events import in_order
+from client.execution import failing_steps
 from client.objects import Tree
 from client.output import Format, render
 from client.printing import Layout, header, row
@@ -173,8 +177,21 @@ def test_of_several_failures_the_worst_decides_and_all_are_told() -> None:
 def test_advice_names_the_object_so_that_the_command_can_be_typed() -> None:
     starting = a_deployment(ready="False", reason="ModelStarting", message="0 of 2 ready")
     assert advice(QWEN, starting) == "`modelplane get mr -n ml -o wide` shows each replica and what it waits for"
-    unknown = a_deployment(ready="False", reason="Mystery", message="?")
-    assert advice(QWEN, unknown) == "`modelplane describe md/qwen -n ml` shows all that is known"
+    assert advice(QWEN, a_deployment(ready="False", reason="Mystery", message="?")) == ""
+
+
+def test_a_step_that_fails_is_told_in_its_own_words_also_when_the_server_cut_them_off() -> None:
+    own = Failure(message="no answer from\nhttps://10.0.0.1", application_failure_info=ApplicationFailureInfo(type="ClusterUnreachable"))
+    cut = Failure(message="Failure exceeds size limit.", server_failure_info=ServerFailureInfo(), cause=own)
+    pending = [
+        PendingActivityInfo(activity_type=ActivityType(name="connect_cluster"), attempt=3, last_failure=own),
+        PendingActivityInfo(activity_type=ActivityType(name="apply_replica"), attempt=2, last_failure=cut),
+        PendingActivityInfo(activity_type=ActivityType(name="watch_cluster"), attempt=1),
+    ]
+    assert failing_steps(pending) == [
+        "connect_cluster, attempt 3: no answer from https://10.0.0.1",
+        "apply_replica, attempt 2: no answer from https://10.0.0.1",
+    ]
 
 
 def test_progress_off_a_terminal_is_one_line_per_change() -> None:
