@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from api_types.names import replica_name
 from scheduler.fleet import Fleet
 from scheduler.policy import SchedulerOptions
 from scheduler.results import EnginePlacement
-from scheduler.types import ClusterView, DeviceSet, ReplicaView, Taint
+from scheduler.types import ClusterView, DeviceSet, PoolView, ReplicaView, Taint
 from scheduler.wire import codec, from_wire, to_wire
 
 _FORMAT = 1
@@ -40,13 +40,16 @@ class _Table:
 def pack(fleet: Fleet) -> bytes:
     """Write a fleet; equal fleets give equal bytes."""
     sets: dict[str, DeviceSet] = {}
+    lists: dict[tuple[Any, ...], tuple[int, tuple[PoolView, ...]]] = {}
     clusters = []
     for name in sorted(fleet.clusters):
         view = fleet.clusters[name].view
         for pool in view.pools:
             sets[pool.device_set.digest] = pool.device_set
-        tree = to_wire(replace(view, pools=tuple(replace(pool, device_set=_EMPTY) for pool in view.pools)))
-        tree["sets"] = [pool.device_set.digest for pool in view.pools]
+        # Many clusters publish the same pools; hashing whole device sets to find out would be dear.
+        known = lists.setdefault(tuple(_pool_key(pool) for pool in view.pools), (len(lists), view.pools))
+        tree = to_wire(replace(view, pools=()))
+        tree["pools"] = known[0]
         tree["since"] = [taint.since for taint in view.taints]
         clusters.append(tree)
     texts, stamps = _Table(), _Table()
@@ -59,6 +62,9 @@ def pack(fleet: Fleet) -> bytes:
         "options": to_wire(fleet.options),
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
         "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
+        "pools": [
+            [{**to_wire(replace(pool, device_set=_EMPTY)), "deviceSet": pool.device_set.digest} for pool in p] for _, p in lists.values()
+        ],
         "clusters": clusters,
         "texts": list(texts.numbers),
         "stamps": [write(stamp) for stamp in stamps.numbers],
@@ -101,8 +107,9 @@ def unpack(data: bytes) -> Fleet:
         raise ValueError("this is not a packed fleet of a format that this version reads")
     fleet = Fleet(from_wire(SchedulerOptions, tree["options"]))
     sets = {known["digest"]: from_wire(DeviceSet, known) for known in tree["sets"]}
+    pools = [tuple(_pool(known, sets) for known in listed) for listed in tree["pools"]]
     for known in tree["clusters"]:
-        fleet.put_cluster(_cluster(known, sets))
+        fleet.put_cluster(_cluster(known, pools))
     read = codec(tuple[EnginePlacement, ...])[1]
     stamps = [read(stamp) for stamp in tree["stamps"]]
     for row in zip(*tree["columns"], strict=True):
@@ -114,11 +121,20 @@ def unpack(data: bytes) -> Fleet:
     return fleet
 
 
-def _cluster(tree: Mapping[str, Any], sets: Mapping[str, DeviceSet]) -> ClusterView:
-    view = from_wire(ClusterView, tree)
+def _pool_key(pool: PoolView) -> tuple[Any, ...]:
+    plain = (pool.name, pool.nodes, pool.device_set.digest, pool.class_name, pool.class_missing)
+    return (*plain, pool.network_domain, pool.price_milli, pool.observed)
+
+
+def _pool(tree: Mapping[str, Any], sets: Mapping[str, DeviceSet]) -> PoolView:
+    view = from_wire(PoolView, {**tree, "deviceSet": {"digest": "", "entries": []}})
+    return replace(view, device_set=sets[tree["deviceSet"]])
+
+
+def _cluster(tree: Mapping[str, Any], pools: Sequence[tuple[PoolView, ...]]) -> ClusterView:
+    view = from_wire(ClusterView, {**tree, "pools": []})
     taints = tuple(Taint(t.key, t.value, t.effect, since) for t, since in zip(view.taints, tree["since"], strict=True))
-    pools = tuple(replace(pool, device_set=sets[digest]) for pool, digest in zip(view.pools, tree["sets"], strict=True))
-    return replace(view, taints=taints, pools=pools)
+    return replace(view, taints=taints, pools=pools[tree["pools"]])
 
 
 def _entry(row: tuple[Any, ...], texts: list[str], stamps: list[tuple[EnginePlacement, ...]]) -> ReplicaView:

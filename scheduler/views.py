@@ -86,11 +86,11 @@ def pool_observation(tree: Tree) -> PoolObservation:
 
 
 def network_domain(cluster: str, pool: str, fabric: Tree) -> str:
-    """Name the network that a pool's nodes share: a named fabric, else the pool's own fast network, else the cluster's."""
+    """Name the network that a pool's nodes share: a named fabric, else the pool's own fast network, else "" for the cluster's."""
     named = (fabric.get("infiniband") or {}).get("fabric")
     if named:
         return str(named)
-    return f"{cluster}/{pool}" if fabric.get("type") in ("EFA", "InfiniBand") else cluster
+    return f"{cluster}/{pool}" if fabric.get("type") in ("EFA", "InfiniBand") else ""
 
 
 def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView:
