@@ -22,6 +22,7 @@ from api_types.clock import timestamp
 from api_types.kinds import KindInfo
 from api_types.messages import SetSpec
 from api_types.settings import Settings
+from client.codec import UnknownKey
 from client.connection import connect, unreachable
 from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
 from client.objects import Tree
@@ -128,6 +129,13 @@ class ControlPlane:
                 return await handle.query(name, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
                 raise _not_found(wanted) from error
+            except (UnknownKey, KeyError) as error:
+                # Without any key the converter meets an encoding that it does not know, and says so with a KeyError.
+                raise CommandFailed(
+                    f"{wanted.title} is encrypted, and not with a key of this program",
+                    details=[str(error.args[0])],
+                    next_step="give `encryption.keys` in the settings the keys that the workers have",
+                ) from error
             except WorkflowQueryFailedError as error:
                 raise NoAnswer(
                     f"the owner of {wanted.title} cannot answer: {error}",

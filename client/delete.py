@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import typer
@@ -62,12 +63,13 @@ class Orders:
             raise Refused(f"--evict makes no sense for {wanted.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
         try:
             await plane.signal(wanted, "delete", Delete(request_id=new_request_id(), by=who(), evict=self.evict))
-            if self.force:
-                await plane.signal(wanted, "force", self.force.model_copy(update={"request_id": new_request_id()}))
         except NotFound:
             if self.ignore_not_found:
                 return False
             raise
+        if self.force:
+            with suppress(NotFound):  # it ended by itself before there was anything to give up
+                await plane.signal(wanted, "force", self.force.model_copy(update={"request_id": new_request_id()}))
         return True
 
 

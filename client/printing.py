@@ -59,7 +59,7 @@ def _cell(tree: Tree, column: Column, answered: bool) -> str:
 
 
 def _why(tree: Tree) -> tuple[str, str]:
-    ready = condition(tree, READY.title.title())
+    ready = condition(tree, "Ready")
     if ready.get("status") == "True":
         return str(ready.get("reason") or ""), ""
     blocking = next((row for row in at_path(tree, ".status.conditions") or [] if row.get("status") != "True" and row.get("message")), ready)

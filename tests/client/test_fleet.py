@@ -208,7 +208,9 @@ def test_a_cluster_where_nobody_answers_is_told_with_its_address(cli: Cli, here:
     assert result.code == ExitCode.TIMED_OUT
     assert "no answer from https://127.0.0.1:9" in result.err
     assert "Failing steps, tried again:\n  connect_cluster, attempt" in cli("describe", f"ic/{name}").out
-    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(_BOUND_SECONDS)).code == 0
+    forced = cli("delete", f"ic/{name}", "--force", "--reason", "the rack is gone", "--wait", "--timeout", str(_BOUND_SECONDS))
+    assert forced.code == 0, forced.err
+    assert cli("delete", "-f", written(json.dumps(secret))).out == f"secret/{name}-kubeconfig deleted\n"
 
 
 def test_a_cluster_without_its_secret_is_told_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
