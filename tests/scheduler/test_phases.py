@@ -22,6 +22,7 @@ from tests.scheduler.builders import (
     evicted,
     fleet,
     gang,
+    gpu,
     leader,
     places,
     pool,
@@ -280,13 +281,41 @@ def test_nodes_of_a_leaving_replica_are_taken_over_only_once() -> None:
     world = fleet(cluster("a", 1))
     settled(world, deployment(), request_id="1")
     bind_all(world)
-    settled(world, deployment(engine("second")), request_id="2")
+    second = settled(world, deployment(engine("second")), request_id="2").placements[0]
+    assert second.reuse == (("p", 1),)
     release_leaving(world)
-    bind_all(world)
-    settled(world, deployment(engine("third")), request_id="3")
-    assert world.free("a") == {"p": 0}
+    assert [entry.reuse for entry in world.entries()] == [()]
+    world.start_release(second.uid, NOW)
     assert places(decided(world, deployment(name="other"))) == []
     assert world.audit() == []
+
+
+def test_a_cluster_found_full_is_looked_at_again_when_nodes_come_free() -> None:
+    world = fleet(cluster("a", 1))
+    uid = standing(world, deployment(name="other"), "a/0")[0]
+    assert places(decided(world, deployment())) == []
+    world.release(uid)
+    assert places(decided(world, deployment())) == ["a/0"]
+
+
+def test_a_cluster_found_full_is_looked_at_again_when_it_grows() -> None:
+    world = fleet(cluster("a", 0))
+    assert places(decided(world, deployment())) == []
+    world.put_cluster(cluster("a", 1))
+    assert places(decided(world, deployment())) == ["a/0"]
+
+
+def test_what_a_batch_found_full_is_not_full_for_the_next_batch() -> None:
+    world = fleet(cluster("a", 1))
+    decide(world, [ScheduleRequest("1", deployment(name="x")), ScheduleRequest("2", deployment(name="y"))], NOW)
+    assert places(decided(world, deployment(name="z"))) == ["a/0"]
+
+
+def test_a_cluster_whose_hardware_changed_is_matched_again() -> None:
+    world = fleet(cluster("a", pool("p", 1, gpu("40Gi"))), cluster("b", 0))
+    assert places(decided(world, deployment())) == []
+    world.put_cluster(cluster("a", 1))
+    assert places(decided(world, deployment())) == ["a/0"]
 
 
 def test_a_terminating_replica_is_not_counted_and_its_index_not_reused() -> None:
