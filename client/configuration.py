@@ -38,7 +38,7 @@ def load_settings() -> Settings:
     file = Path(named).expanduser() if named else local_settings_file()
     if named and not file.is_file():
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
-    _check_yaml(file)
+    read_settings(file)
     try:
         with _reading(file):
             return Settings()
@@ -75,12 +75,14 @@ def _fault(kind: str, message: str) -> str:
     return "there is no such setting" if kind == "extra_forbidden" else message
 
 
-def _check_yaml(file: Path) -> None:
+def read_settings(file: Path) -> dict[str, object]:
+    """Read the tree of a settings file, empty if there is no such file. Raises `Refused` for what is no mapping in YAML."""
     if not file.is_file():
-        return
+        return {}
     try:
         tree = YAML(typ="safe", pure=True).load(file)
     except (YAMLError, UnicodeDecodeError) as error:
         raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step="mend the settings file") from error
     if tree is not None and not isinstance(tree, dict):
         raise Refused(f"{file} must hold a mapping of settings, not {type(tree).__name__}", next_step="mend the settings file")
+    return tree or {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from api_types.settings import CONFIG_VARIABLE, Settings
-from client.configuration import home_folder, load_settings, local_settings_file, write_settings
+from client.configuration import home_folder, local_settings_file, read_settings, write_settings
 from client.errors import CommandFailed, Refused
 from testbed.download import DownloadRefused
 from testbed.fleet import CONTROL, FleetFile, FleetFileError
@@ -90,25 +90,43 @@ def _fleet(home: Path, named: Path | None) -> FleetFile:
 
 
 def _settings(running: Running, testbed: Testbed) -> Settings:
-    """Write the settings of this fleet, for the worker and for later commands, and read them back."""
+    """Write the settings of this fleet, for the worker and for later commands, and give them.
+
+    What is written wins over the environment here: a variable that names another Temporal must not send this fleet's secrets there.
+    """
     file = local_settings_file()
-    listen = load_settings().worker.listen if file.is_file() and testbed.process_pid(WORKER) else f"127.0.0.1:{_free_port()}"
+    listen = _listen(file) if testbed.process_pid(WORKER) else ""
+    if not listen:
+        testbed.stop_process(WORKER)  # one that nobody can ask for its health
     tree: dict[str, object] = {
         "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
         "secrets": {"directory": str(running.home / "secrets")},
         "kubeconfig": {"allowLoopback": True},
         "controlCluster": {"name": secret_name(CONTROL)},
-        "worker": {"listen": listen},
+        "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
         "log": {"format": "console"},
     }
     write_settings(file, tree)
-    return load_settings()
+    return Settings.model_validate(tree)
+
+
+def _listen(file: Path) -> str:
+    """Give where the worker that runs already listens; empty if the settings it was started with are gone."""
+    written = read_settings(file)
+    worker = written.get("worker")
+    return str(worker.get("listen", "")) if isinstance(worker, dict) else ""
 
 
 def _have_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
     if WORKER not in testbed.processes():
         command = [sys.executable, "-m", "worker"]
-        testbed.start_process(WORKER, command, {CONFIG_VARIABLE: str(local_settings_file())})
+        environment = {
+            CONFIG_VARIABLE: str(local_settings_file()),
+            "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address,
+            "MODELPLANE_SECRETS__DIRECTORY": str(settings.secrets.directory),
+            "MODELPLANE_WORKER__LISTEN": settings.worker.listen,
+        }
+        testbed.start_process(WORKER, command, environment)
     health = f"http://{settings.worker.listen}/healthz"
     deadline = time.monotonic() + _WORKER_WAIT_SECONDS
     while not _healthy(health):

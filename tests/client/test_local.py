@@ -26,9 +26,9 @@ clusters:
 DEMO = Path(__file__).parents[2] / "examples" / "testbed" / "demo.yaml"
 
 
-def modelplane(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the program as users do, in a process of its own."""
-    environment = {**os.environ, HOME_VARIABLE: str(home)}
+    environment = {**os.environ, HOME_VARIABLE: str(home), **more}
     command = [sys.executable, "-m", "client.main", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
 
@@ -69,7 +69,8 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_goes_on_with_t
         assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
 
         # Without --fleet it is the same fleet as before, not the built-in one.
-        again = modelplane(home, "up")
+        # A Temporal that the environment names is somebody else's: this fleet is made known to its own.
+        again = modelplane(home, "up", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
         assert again.returncode == 0, again.stderr
         assert "inferencecluster/only unchanged" in again.stdout
         after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
