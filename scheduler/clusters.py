@@ -140,11 +140,19 @@ class ClusterIndex:
 
     def matching(self, shape: Shape) -> int:
         """Give the clusters whose pools fit every engine, node counts left aside."""
+        claimable = shape.claimable_sets(self.device_sets.values())
+        ranks: list[int] = []
         found = 0
         for layout, clusters in self.layouts.items():
-            if shape.on(layout).blocked < 0:
+            fits = shape.on(layout).blocked < 0 if claimable is None else all(any(d in good for d in layout.key) for good in claimable)
+            if not fits:
+                continue
+            if clusters & (clusters - 1):
                 found |= clusters
-        return found
+            else:
+                ranks.append(clusters.bit_length() - 1)
+        # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
+        return found | bits(ranks, len(self.ranked))
 
     def each(self, clusters: int) -> Iterator[Slot]:
         """Give the slots of a set in name order."""

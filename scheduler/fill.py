@@ -176,8 +176,8 @@ class Filler:
     def close(self, slot: Slot, trial: Trial) -> None:
         """Leave out a cluster without room, in this decision and in later ones until nodes come free."""
         self.open &= ~(1 << slot.rank)
-        credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
-        if not trial.violation and (not credit or not any(credit)):
+        if not trial.violation:
+            # Full even with what the deployment itself is leaving, so full for everybody.
             self.frame.learn_full(self.shape, slot)
 
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:

@@ -6,7 +6,7 @@ different hardware arrangements, not with clusters. Node counts play no part her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,6 +75,16 @@ class Shape:
         fits = tuple(self.engine_on(i, layout) for i in range(len(self.engines)))
         blocked = next((i for i, fit in enumerate(fits) if not fit.positions), -1)
         return LayoutFit(fits, blocked)
+
+    def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
+        """Give for each engine the digests of device sets it fits, if that alone decides.
+
+        So it is when every engine has one member: nobody can be stranded then. Otherwise None, and each layout has to be matched.
+        """
+        if any(len(needs) > 1 for needs in self.needs):
+            return None
+        known = list(sets)
+        return [{s.digest for s in known if (fit := needs[0].fit(s)).fits and fit.resolved} for needs in self.needs]
 
     def engine_on(self, i: int, layout: Layout) -> EngineFit:
         """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""

@@ -324,6 +324,17 @@ def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
     assert places(decided(world, deployment(name="new"))) == []
 
 
+def test_a_blocked_replacement_lends_its_nodes_to_nobody() -> None:
+    """Each replica frees one node and its successor needs two: together they would free enough, one at a time neither does."""
+    world = fleet(cluster("a", 2))
+    standing(world, deployment(engine("old"), want=2), "a/0", "a/1")
+    larger = deployment(engine("new", copies=2), want=2, template="v2", policy=ALL_AT_ONCE)
+    decision = settled(world, larger)
+    assert (actions(decision), evicted(decision)) == ({"a/0": "Keep", "a/1": "Keep"}, {})
+    assert [note.reason for note in decision.notes] == ["ReplacementBlocked", "ReplacementBlocked"]
+    assert world.audit() == []
+
+
 def test_a_claim_that_turns_synthetic_under_a_pin_follows_the_class() -> None:
     nic_request = ask('device.driver == "nic.example.com"', name="nic")
     world = fleet(cluster("a", pool("p", 2, gpu(), nic())))

@@ -63,7 +63,8 @@ CASES = [
     Case("115 the most loaded cluster gives", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0", "a/1", "b/0"]),
     Case("115 load counts before index", clusters(a=4, b=4), 2, ["a/0", "b/3"], ["a/0", "a/1", "b/3"]),
     Case("116 the later name gives", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "b/0"]),
-    Case("118 one at a time, the loads counted anew", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "a/1", "b/0", "b/1"]),
+    Case("118 one at a time, down to one", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "a/1", "b/0", "b/1"]),
+    Case("118 the loads are counted anew after each", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0", "a/1", "b/0", "b/1"]),
     Case("156 a tie goes to the lower name", clusters(b=1, a=1), 1, ["a/0"]),
     Case("zero wanted drops all", clusters(a=4), 0, [], ["a/0", "a/1"]),
 ]

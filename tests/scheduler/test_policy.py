@@ -239,6 +239,12 @@ def test_170_without_one_network_a_rule_refuses_and_a_wish_does_not() -> None:
     assert pools_of(decided(fleet(cluster("a", *apart_pools)), split("Preferred"))) == ["u", "v"]
 
 
+def test_a_rule_of_one_deployment_makes_no_cluster_full_for_another() -> None:
+    world = fleet(cluster("a", pool("u", 3, network_domain="ib-1"), pool("v", 2, network_domain="ib-2")))
+    assert places(decided(world, split("Required"))) == []
+    assert places(decided(world, split("Ignore"))) == ["a/0"]
+
+
 def test_gang_replicas_come_together_or_not_at_all() -> None:
     view = deployment(want=4, policy=PlacementPolicy(gang_replicas=2))
     assert len(places(decided(fleet(cluster("a", 3)), view))) == 2
