@@ -70,6 +70,13 @@ def test_160_by_nodes_the_third_half_node_is_refused() -> None:
     assert asks(filled(SchedulerOptions(), 2, 4, 4), 4) == []
 
 
+def test_counting_otherwise_looks_at_full_clusters_again() -> None:
+    world = filled(SchedulerOptions(), 1, 1)
+    assert asks(world, 1) == []
+    world.set_options(SAFE)
+    assert asks(world, 1) == ["a/0"]
+
+
 def test_packing_without_proof_counts_safely() -> None:
     assert asks(filled(SchedulerOptions(accounting="device-packed"), 2, 4, 4), 8) == []
 

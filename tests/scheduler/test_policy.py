@@ -192,6 +192,12 @@ def test_a_quota_holds_growth() -> None:
     assert condition(decision, "ResizeBlocked") == ("True", "ResizeBlocked")
 
 
+def test_a_drained_replica_does_not_stand_in_the_way_of_its_successor() -> None:
+    world = fleet(cluster("a", 20, taints=["x:NoExecute"]), cluster("b", 20), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),)))
+    standing(world, deployment(), "a/0")
+    assert actions(decided(world, deployment())) == {"b/0": "Create"}
+
+
 def test_a_replacement_does_not_count_twice_against_a_quota() -> None:
     world = fleet(cluster("a", 20), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),)))
     standing(world, deployment(engine("old")), "a/0")
