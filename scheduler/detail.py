@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from scheduler import reasons
 from scheduler.capacity import is_stale
 from scheduler.clusters import Slot
+from scheduler.devicebooks import counts_devices
 from scheduler.explain import filter_text
 from scheduler.fill import Filler
 from scheduler.filters import Stage, stages
@@ -56,7 +57,7 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
         if slot.name <= after:
             continue
         reason, text = _cluster_reason(deployment, slot, found, filler)
-        pools = {} if filler is None else {pool.name: _pool_detail(filler, slot, p) for p, pool in enumerate(slot.pools)}
+        pools = {} if filler is None else _pool_details(filler, slot)
         pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
         details[slot.name] = ClusterDetail(reason, text, pools)
         if limit and len(details) >= limit:
@@ -103,11 +104,19 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
     return ", ".join(f"{key}={value}, has {have[key]}" if key in have else f"{key}={value}" for key, value in unmet)
 
 
-def _pool_detail(filler: Filler, slot: Slot, p: int) -> PoolDetail:
+def _pool_details(filler: Filler, slot: Slot) -> dict[str, PoolDetail]:
+    free = filler.frame.free(slot)
+    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
+    if credit:
+        free = [a + b for a, b in zip(free, credit, strict=True)]
+    return {pool.name: _pool_detail(filler, slot, p, free[p]) for p, pool in enumerate(slot.pools)}
+
+
+def _pool_detail(filler: Filler, slot: Slot, p: int, free: int) -> PoolDetail:
     pool = slot.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
-    failures = list(_engine_failures(filler, slot, p))
+    failures = list(_engine_failures(filler, slot, p, free))
     text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, filler.frame.now, filler.frame.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
@@ -123,30 +132,30 @@ def _pool_detail(filler: Filler, slot: Slot, p: int) -> PoolDetail:
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(filler: Filler, slot: Slot, p: int) -> Iterator[tuple[str, str, str]]:
+def _engine_failures(filler: Filler, slot: Slot, p: int, free: int) -> Iterator[tuple[str, str, str]]:
     """Give (engine, code, detail) for each engine that the pool does not take."""
     shape = filler.shape
-    free = filler.frame.free(slot)[p]
-    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
-    free += credit[p] if credit else 0
+    fits = shape.on(slot.layout).engines
     for i, engine in enumerate(shape.engines):
-        fit = shape.engine_on(i, slot.layout)
+        fit = fits[i]
         if p not in fit.positions:
             code, detail = _mismatch(shape, i, slot, p, fit.claims)
             yield engine.name, code, detail
+        elif counts_devices(filler.frame):
+            if not filler.admits_alone(slot, p, i):
+                yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(filler, slot, i).text.removeprefix('best: needs ')}"
         elif fit.cost > free:
             yield engine.name, *_short(filler, slot, p, fit.cost, free)
 
 
 def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
-    rows = shape.member_fits(i, slot.layout)
-    for member, row in zip(shape.engines[i].members, rows, strict=True):
-        fit = row[p]
-        if fit is not None and not fit.fits:
+    devices = slot.pools[p].device_set
+    fits = [need.fit(devices) for need in shape.needs[i]]
+    for member, fit in zip(shape.engines[i].members, fits, strict=True):
+        if not fit.fits:
             return fit.code, f"{member.role}: {fit.detail}"
-    for member, row, can_claim in zip(shape.engines[i].members, rows, claims, strict=True):
-        fit = row[p]
-        if fit is not None and can_claim and not fit.resolved:
+    for member, fit, can_claim in zip(shape.engines[i].members, fits, claims, strict=True):
+        if can_claim and not fit.resolved:
             return reasons.STRANDED, f"{member.role} could claim devices on another pool of this cluster, here it would get none"
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 

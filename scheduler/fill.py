@@ -14,7 +14,7 @@ from api_types.names import replica_name
 from scheduler import reasons
 from scheduler.clusters import Slot
 from scheduler.constraints import Constraints, avoided
-from scheduler.devicebooks import counts_devices, fit_devices, with_slots
+from scheduler.devicebooks import admits, counts_devices, fit_devices, pods_on, residents, with_slots
 from scheduler.filters import passing, stages
 from scheduler.fitting import Trial, fit_domains, fit_nodes
 from scheduler.frame import Frame
@@ -163,6 +163,12 @@ class Filler:
             return fit_nodes(fit, free, exact=exact, order=order)
         domains = [pool.network_domain for pool in slot.pools]
         return fit_domains(fit, free, domains, required=self.deployment.policy.network_domain == "Required", order=order)
+
+    def admits_alone(self, slot: Slot, p: int, i: int) -> bool:
+        """Whether a pool has the devices for one engine, the others left aside."""
+        pool = slot.pools[p]
+        added = pods_on((self.shape.place(i, pool.name, pool.device_set),), pool)
+        return admits(self.frame, pool, residents(self.frame, slot, pool, self._me), added)
 
     @property
     def is_plain(self) -> bool:

@@ -8,9 +8,11 @@ import pytest
 
 from scheduler.devicebooks import Pods, is_safe, pack
 from scheduler.fleet import Fleet
+from scheduler.plan import explain_request
 from scheduler.policy import SchedulerOptions
-from scheduler.types import DeploymentView, EngineView
+from scheduler.types import DeploymentView, EngineView, ScheduleRequest
 from tests.scheduler.builders import (
+    NOW,
     actions,
     alone,
     ask,
@@ -54,6 +56,15 @@ def test_157_eight_single_devices_share_a_node_and_the_ninth_is_refused() -> Non
     world = filled(SAFE, 1, *([1] * 8))
     assert asks(world, 1) == []
     assert "sure of 0 free" in message(decided(world, deployment(gpus(1), name="next")))
+
+
+def test_the_detail_of_a_pool_speaks_of_devices() -> None:
+    world = filled(SAFE, 1, 4, 4)
+    tree = explain_request(world, ScheduleRequest("1", deployment(gpus(1), name="next")), NOW)
+    assert tree["clusters"]["a"]["pools"]["p"] == {
+        "reason": "InsufficientNodes",
+        "detail": "engine main: needs 1 devices on one node, 0 sure of 0 free on a/p",
+    }
 
 
 @pytest.mark.parametrize(("options", "want"), [(SAFE, []), (PACKED, ["a/0"])], ids=["158 safe refuses", "158 packed places"])
