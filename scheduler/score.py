@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from api_types import labels
 from scheduler.clusters import Slot
 from scheduler.constraints import Constraints
 from scheduler.fitting import PoolOrder, Trial
@@ -18,8 +19,9 @@ from scheduler.hardware import memory_mebibytes
 from scheduler.shapes import LayoutFit, Shape
 from scheduler.types import DeploymentView
 
-REGION = "modelplane.ai/region"
-ZONE = "modelplane.ai/zone"
+# Labels by which platform teams mark where a cluster is.
+REGION = f"{labels.GROUP}/region"
+ZONE = f"{labels.GROUP}/zone"
 DEFAULT = "default"
 PROFILES: Mapping[str, tuple[str, ...]] = {
     DEFAULT: ("spread",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from api_types import labels
 from scheduler import reasons
 from scheduler.decide import apply, decide, ordered
 from scheduler.fleet import Fleet
@@ -21,7 +22,7 @@ from scheduler.types import ClusterView, DeploymentView, ScheduleRequest, Taint
 Owner = tuple[str, str]
 # A rollout over this many steps does not end for a reason that no further step would mend.
 STEPS_MAX = 10_000
-MAINTENANCE = Taint("modelplane.ai/maintenance", "", "NoExecute")
+MAINTENANCE = Taint(labels.MAINTENANCE, "", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
