@@ -15,6 +15,7 @@ from scheduler.devicebooks import counts_devices
 from scheduler.explain import filter_text
 from scheduler.fill import Filler
 from scheduler.filters import Stage, stages
+from scheduler.fitting import STEPS_MAX
 from scheduler.nearest import room_miss
 from scheduler.quota import QuotaGate
 from scheduler.retain import taint_text
@@ -109,7 +110,11 @@ def _pool_details(filler: Filler, slot: Slot) -> dict[str, PoolDetail]:
     credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
     if credit:
         free = [a + b for a, b in zip(free, credit, strict=True)]
-    return {pool.name: _pool_detail(filler, slot, p, free[p]) for p, pool in enumerate(slot.pools)}
+    found = {pool.name: _pool_detail(filler, slot, p, free[p]) for p, pool in enumerate(slot.pools)}
+    if len(filler.shape.engines) > 1 and filler.trial(slot).undecided:
+        cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
+        found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
+    return found
 
 
 def _pool_detail(filler: Filler, slot: Slot, p: int, free: int) -> PoolDetail:

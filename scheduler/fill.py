@@ -101,10 +101,6 @@ class Filler:
             self.open |= self.passing & 1 << slot.rank
             self.chooser.forget(slot)
 
-    def reopen_all(self) -> None:
-        """Look at every cluster again, after nodes came free in this decision."""
-        self.open = self.passing
-
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
         allowed = self.open & self.constraints.allowed(self.own)

@@ -98,7 +98,6 @@ class SchedulerOptions:
         accounting: node, device-safe or device-packed.
         compat: "" or "reference" (for differential runs).
         max_cost: limit of CEL cost units per evaluation.
-        observed_fresh_seconds: a snapshot older than this may only lower capacity.
         observed_limit_seconds: a snapshot older than this is ignored and flagged.
 
     """
@@ -110,7 +109,6 @@ class SchedulerOptions:
     max_cost: int = 20_000
     reservation_ttl_seconds: int = 600
     preemption_cooldown_seconds: int = 600
-    observed_fresh_seconds: int = 60
     observed_limit_seconds: int = 600
     packed_enforced: bool = False
     priority_classes: Mapping[str, int] = field(default_factory=dict)

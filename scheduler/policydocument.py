@@ -89,7 +89,6 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
     "maxCost": _whole(1, COST_MAX),
     "reservationTtlSeconds": _whole(1),
     "preemptionCooldownSeconds": _whole(0),
-    "observedFreshSeconds": _whole(0),
     "observedLimitSeconds": _whole(0),
     "packedEnforced": _flag,
     "rolloutMaxUnavailable": _amount,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from api_types.names import replica_name
+from scheduler import fitting
 from scheduler.offline import offline_cluster, price_milli
 from scheduler.plan import plan_offline
 from scheduler.policy import SchedulerOptions
@@ -228,6 +229,18 @@ def test_the_storage_class_follows_from_the_source(story: str, spec: Tree, stora
 )
 def test_prices_are_read_in_thousandths(text: str, milli: int) -> None:
     assert price_milli(a_class(**{"modelplane.ai/price-per-node-hour": text})) == milli
+
+
+def test_a_search_that_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "STEPS_MAX", 3)
+    wide = a_deployment()
+    engines = wide["spec"]["template"]["spec"]["engines"]
+    wide["spec"]["template"]["spec"]["engines"] = [{**engines[0], "name": f"e{i}", "copies": 2} for i in range(4)]
+    pools = [a_pool(f"p{i}", nodeCount=3) for i in range(3)]
+    decision = planned(a_class(), a_cluster("a", *pools), wide)[0]
+    assert decision["placements"] == []
+    assert {pool["reason"] for pool in decision["clusters"]["a"]["pools"].values()} == {"Undecided"}
+    assert "cut short" in decision["clusters"]["a"]["detail"]
 
 
 def test_a_deployment_whose_selector_does_not_compile_says_so() -> None:
