@@ -125,7 +125,7 @@ def written(turn: Turn) -> Decision:
     diagnosis = Diagnosis()
     if shortfall:
         held = turn.held or ("selectors do not compile" if turn.invalid else "")
-        diagnosis = diagnose(turn.frame, deployment, turn.shape, turn.filler, held)
+        diagnosis = diagnose(turn.frame, deployment, turn.filler.shape if turn.filler else turn.shape, turn.filler, held)
         diagnosis = replace(diagnosis, preemption=turn.preemption)
     observed = any(k.entry.state == reasons.BOUND for k in turn.kept)
     condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=turn.invalid, diagnosis=diagnosis)

@@ -48,11 +48,11 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
     `after` and `limit` page through a large fleet: only clusters whose name comes after `after`, at most `limit` of them (0 = all).
     """
     frame, deployment = turn.frame, turn.deployment
-    found = stages(frame, deployment, turn.shape)
     filler = turn.filler
     if filler is None and turn.shape is not None:
         quota = turn.quota or QuotaGate(frame, deployment, turn.priority)
-        filler = Filler(frame, turn.request, turn.shape, [k.entry for k in turn.kept], quota)
+        filler = Filler(frame, turn.request, turn.placing_shape(turn.shape), [k.entry for k in turn.kept], quota)
+    found = stages(frame, deployment, filler.shape if filler else None)
     details: dict[str, ClusterDetail] = {}
     for slot in frame.index.ranked:
         if slot.name <= after:

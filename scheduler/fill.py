@@ -21,7 +21,7 @@ from scheduler.frame import Frame
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Placement
 from scheduler.score import Chooser, pool_order
-from scheduler.shapes import Shape, charges
+from scheduler.shapes import Shape, charges, joined_units
 from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
 
 
@@ -158,7 +158,10 @@ class Filler:
         if self.is_plain or self.frame.reference:
             return fit_nodes(fit, free, exact=exact, order=order)
         domains = [pool.network_domain for pool in slot.pools]
-        return fit_domains(fit, free, domains, required=self.deployment.policy.network_domain == "Required", order=order)
+        if self._together:
+            rule = "networkDomain: Required" if self.deployment.policy.network_domain == "Required" or shape.spanning else ""
+            return fit_domains(fit, free, domains, range(len(fit.engines)), rule, order=order)
+        return fit_domains(fit, free, domains, shape.spanning, "spanPools: one network", order=order)
 
     def admits_alone(self, slot: Slot, p: int, i: int) -> bool:
         """Whether a pool has the devices for one engine, the others left aside."""
@@ -169,7 +172,12 @@ class Filler:
     @property
     def is_plain(self) -> bool:
         """Whether room is a matter of nodes alone: no rule about networks."""
-        return self.deployment.policy.network_domain == "Ignore" or self.deployment.serving_mode != "PrefillDecode"
+        return not self._together and not self.shape.spanning
+
+    @property
+    def _together(self) -> bool:
+        """Whether all engines shall share one network."""
+        return self.deployment.policy.network_domain != "Ignore" and self.deployment.serving_mode == "PrefillDecode"
 
     def has_credit(self, slot: Slot) -> bool:
         """Whether the deployment's own replicas are leaving this cluster."""
@@ -185,7 +193,7 @@ class Filler:
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
         """Stamp the engines onto the pools that a trial found."""
         engines = tuple(self.shape.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
-        return with_slots(self.frame, slot, engines, self._me)
+        return with_slots(self.frame, slot, joined_units(engines) if self.shape.spanning else engines, self._me)
 
     def _commit(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> Placement:
         index = _lowest_free(self._indices[slot.name])

@@ -6,7 +6,7 @@ comes whole or not at all: nothing is charged here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.shapes import LayoutFit
@@ -64,23 +64,28 @@ def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order:
     return _search(fit, free, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
 
 
-def fit_domains(fit: LayoutFit, free: Sequence[int], domains: Sequence[str], *, required: bool, order: PoolOrder | None = None) -> Trial:
-    """Find pools of one network domain for all engines.
+def fit_domains(
+    fit: LayoutFit, free: Sequence[int], domains: Sequence[str], bound: Collection[int], rule: str, *, order: PoolOrder | None = None
+) -> Trial:
+    """Find pools of one network domain for the bound engines.
 
-    `domains` names the network of each pool. Domains are tried in the order of their first pool. When none has room for all engines, a
-    wish is given up, and a rule is said to be violated if only it stands in the way.
+    `domains` names the network of each pool; without a `rule` it is a wish only. Domains are tried in the order of their first pool. When
+    none has room for all bound engines, a wish is given up, and a rule is said to be violated if only it stands in the way.
     """
     anywhere = fit_nodes(fit, free, order=order)
     if anywhere.failed >= 0:
         return anywhere
     for domain in dict.fromkeys(domains):
         inside = LayoutFit(
-            tuple(replace(engine, positions=tuple(p for p in engine.positions if domains[p] == domain)) for engine in fit.engines)
+            tuple(
+                replace(engine, positions=tuple(p for p in engine.positions if domains[p] == domain)) if i in bound else engine
+                for i, engine in enumerate(fit.engines)
+            )
         )
         trial = fit_nodes(inside, free, order=order)
         if trial.failed < 0:
             return trial
-    return Trial(failed=0, violation="networkDomain: Required") if required else anywhere
+    return Trial(failed=0, violation=rule) if rule else anywhere
 
 
 def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:

@@ -94,6 +94,7 @@ def decision_tree(decision: Decision, clusters: Mapping[str, ClusterDetail]) -> 
 
 
 def engine_trees(engines: Iterable[EnginePlacement]) -> Iterable[dict[str, Any]]:
-    """Give name, pool and nodes of each engine."""
+    """Give name, pool and nodes of each engine; one that spans pools has a row for each."""
     for engine in engines:
-        yield {"name": engine.engine, "pool": engine.pool, "nodes": sum(nodes for _, nodes in stamped_nodes(engine))}
+        for pool, nodes in stamped_nodes(engine) or ((engine.pool, 0),):
+            yield {"name": engine.engine, "pool": pool, "nodes": nodes}

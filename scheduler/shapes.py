@@ -7,7 +7,7 @@ different hardware arrangements, not with clusters. Node counts play no part her
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from scheduler.digests import digest_of
@@ -61,6 +61,8 @@ class Shape:
             tuple(member_need(member.requests, rules) for member in engine.members) for engine in engines
         )
         self.digest = digest_of([[_engine_content(engine) for engine in engines], rules.reference, rules.lenient_calls, rules.max_cost])
+        # Members that stand for themselves because their engine may span pools.
+        self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
         self._fits: dict[tuple[str, ...], LayoutFit] = {}
         self._placed: dict[tuple[int, str, str], EnginePlacement] = {}
 
@@ -73,7 +75,8 @@ class Shape:
 
     def _match(self, layout: Layout) -> LayoutFit:
         fits = tuple(self.engine_on(i, layout) for i in range(len(self.engines)))
-        blocked = next((i for i, fit in enumerate(fits) if not fit.positions), -1)
+        claiming = {engine.name for engine, fit in zip(self.engines, fits, strict=True) if any(fit.claims)}
+        blocked = next((i for i, fit in enumerate(fits) if not fit.positions or self.engines[i].name not in claiming), -1)
         return LayoutFit(fits, blocked)
 
     def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
@@ -81,7 +84,7 @@ class Shape:
 
         So it is when every engine has one member: nobody can be stranded then. Otherwise None, and each layout has to be matched.
         """
-        if any(len(needs) > 1 for needs in self.needs):
+        if self.spanning or any(len(needs) > 1 for needs in self.needs):
             return None
         known = list(sets)
         return [{s.digest for s in known if (fit := needs[0].fit(s)).fits and fit.resolved} for needs in self.needs]
@@ -90,7 +93,7 @@ class Shape:
         """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""
         table = self.member_fits(i, layout)
         capable = tuple(any(fit is not None and fit.fits and fit.resolved for fit in row) for row in table)
-        positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p))
+        positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p, claims=i in self.spanning))
         return EngineFit(positions, engine_cost(self.engines[i], capable), capable)
 
     def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
@@ -98,8 +101,7 @@ class Shape:
         return [[None if devices is None else need.fit(devices) for devices in layout.sets] for need in self.needs[i]]
 
     @staticmethod
-    def _takes(table: list[list[MemberFit | None]], capable: tuple[bool, ...], p: int) -> bool:
-        claims = False
+    def _takes(table: list[list[MemberFit | None]], capable: tuple[bool, ...], p: int, *, claims: bool) -> bool:
         for row, can_claim in zip(table, capable, strict=True):
             fit = row[p]
             if fit is None or not fit.fits or (can_claim and not fit.resolved):
@@ -175,6 +177,26 @@ def _add_up(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
         for pool, nodes in stamped_nodes(engine):
             total[pool] = total.get(pool, 0) + nodes
     return total
+
+
+def placing_units(engines: tuple[EngineView, ...]) -> tuple[EngineView, ...]:
+    """Give what is placed as a whole: an engine, or each member of an engine that may span the pools of one network."""
+    units: list[EngineView] = []
+    for engine in engines:
+        if engine.span_pools and len(engine.members) > 1:
+            units += [replace(engine, members=(member,)) for member in engine.members]
+        else:
+            units.append(replace(engine, span_pools=False))
+    return tuple(units)
+
+
+def joined_units(placed: Iterable[EnginePlacement]) -> tuple[EnginePlacement, ...]:
+    """Put the members of one engine together again."""
+    engines: dict[str, EnginePlacement] = {}
+    for unit in placed:
+        known = engines.get(unit.engine)
+        engines[unit.engine] = unit if known is None else replace(known, members=(*known.members, *unit.members))
+    return tuple(engines.values())
 
 
 @lru_cache(maxsize=10_000)

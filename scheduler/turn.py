@@ -19,7 +19,7 @@ from scheduler.results import EnginePlacement, Eviction, Note, Placement
 from scheduler.retain import Kept, Retained, lost_capacity, own_entries, retain
 from scheduler.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
 from scheduler.scaledown import victims
-from scheduler.shapes import Shape, charges, shape_of
+from scheduler.shapes import Shape, charges, placing_units, shape_of
 from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
 
 
@@ -68,7 +68,7 @@ class Turn:
             if not surge:
                 self.update(budget)
             return
-        self.filler = Filler(self.frame, self.request, self.shape, self._standing(), self.quota)
+        self.filler = Filler(self.frame, self.request, self.placing_shape(self.shape), self._standing(), self.quota)
         for entry in self.dropped:
             self.filler.vacated(entry)
         if surge:
@@ -93,6 +93,13 @@ class Turn:
             self.shape = shape_of(self.deployment.engines, rules)
         gate = self.request.fill
         self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
+
+    def placing_shape(self, shape: Shape) -> Shape:
+        """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
+        engines = self.deployment.engines
+        if self.frame.reference or counts_devices(self.frame) or not any(engine.span_pools for engine in engines):
+            return shape
+        return shape_of(placing_units(engines), shape.rules)
 
     def retain(self) -> None:
         """Find out which replicas stay."""

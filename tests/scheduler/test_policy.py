@@ -20,12 +20,14 @@ from tests.scheduler.builders import (
     engine,
     fleet,
     gpu,
+    leader,
     message,
     places,
     pool,
     pools_of,
     settled,
     standing,
+    worker,
 )
 
 ANY = engine("main", alone(ask(at_least("1Gi"))))
@@ -243,6 +245,36 @@ def test_170_without_one_network_a_rule_refuses_and_a_wish_does_not() -> None:
     assert (places(required), codes(required)) == ([], {"Policy": 1})
     assert "violated networkDomain: Required" in message(required)
     assert pools_of(decided(fleet(cluster("a", *apart_pools)), split("Preferred"))) == ["u", "v"]
+
+
+SPANNING = engine("main", leader(ask()), worker(3), span_pools=True)
+
+
+def test_an_engine_that_may_span_uses_pools_of_one_network() -> None:
+    pools = (pool("u", 1, network_domain="ib-1"), pool("v", 3, network_domain="ib-2"), pool("w", 1, network_domain="ib-2"))
+    decision = decided(fleet(cluster("a", *pools)), deployment(SPANNING))
+    assert [m.pool for e in decision.placements[0].engines for m in e.members] == ["w", "v"]
+    assert len(decision.placements[0].engines) == 1
+    assert places(decided(fleet(cluster("a", *pools)), deployment(replace(SPANNING, span_pools=False)))) == []
+
+
+def test_without_one_network_an_engine_does_not_span() -> None:
+    pools = (pool("v", 3, network_domain="ib-1"), pool("w", 1, network_domain="ib-2"))
+    decision = decided(fleet(cluster("a", *pools)), deployment(SPANNING))
+    assert (places(decision), codes(decision)) == ([], {"Policy": 1})
+
+
+def test_a_spanning_engine_stays_and_is_charged_pool_by_pool() -> None:
+    world = fleet(cluster("a", pool("v", 3, network_domain="ib"), pool("w", 1, network_domain="ib")))
+    settled(world, deployment(SPANNING))
+    assert world.free("a") == {"v": 0, "w": 0}
+    assert actions(decided(world, deployment(SPANNING), request_id="2")) == {"a/0": "Keep"}
+
+
+def test_a_claimless_leader_of_a_spanning_engine_needs_a_worker_that_claims() -> None:
+    synthetic = engine("main", leader(), worker(1), span_pools=True)
+    world = fleet(cluster("a", pool("p", 2, gpu(claim="Synthetic"))))
+    assert places(decided(world, deployment(synthetic))) == []
 
 
 def test_a_rule_of_one_deployment_makes_no_cluster_full_for_another() -> None:
