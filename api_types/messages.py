@@ -153,6 +153,26 @@ class Placed(Message):
     scheduler_version: str = ""
 
 
+class Evict(Message):
+    """The scheduler takes a replica's place away for somebody else."""
+
+    epoch: int
+    eviction: ReplicaEviction
+
+
+class SetLabels(Message):
+    """New user labels for a replica; nothing on its cluster changes."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class SetPolicy(Message):
+    """The whole fleet policy (`modelplane policy set`)."""
+
+    by: str = ""
+    policy: Any = None
+
+
 class Bound(Message):
     """The workflows of placed replicas exist: ledger entries by uid, for a scheduler that never heard of them."""
 
@@ -203,6 +223,7 @@ class ReportCluster(Message):
     uid: str
     sequence: int
     epoch: int = 0
+    gone: bool = False
     manifest: dict[str, Any]
 
 

@@ -28,10 +28,11 @@ class DecideOrder(Message):
 
 
 class Decided(Message):
-    """The decisions, in the order of the requests, in wire form."""
+    """The decisions in wire form by request id, and why a request could not be read."""
 
     scheduler_version: str = ""
-    decisions: list[dict[str, Any]] = Field(default_factory=list)
+    decisions: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
 
 
 @activity.defn(name="decide")
@@ -45,8 +46,15 @@ def decide_batch(order: DecideOrder) -> Decided:
     fleet = live.find(order.run_id, order.version)
     if fleet is None:
         raise StaleSnapshot(f"the ledger of run {order.run_id} at version {order.version} is not in this process")
-    decisions = decide(fleet, [schedule_request(place) for place in order.requests], order.now)
-    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=[to_wire(decision) for decision in decisions])
+    requests: list[ScheduleRequest] = []
+    problems: dict[str, str] = {}
+    for place in order.requests:
+        try:
+            requests.append(schedule_request(place))
+        except ValueError as error:
+            problems[place.request_id] = str(error)
+    decisions = {decision.request_id: to_wire(decision) for decision in decide(fleet, requests, order.now)}
+    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=decisions, problems=problems)
 
 
 def schedule_request(place: Place) -> ScheduleRequest:

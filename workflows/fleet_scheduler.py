@@ -7,30 +7,23 @@ A scheduler that starts without memory draws a new epoch and asks every cluster,
 nothing before that, and nothing on a cluster of which one replica has not answered.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, Messaging, Survey
 from api_types import names
+from api_types.errors import error_message
 from api_types.messages import (
-    Bound,
-    Forget,
+    Evict,
     Occupied,
     Place,
     Placed,
     PlacedCondition,
-    Released,
     ReplicaEviction,
     ReplicaPlacement,
-    ReplicaState,
-    ReportClass,
-    ReportCluster,
     Resync,
     Revoke,
     Revoked,
@@ -40,12 +33,13 @@ from api_types.messages import (
 from scheduler import live
 from scheduler.decide import apply
 from scheduler.fleet import Fleet
-from scheduler.types import Decision, ReplicaView
-from scheduler.views import cluster_view
+from scheduler.policydocument import write_policy
+from scheduler.reasons import RESERVED
+from scheduler.types import Decision, Eviction
 from scheduler.wire import from_wire, to_wire
 from workflows import options
 from workflows.deciding import Decided, DecideOrder, decide_batch
-from workflows.packing import pack, pack_bytes, unpack, unpack_bytes
+from workflows.scheduler_books import Books, SchedulerState
 
 # More requests than this wait for the next batch: a decision must fit one payload and one short activity.
 BATCH_REQUESTS = 256
@@ -61,25 +55,6 @@ RESERVATION_TTL = timedelta(minutes=10)
 ASK_AGAIN = timedelta(seconds=5)
 
 
-class SchedulerState(BaseModel):
-    """All that the scheduler carries."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
-
-    epoch: int = 0
-    fleet: str = ""
-    inbox: list[tuple[str, Any]] = Field(default_factory=list)
-    queue: list[Place] = Field(default_factory=list)
-    unplaced: list[Place] = Field(default_factory=list)
-    answers: str = ""
-    clusters: dict[str, int] = Field(default_factory=dict)
-    silent: dict[str, str] = Field(default_factory=dict)
-    leaving: dict[str, list[str]] = Field(default_factory=dict)
-    classes: dict[str, int] = Field(default_factory=dict)
-    decided: int = 0
-    placed: int = 0
-
-
 @workflow.defn(name="FleetScheduler")
 class FleetSchedulerWorkflow:
     """The singleton."""
@@ -90,11 +65,9 @@ class FleetSchedulerWorkflow:
     def __init__(self, state: SchedulerState | None) -> None:
         self.born = state is None
         self.state = state or SchedulerState()
-        self.fleet = Fleet.load(unpack_bytes(self.state.fleet)) if self.state.fleet else Fleet()
-        self.answers: dict[str, dict[str, Any]] = unpack(self.state.answers) or {}
-        self.state.fleet = self.state.answers = ""
+        self.books = Books(self.state, self._ms, workflow.logger)
         self.shown_phase = ""
-        live.register(workflow.info().run_id, self.fleet)
+        live.register(workflow.info().run_id, self.books.fleet)
 
     @workflow.run
     async def run(self, state: SchedulerState | None) -> None:
@@ -105,7 +78,7 @@ class FleetSchedulerWorkflow:
         self.publish()
         while not workflow.info().is_continue_as_new_suggested():
             await self._until_work()
-            self.take_inbox()
+            self.books.take_inbox()
             await self.tell_leaving_clusters()
             await self.ask_after_reservations()
             if self.state.silent:
@@ -114,13 +87,10 @@ class FleetSchedulerWorkflow:
                 await self.decide()
             self.publish()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        self.state.fleet = pack_bytes(self.fleet.dump())
-        self.state.answers = pack(self.answers)
-        workflow.continue_as_new(self.state)
+        workflow.continue_as_new(self.books.carried())
 
     async def _until_work(self) -> None:
-        reserved = next((True for entry in self.fleet.entries() if entry.state == "Reserved"), False)
-        pause = ASK_AGAIN if self.state.silent else RESERVATION_TTL if reserved else None
+        pause = ASK_AGAIN if self.state.silent else RESERVATION_TTL if self.books.unbound else None
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox or self.state.queue),
@@ -167,6 +137,16 @@ class FleetSchedulerWorkflow:
         """An object is gone for good."""
         self.state.inbox.append(("forget", order))
 
+    @workflow.signal
+    def set_policy(self, order: Any) -> None:
+        """Somebody wrote the fleet policy."""
+        self.state.inbox.append(("set_policy", order))
+
+    @workflow.query
+    def policy(self) -> dict[str, Any]:
+        """Give the fleet policy in force, every field written out, and what was wrong with the last one that was not taken."""
+        return {"policy": write_policy(self.books.fleet.options), "problem": self.state.policy_problem}
+
     @workflow.query
     def describe(self) -> dict[str, Any]:
         """Give headline figures, the waiting requests and the ledger's size."""
@@ -175,9 +155,9 @@ class FleetSchedulerWorkflow:
             "metadata": {"name": "default"},
             "status": {
                 "epoch": self.state.epoch,
-                "clusters": len(self.fleet.clusters),
+                "clusters": len(self.books.fleet.clusters),
                 "classes": len(self.state.classes),
-                "replicas": sum(1 for _ in self.fleet.entries()),
+                "replicas": sum(1 for _ in self.books.fleet.entries()),
                 "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced],
                 "silent": sorted(self.state.silent),
                 "decisions": self.state.decided,
@@ -195,96 +175,19 @@ class FleetSchedulerWorkflow:
     @workflow.query
     def ledger(self) -> list[dict[str, Any]]:
         """Give every ledger entry, in order."""
-        return [to_wire(entry) for entry in sorted(self.fleet.entries(), key=lambda entry: entry.uid)]
+        return [to_wire(entry) for entry in sorted(self.books.fleet.entries(), key=lambda entry: entry.uid)]
 
     @workflow.query
     def audit(self) -> list[str]:
         """Compare the ledger with one rebuilt from its entries; a difference is a bug, and is named."""
-        return self.fleet.audit()
-
-    # --- taking in ----------------------------------------------------------------------------------------------------------------
-
-    def take_inbox(self) -> None:
-        """Apply what arrived, in order; requests join the queue, and those that waited join it when capacity may have grown."""
-        inbox, self.state.inbox = self.state.inbox, []
-        handlers: dict[str, Callable[[Any], bool]] = {
-            "place": self._take_place,
-            "bound": self._take_bound,
-            "released": self._take_released,
-            "revoked": self._take_revoked,
-            "report_cluster": self._take_cluster,
-            "report_class": self._take_class,
-            "forget": self._take_forget,
-        }
-        grown = False
-        for kind, order in inbox:
-            try:
-                grown = handlers[kind](order) or grown
-            except ValidationError as error:
-                workflow.logger.warning("a malformed message was ignored", extra={"signal": kind, "problems": str(error)})
-        if grown and self.state.unplaced:
-            asked = {(place.namespace, place.name) for place in self.state.queue}
-            self.state.queue += [place for place in self.state.unplaced if (place.namespace, place.name) not in asked]
-            self.state.unplaced = []
-
-    def _take_place(self, order: Any) -> bool:
-        place = Place.model_validate(order)
-        self.state.queue = [waiting for waiting in self.state.queue if (waiting.namespace, waiting.name) != (place.namespace, place.name)]
-        self.state.queue.append(place)
-        return False
-
-    def _take_bound(self, order: Any) -> bool:
-        for uid, wire in Bound.model_validate(order).entries.items():
-            if self.fleet.replica(uid) is None:
-                # Placed by a scheduler that was lost before anybody told us: what runs is charged, whatever we would have said.
-                self.fleet.put_replica(replace(from_wire(ReplicaView, wire), since=self._ms()))
-            self.fleet.bind(uid, self._ms())
-        return False
-
-    def _take_released(self, order: Any) -> bool:
-        return self.fleet.release(Released.model_validate(order).uid)
-
-    def _take_revoked(self, order: Any) -> bool:
-        return self.fleet.release(Revoked.model_validate(order).uid)
-
-    def _take_cluster(self, order: Any) -> bool:
-        report = ReportCluster.model_validate(order)
-        if report.sequence < self.state.clusters.get(report.name, 0):
-            return False
-        self.state.clusters[report.name] = report.sequence
-        before = self.fleet.version
-        accounted = report.name not in self.state.silent.values()
-        self.fleet.put_cluster(cluster_view(report.manifest, accounted=accounted), self._ms())
-        if "deletionTimestamp" in report.manifest["metadata"]:
-            self.state.leaving[report.name] = ["?"]
-        return self.fleet.version != before
-
-    def _take_class(self, order: Any) -> bool:
-        report = ReportClass.model_validate(order)
-        self.state.classes[report.name] = report.generation
-        return False
-
-    def _take_forget(self, order: Any) -> bool:
-        gone = Forget.model_validate(order)
-        if gone.kind == "InferenceCluster":
-            self.fleet.remove_cluster(gone.name)
-            self.state.clusters.pop(gone.name, None)
-            self.state.leaving.pop(gone.name, None)
-        elif gone.kind == "InferenceClass":
-            self.state.classes.pop(gone.name, None)
-        elif gone.kind == "ModelDeployment":
-            key = (gone.namespace, gone.name)
-            self.state.queue = [place for place in self.state.queue if (place.namespace, place.name) != key]
-            self.state.unplaced = [place for place in self.state.unplaced if (place.namespace, place.name) != key]
-            unused = [entry.uid for entry in self.fleet.owned(*key).values() if entry.state == "Reserved"]
-            released = [self.fleet.release(uid) for uid in unused]
-            return any(released)
-        return False
+        return self.books.fleet.audit()
 
     # --- deciding -----------------------------------------------------------------------------------------------------------------
 
     def next_batch(self) -> list[Place]:
-        """Take what waits, in order, as far as one decision can carry it."""
+        """Take what waits, by priority and then arrival, as far as one decision can carry it."""
+        classes = self.books.fleet.options.priority_classes
+        self.state.queue.sort(key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0))
         batch: list[Place] = []
         replicas = 0
         while self.state.queue and len(batch) < BATCH_REQUESTS and (not batch or replicas + self.state.queue[0].wanted <= BATCH_REPLICAS):
@@ -296,37 +199,63 @@ class FleetSchedulerWorkflow:
     async def decide(self) -> None:
         """Decide one batch, charge the ledger, answer."""
         batch = self.next_batch()
-        fresh = [place for place in batch if place.request_id not in self.answers or self._was_unplaced(place)]
+        fresh = [place for place in batch if place.request_id not in self.books.answers]
         repeated = [place for place in batch if place not in fresh]
-        tells = [self._answer_to(place, self.answers[place.request_id]) for place in repeated]
-        if fresh:
-            order = DecideOrder(run_id=workflow.info().run_id, version=self.fleet.version, now=self._ms(), requests=fresh)
-            decided: Decided = await workflow.execute_local_activity(
-                decide_batch, order, **options.local(options.DECIDE, f"decide {len(fresh)} requests")
-            )
-            for place, wire in zip(fresh, decided.decisions, strict=True):
-                tells += self._settle(place, from_wire(Decision, wire), decided.scheduler_version)
+        tells = [self._answer_to(place, self.books.answers[place.request_id]) for place in repeated]
+        decided = await self._decided(fresh) if fresh else Decided()
+        for place in fresh:
+            if place.request_id in decided.decisions:
+                tells += self._settle(place, from_wire(Decision, decided.decisions[place.request_id]), decided.scheduler_version)
+            elif place.request_id in decided.problems:
+                problem = decided.problems[place.request_id]
+                workflow.logger.warning("an unreadable request was dropped", extra={"request": place.request_id, "problem": problem})
         if tells:
             await workflow.execute_activity_method(
                 Messaging.tell_many, TellMany(tells=tells), **options.remote(options.TELL_MANY, f"answer {len(tells)} deployments")
             )
 
-    def _was_unplaced(self, place: Place) -> bool:
-        return bool(self.answers[place.request_id].get("shortfall"))
+    async def _decided(self, places: list[Place]) -> Decided:
+        """Have a batch decided. One that fails is cut in half, until the request is found that cannot be decided: that one is dropped."""
+        order = DecideOrder(run_id=workflow.info().run_id, version=self.books.fleet.version, now=self._ms(), requests=places)
+        try:
+            decided: Decided = await workflow.execute_local_activity(
+                decide_batch, order, **options.local(options.DECIDE, f"decide {len(places)} requests")
+            )
+        except ActivityError as error:
+            workflow.logger.exception("a decision failed", extra={"requests": [place.request_id for place in places]})
+            if len(places) == 1:
+                return Decided(problems={places[0].request_id: error_message(error)})
+            half = len(places) // 2
+            self.state.queue = [*places[half:], *self.state.queue]
+            return await self._decided(places[:half])
+        return decided
 
     def _settle(self, place: Place, decision: Decision, version: str) -> list[Tell]:
-        apply(self.fleet, decision)
+        apply(self.books.fleet, decision)
         self.state.decided += 1
         self.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
-        answer = placed_message(place, decision, self.fleet, self.state.epoch, version).wire()
-        before = self.answers.get(place.request_id)
-        self.answers[place.request_id] = answer
-        while len(self.answers) > ANSWERS_KEPT:
-            del self.answers[next(iter(self.answers))]
-        if decision.shortfall:
+        answer = placed_message(place, decision, self.books.fleet, self.state.epoch, version).wire()
+        before = self.books.superseded.pop(place.request_id, None)
+        self.books.answers[place.request_id] = answer
+        while len(self.books.answers) > ANSWERS_KEPT:
+            del self.books.answers[next(iter(self.books.answers))]
+        if decision.waits_for_capacity:
             self.state.unplaced.append(place)
+        for placement in decision.placements:
+            entry = self.books.fleet.replica(placement.uid)
+            if entry is not None and entry.state == RESERVED:
+                self.books.unbound[placement.uid] = None
+        evictions = [self._eviction(victim) for victim in decision.victims]
         # Who waits hears again only what is new to it.
-        return [] if before == answer else [self._answer_to(place, answer)]
+        return evictions if before == answer else [*evictions, self._answer_to(place, answer)]
+
+    def _eviction(self, victim: Eviction) -> Tell:
+        eviction = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
+        return Tell(
+            workflow_id=names.workflow_id("ModelDeployment", victim.namespace, victim.deployment),
+            signal="evict",
+            payload=Evict(epoch=self.state.epoch, eviction=eviction).wire(),
+        )
 
     def _answer_to(self, place: Place, answer: dict[str, Any]) -> Tell:
         workflow_id = names.workflow_id("ModelDeployment", place.namespace, place.name)
@@ -334,7 +263,7 @@ class FleetSchedulerWorkflow:
 
     async def ask_after_reservations(self) -> None:
         """Ask the deployments of old reservations whether they are still wanted."""
-        expired = self.fleet.expired(self._ms())
+        expired = self.books.fleet.expired(self._ms()) if self.books.unbound else []
         tells = [
             Tell(
                 workflow_id=names.workflow_id("ModelDeployment", entry.namespace, entry.deployment),
@@ -356,7 +285,7 @@ class FleetSchedulerWorkflow:
         """Tell clusters that are being deleted what the ledger still holds on them, when that changes."""
         tells: list[Tell] = []
         for cluster, told in self.state.leaving.items():
-            held = sorted(f"{entry.namespace}/{entry.name}" for entry in self.fleet.entries() if entry.cluster == cluster)
+            held = sorted(f"{entry.namespace}/{entry.name}" for entry in self.books.fleet.on_cluster(cluster).values())
             if held != told:
                 self.state.leaving[cluster] = held
                 occupied = Occupied(cluster=cluster, sequence=self.state.clusters[cluster], replicas=held)
@@ -372,11 +301,11 @@ class FleetSchedulerWorkflow:
     async def rebuild(self) -> None:
         """Collect everybody's account. A cluster takes nothing new while one of its replicas, or it itself, has not answered."""
         self.state.epoch = self._ms()
-        self.fleet.rebuilding = True
+        self.books.fleet.rebuilding = True
         self.publish()
         for kinds in (["InferenceClass", "InferenceCluster"], ["ModelReplica"], ["ModelDeployment"]):
             await self._survey(kinds)
-        self._settle_accounts()
+        self.books.settle_accounts()
         await workflow.execute_activity_method(
             Messaging.broadcast,
             Broadcast(
@@ -396,7 +325,7 @@ class FleetSchedulerWorkflow:
                 **options.remote(options.TELL_MANY, f"read the accounts of {', '.join(kinds)}"),
             )
             for workflow_id, account in page.answers.items():
-                self._take_account(workflow_id, account)
+                self.books.take_account(workflow_id, account)
             self.state.silent |= page.silent
             after = page.after
             if not after:
@@ -411,39 +340,9 @@ class FleetSchedulerWorkflow:
             **options.remote(options.TELL_MANY, f"ask {len(asked)} silent entities for their account"),
         )
         for workflow_id, account in answered.answers.items():
-            self._take_account(workflow_id, account)
+            self.books.take_account(workflow_id, account)
         self.state.silent = answered.silent
-        self._settle_accounts()
-
-    def _settle_accounts(self) -> None:
-        """Open the clusters whose account is whole, and hold the others."""
-        held = {cluster for cluster in self.state.silent.values() if cluster}
-        for name, slot in list(self.fleet.clusters.items()):
-            if slot.view.accounted == (name in held):
-                self.fleet.put_cluster(replace(slot.view, accounted=name not in held), self._ms())
-                self.state.queue += self.state.unplaced
-                self.state.unplaced = []
-        self.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in self.state.silent)
-
-    def _take_account(self, workflow_id: str, account: Any) -> None:
-        kind = workflow_id.split("/", 1)[0]
-        if kind == "inferencecluster":
-            self._take_cluster(account)
-        elif kind == "inferenceclass":
-            self._take_class(account)
-        elif kind == "modelreplica":
-            self._take_replica(account, "Bound")
-        else:
-            for unstarted in account["unstarted"]:
-                self._take_replica(unstarted, "Reserved")
-
-    def _take_replica(self, account: Any, state: str) -> None:
-        replica = ReplicaState.model_validate(account)
-        if replica.gone or not replica.entry or self.fleet.replica(replica.uid) is not None:
-            return
-        entry = from_wire(ReplicaView, replica.entry)
-        state = "Releasing" if replica.deleting else state
-        self.fleet.put_replica(replace(entry, state=state, since=self._ms(), ready=replica.ready, serving=replica.serving))
+        self.books.settle_accounts()
 
     # --- showing ------------------------------------------------------------------------------------------------------------------
 
@@ -454,7 +353,7 @@ class FleetSchedulerWorkflow:
         lines += [f"| {name} | {shown[name]} |" for name in ("clusters", "classes", "replicas", "decisions", "placements")]
         lines += ["", *(f"- {line}" for line in self.waiting())]
         workflow.set_current_details("\n".join(lines))
-        phase = "Progressing" if self.fleet.rebuilding else "Ready"
+        phase = "Progressing" if self.books.fleet.rebuilding else "Ready"
         if phase != self.shown_phase:
             self.shown_phase = phase
             workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
@@ -494,9 +393,7 @@ def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, v
         conditions=[
             PlacedCondition(type=item.type, status=item.status, reason=item.reason, message=item.message) for item in decision.conditions
         ],
-        # A replica that still carries an older template, or one too many, is a step that waits for the health of another.
-        more=any(placement.template != place.need.get("template", "") for placement in decision.placements)
-        or len(decision.placements) > decision.desired,
+        more=decision.more,
         scheduler_version=version,
     )
 

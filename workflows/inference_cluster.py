@@ -85,6 +85,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         super().__init__(state or ClusterState())
         self.watching: asyncio.Task[None] | None = None
         self.retry_at: datetime | None = None
+        self.gone = False
 
     @workflow.run
     async def run(self, state: ClusterState | None) -> None:
@@ -356,6 +357,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             uid=self.state.uid,
             sequence=self.state.sequence,
             epoch=self.state.epoch,
+            gone=self.gone,
             manifest={"metadata": metadata, "spec": spec, "status": status},
         )
 
@@ -447,6 +449,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         await self._tell_replicas()
         for name in self.state.wanted:
             await self._want(name, used=False)
+        # A closed workflow still answers queries: say so before anybody could ask.
+        self.gone = True
         await self.tell(names.FLEET_SCHEDULER_ID, "forget", Forget(kind=self.kind, name=self.name, uid=self.state.uid))
         return True
 

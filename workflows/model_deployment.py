@@ -6,39 +6,27 @@ Where replicas go is never decided here.
 
 from typing import Any
 
-from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Ask, Messaging, Survey
+from activities.messaging import Ask, Messaging
 from api_types import labels, names
 from api_types.messages import (
-    Bound,
-    Delete,
-    Forget,
+    Evict,
     KeptState,
     Place,
     Placed,
-    PlacedCondition,
-    Released,
-    ReplicaBirth,
     ReplicaChanged,
     ReplicaState,
     Resync,
     Revoke,
-    Revoked,
     Scale,
-    SetTemplate,
-    StartReplicas,
-    Tell,
-    TellMany,
 )
-from api_types.replica_spec import replica_spec
 from api_types.status import LastScale
 from scheduler.views import deployment_view
 from scheduler.wire import to_wire
 from workflows import options
 from workflows.deployment_status import Held, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
-from workflows.entity import Carried, Entity
+from workflows.replica_keeper import DeploymentState, ReplicaKeeper
 from workflows.status import FALSE, TRUE
 
 REPLICAS_MAX = 1000
@@ -47,29 +35,8 @@ REPLICAS_MAX = 1000
 NAME_HELD_ATTEMPT = 1
 
 
-class DeploymentState(Carried):
-    """What a deployment carries."""
-
-    replicas: dict[str, Held] = Field(default_factory=dict)
-    applied_replicas: int | None = None
-    last_scale: LastScale | None = None
-    asks: int = 0
-    asked: str = ""
-    asked_for: list[Any] = Field(default_factory=list)
-    answer: Placed | None = None
-    answered: bool = True
-    shortfall: int = 0
-    message: str = ""
-    scheduled: list[PlacedCondition] = Field(default_factory=list)
-    more: bool = False
-    epoch: int = 0
-    adopted: bool = False
-    forgotten: bool = False
-    strangers: list[str] = Field(default_factory=list)
-
-
 @workflow.defn(name="ModelDeployment")
-class ModelDeploymentWorkflow(Entity[DeploymentState]):
+class ModelDeploymentWorkflow(ReplicaKeeper):
     """One deployment."""
 
     kind = "ModelDeployment"
@@ -77,7 +44,6 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     @workflow.init
     def __init__(self, state: DeploymentState | None) -> None:
         super().__init__(state or DeploymentState())
-        self.revoked: list[str] = []
 
     @workflow.run
     async def run(self, state: DeploymentState | None) -> None:
@@ -158,11 +124,20 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             self.wake()
 
     @workflow.signal
+    def evict(self, order: Any) -> None:
+        """A replica loses its place to somebody else."""
+        message = self.read(Evict, order)
+        if message and message.epoch >= self.state.epoch and message.eviction.uid in self.state.replicas:
+            self.state.evictions.append(message.eviction)
+            self.wake()
+
+    @workflow.signal
     def resync(self, order: Any = None) -> None:
         """Ask again, because the scheduler lost its memory or because it is time."""
         message = self.read(Resync, order) if order is not None else None
         if message is None:
             self.state.asked_for = []
+            self.look_after = True
         elif message.epoch > self.state.epoch:
             self.state.epoch, self.state.asked_for = message.epoch, []
             # What an earlier scheduler promised and we did not use yet is void: the new one may never have heard of it.
@@ -205,20 +180,6 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         """How many replicas are wanted."""
         return 0 if self.state.deleted or self.state.spec is None else int(self.state.spec["replicas"])
 
-    def template(self) -> dict[str, Any]:
-        """Give the replica template's spec."""
-        template: dict[str, Any] = (self.state.spec or {})["template"]["spec"]
-        return template
-
-    def stamped(self, held: Held) -> dict[str, Any]:
-        """Give the spec of one replica."""
-        return replica_spec(self.template(), held.cluster, held.entry["engines"])
-
-    def template_labels(self) -> dict[str, str]:
-        """Give the labels that users want on replicas and endpoints."""
-        found: dict[str, str] = (self.state.spec or {})["template"].get("metadata", {}).get("labels", {})
-        return found
-
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> bool:
@@ -227,87 +188,22 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             await self.adopt()
         await self.answer_revocations()
         await self.send_strangers_away()
+        await self.follow_evictions()
         if self.state.deleted:
             return await self.tear_down()
         if self.state.spec is None:
             return False
+        if self.look_after:
+            self.look_after = False
+            await self.tell_each([held for held in self.kept() if held.started], "resync", None)
+        await self.find_lost()
         await self.ask()
         await self.follow_answer()
         await self.start_replicas()
+        await self.hand_on_labels()
         self.judge()
         self.state.observed_generation = self.state.generation
         return False
-
-    async def adopt(self) -> None:
-        """Take over replicas that outlived an earlier life of this deployment."""
-        found = await workflow.execute_local_activity_method(
-            Messaging.survey,
-            Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name, query="account"),
-            **options.local(options.TELL, "look for replicas of an earlier life"),
-        )
-        for answer in found.answers.values():
-            state = ReplicaState.model_validate(answer)
-            if state.gone or (state.namespace, state.deployment) != (self.namespace, self.name):
-                continue
-            self.state.generation = max(self.state.generation, state.generation)
-            self.state.replicas[state.uid] = Held(
-                uid=state.uid,
-                name=state.name,
-                cluster=state.cluster,
-                index=state.index,
-                entry=state.entry,
-                generation=state.generation,
-                started=True,
-                bound=True,
-                leaving="Terminating" if state.deleting else "",
-            )
-            self.event("Normal", "Adopted", f"{state.name} on {state.cluster}")
-        adopted = [held for held in self.state.replicas.values() if held.started]
-        await self._tell_each(adopted, "resync", None)
-        self.state.adopted = True
-
-    async def _tell_each(self, replicas: list[Held], signal: str, payload: Any) -> None:
-        if replicas:
-            tells = [
-                Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name), signal=signal, payload=payload)
-                for held in replicas
-            ]
-            await self._tell_many(tells, f"{signal} to {len(tells)} replicas")
-
-    async def _tell_many(self, tells: list[Tell], summary: str) -> None:
-        told = await workflow.execute_local_activity_method(
-            Messaging.tell_many, TellMany(tells=tells), **options.local(options.TELL, summary)
-        )
-        for missing in told.missing:
-            # A replica that does not run any more can tell us nothing: its nodes are free and its place is open.
-            name = missing.rsplit("/", 1)[-1]
-            for held in [held for held in self.kept() if held.name == name and held.started]:
-                del self.state.replicas[held.uid]
-                self.wake()
-                await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=held.uid, name=held.name))
-
-    async def answer_revocations(self) -> None:
-        """Let go of reservations that were never used; confirm those that are."""
-        while self.revoked:
-            uid = self.revoked.pop(0)
-            held = self.state.replicas.get(uid)
-            if held and held.started:
-                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={uid: held.entry}))
-                continue
-            self.state.replicas.pop(uid, None)
-            await self.tell(names.FLEET_SCHEDULER_ID, "revoked", Revoked(uid=uid))
-
-    async def send_strangers_away(self) -> None:
-        """Delete replicas under our name that no placement asks for."""
-        known = {held.name for held in self.state.replicas.values()}
-        strangers, self.state.strangers = [name for name in self.state.strangers if name not in known], []
-        order = Delete(by=f"ModelDeployment {self.name}").wire()
-        tells = [
-            Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, name), signal="delete", payload=order)
-            for name in dict.fromkeys(strangers)
-        ]
-        if tells:
-            await self._tell_many(tells, f"delete {len(tells)} unwanted replicas")
 
     # --- the scheduler ------------------------------------------------------------------------------------------------------------
 
@@ -339,10 +235,6 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         )
         await self.tell(names.FLEET_SCHEDULER_ID, "place", place)
 
-    def kept(self) -> list[Held]:
-        """Give the replicas in name order; a successor may wait behind a namesake that leaves."""
-        return sorted(self.state.replicas.values(), key=lambda held: (held.name, held.uid))
-
     async def cache(self) -> dict[str, Any]:
         """Give the manifest of the referenced cache; empty if none is referenced; state Absent if it does not exist."""
         name = self.template().get("modelCacheRef", {}).get("name", "")
@@ -360,6 +252,17 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         self.condition("ModelCacheResolved", TRUE, "ModelCacheResolved", "")
         return {"name": name, "state": "Present", "manifest": {key: answer.value[key] for key in ("metadata", "spec", "status")}}
 
+    async def follow_evictions(self) -> None:
+        """Send away what must make room for others."""
+        evictions, self.state.evictions = self.state.evictions, []
+        leaving: list[Held] = []
+        for eviction in evictions:
+            held = self.state.replicas.get(eviction.uid)
+            if held:
+                self.send_away(held, eviction.reason)
+                leaving.append(held)
+        await self.tell_each([held for held in leaving if held.started], "delete", self.order_to_leave())
+
     async def follow_answer(self) -> None:
         """Turn the newest answer into replicas to start, to change and to send away."""
         answer, self.state.answer = self.state.answer, None
@@ -371,26 +274,15 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         evicted = {eviction.uid: eviction for eviction in answer.evictions}
         for held in self.kept():
             if held.uid in evicted:
-                self._send_away(held, evicted[held.uid].reason)
+                self.send_away(held, evicted[held.uid].reason)
         created = self._take_placements(answer)
         if created:
             clusters = sorted({held.cluster for held in created})
             self.event("Normal", "Scheduled", f"Scheduled {len(created)} replicas across {len(clusters)} clusters: {', '.join(clusters)}")
-        await self._update([placement.uid for placement in answer.placements if placement.action == "Update"])
+        await self.hand_on_template([placement.uid for placement in answer.placements if placement.action == "Update"])
         leaving = [held for held in self.kept() if held.started and held.uid in evicted]
-        await self._tell_each(leaving, "delete", Delete(by=f"ModelDeployment {self.name}").wire())
+        await self.tell_each(leaving, "delete", self.order_to_leave())
         self.touch()
-
-    def _send_away(self, held: Held, reason: str) -> None:
-        self.event("Normal", "Evicted", f"{held.name} leaves {held.cluster}: {reason}")
-        if held.started:
-            self.change(held, leaving=reason)
-        else:
-            del self.state.replicas[held.uid]
-
-    def change(self, held: Held, **fields: Any) -> None:
-        """Note something new about a replica."""
-        self.state.replicas[held.uid] = self.state.replicas[held.uid].model_copy(update=fields)
 
     def _take_placements(self, answer: Placed) -> list[Held]:
         created: list[Held] = []
@@ -411,91 +303,6 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             elif placement.entry:
                 self.change(held, entry=placement.entry, generation=self.state.generation)
         return created
-
-    async def _update(self, uids: list[str]) -> None:
-        changed = [held for held in self.kept() if held.uid in uids and held.started]
-        tells = [
-            Tell(
-                workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
-                signal="set_template",
-                payload=SetTemplate(
-                    generation=held.generation, spec=self.stamped(held), entry=held.entry, labels=self.template_labels()
-                ).wire(),
-            )
-            for held in changed
-        ]
-        if tells:
-            await self._tell_many(tells, f"new template for {len(tells)} replicas")
-
-    async def start_replicas(self) -> None:
-        """Start what was placed, as soon as what it replaces is gone."""
-        taken = {held.name for held in self.state.replicas.values() if held.started}
-        ready = [
-            held
-            for held in self.kept()
-            if not held.started and held.name not in taken and not any(uid in self.state.replicas for uid in held.after)
-        ]
-        if ready:
-            births = [
-                ReplicaBirth(
-                    uid=held.uid,
-                    namespace=self.namespace,
-                    name=held.name,
-                    deployment=self.name,
-                    deployment_uid=self.state.uid,
-                    cluster=held.cluster,
-                    index=held.index,
-                    generation=held.generation,
-                    spec=self.stamped(held),
-                    entry=held.entry,
-                    labels=self.template_labels(),
-                )
-                for held in ready
-            ]
-            started = await workflow.execute_local_activity_method(
-                Messaging.start_replicas,
-                StartReplicas(births=births),
-                **options.local(options.TELL, f"start {len(births)} replicas of {self.name}"),
-            )
-            for held in ready:
-                if held.name in started.conflicts:
-                    self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")
-                    self.look_again(options.soon(NAME_HELD_ATTEMPT))
-                else:
-                    self.change(held, started=True)
-        unbound = [held for held in self.kept() if held.started and not held.bound]
-        if unbound:
-            await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={held.uid: held.entry for held in unbound}))
-            for held in unbound:
-                if held.uid in self.state.replicas:
-                    self.change(held, bound=True)
-
-    # --- leaving ------------------------------------------------------------------------------------------------------------------
-
-    async def tear_down(self) -> bool:
-        """Send every replica away and wait until the last is gone."""
-        self.condition("Ready", FALSE, "Deleting", "")
-        if not self.state.forgotten:
-            self.state.replicas = {key: held for key, held in self.state.replicas.items() if held.started}
-            unbound = {held.uid: held.entry for held in self.kept() if not held.bound}
-            if unbound:
-                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries=unbound))
-            forget = Forget(kind=self.kind, name=self.name, namespace=self.namespace, uid=self.state.uid)
-            await self.tell(names.FLEET_SCHEDULER_ID, "forget", forget)
-            self.state.forgotten = True
-        staying = [held for held in self.kept() if not held.leaving]
-        for held in staying:
-            self.change(held, leaving="Deleted")
-        await self._tell_each(staying, "delete", Delete(by=f"ModelDeployment {self.name}").wire())
-        if self.state.forced and self.state.replicas:
-            force = {"scope": self.state.forced, "by": f"ModelDeployment {self.name}", "reason": "forced"}
-            self.state.forced = ""
-            await self._tell_each(self.kept(), "force", force)
-        if self.state.replicas:
-            names_left = ", ".join(f"{held.name} on {held.cluster} ({held.phase})" for held in self.kept())
-            self.condition("Deleting", FALSE, "WaitingForReplicas", f"waits until gone: {names_left}")
-            return False
-        return True
 
     # --- judging ------------------------------------------------------------------------------------------------------------------
 

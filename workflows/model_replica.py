@@ -23,6 +23,7 @@ from api_types.messages import (
     ReplicaOrder,
     ReplicaState,
     Resync,
+    SetLabels,
     SetTemplate,
     TeardownStep,
 )
@@ -84,6 +85,14 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
             self.take_template(message)
 
     @workflow.signal
+    def set_labels(self, order: Any) -> None:
+        """Take new user labels."""
+        message = self.read(SetLabels, order)
+        if message:
+            self.state.labels = {**message.labels, **self.managed_labels()}
+            self.touch()
+
+    @workflow.signal
     def cluster_changed(self, order: Any) -> None:
         """Note how the cluster is."""
         message = self.read(ClusterChanged, order)
@@ -126,15 +135,18 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
             gone=self.gone,
         ).wire()
 
-    def take_template(self, order: SetTemplate) -> None:
-        """Adopt a template as this replica's spec."""
+    def managed_labels(self) -> dict[str, str]:
+        """Give the labels that win over those of users."""
         birth = self.state.birth
-        managed = {
+        return {
             labels.DEPLOYMENT: names.label_value(birth.deployment),
             labels.CLUSTER: names.label_value(birth.cluster),
             labels.REPLICA_INDEX: str(birth.index),
         }
-        self.state.labels = {**order.labels, **managed}
+
+    def take_template(self, order: SetTemplate) -> None:
+        """Adopt a template as this replica's spec."""
+        self.state.labels = {**order.labels, **self.managed_labels()}
         self.state.entry = order.entry
         if order.spec != self.state.spec or order.generation != self.state.generation:
             self.state.spec, self.state.generation = order.spec, order.generation

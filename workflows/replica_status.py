@@ -33,8 +33,8 @@ def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
 def _is_current(engine: AppliedEngine, workload: ObservedWorkload) -> bool:
     if workload.kind == "Deployment":
         return workload.available == engine.copies
-    # A LeaderWorkerSet reports no observed generation: the pods themselves must carry the template.
-    return not engine.template_hash or not workload.hashes or workload.hashes == [engine.template_hash]
+    # A LeaderWorkerSet reports no observed generation: the pods themselves must carry the templates, those of leaders among them.
+    return engine.template_hash in workload.hashes
 
 
 def workload_of(engine: AppliedEngine, seen: ObservedReplica) -> ObservedWorkload | None:

@@ -1,0 +1,285 @@
+"""How a ModelDeployment keeps its replicas: it starts them, hands templates on, sends them away, and finds again what it lost."""
+
+from datetime import timedelta
+from typing import Any
+
+from pydantic import Field
+from temporalio import workflow
+
+from activities.messaging import Messaging, Survey
+from api_types import names
+from api_types.messages import (
+    Bound,
+    Delete,
+    Forget,
+    Placed,
+    PlacedCondition,
+    ReplicaBirth,
+    ReplicaEviction,
+    ReplicaState,
+    Revoked,
+    SetLabels,
+    SetTemplate,
+    StartReplicas,
+    Tell,
+    TellMany,
+)
+from api_types.replica_spec import replica_spec
+from api_types.status import LastScale
+from workflows import options
+from workflows.deployment_status import Held
+from workflows.entity import Carried, Entity
+from workflows.status import FALSE
+
+# A replica that ends says so first, and that takes no longer than this to arrive.
+LAST_WORD = timedelta(seconds=2)
+
+# A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
+NAME_HELD_ATTEMPT = 1
+
+
+class DeploymentState(Carried):
+    """What a deployment carries."""
+
+    replicas: dict[str, Held] = Field(default_factory=dict)
+    applied_replicas: int | None = None
+    last_scale: LastScale | None = None
+    asks: int = 0
+    asked: str = ""
+    asked_for: list[Any] = Field(default_factory=list)
+    answer: Placed | None = None
+    answered: bool = True
+    shortfall: int = 0
+    message: str = ""
+    scheduled: list[PlacedCondition] = Field(default_factory=list)
+    more: bool = False
+    epoch: int = 0
+    adopted: bool = False
+    told_labels: dict[str, str] = Field(default_factory=dict)
+    evictions: list[ReplicaEviction] = Field(default_factory=list)
+    forgotten: bool = False
+    strangers: list[str] = Field(default_factory=list)
+
+
+class ReplicaKeeper(Entity[DeploymentState]):
+    """The part of a deployment that deals with its replicas."""
+
+    def __init__(self, state: DeploymentState) -> None:
+        super().__init__(state)
+        self.revoked: list[str] = []
+        self.lost: list[str] = []
+        self.look_after = False
+
+    def kept(self) -> list[Held]:
+        """Give the replicas in name order; a successor may wait behind a namesake that leaves."""
+        return sorted(self.state.replicas.values(), key=lambda held: (held.name, held.uid))
+
+    def change(self, held: Held, **fields: Any) -> None:
+        """Note something new about a replica."""
+        self.state.replicas[held.uid] = self.state.replicas[held.uid].model_copy(update=fields)
+
+    def order_to_leave(self) -> dict[str, Any]:
+        """Give the order that tears a replica down."""
+        return Delete(by=f"ModelDeployment {self.name}").wire()
+
+    def template(self) -> dict[str, Any]:
+        """Give the replica template's spec."""
+        template: dict[str, Any] = (self.state.spec or {})["template"]["spec"]
+        return template
+
+    def stamped(self, held: Held) -> dict[str, Any]:
+        """Give the spec of one replica."""
+        return replica_spec(self.template(), held.cluster, held.entry["engines"])
+
+    def template_labels(self) -> dict[str, str]:
+        """Give the labels that users want on replicas and endpoints."""
+        found: dict[str, str] = (self.state.spec or {})["template"].get("metadata", {}).get("labels", {})
+        return found
+
+    # --- finding --------------------------------------------------------------------------------------------------------------------
+
+    async def adopt(self) -> None:
+        """Take over replicas that outlived an earlier life of this deployment."""
+        found = await workflow.execute_local_activity_method(
+            Messaging.survey,
+            Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name, query="account"),
+            **options.local(options.TELL, "look for replicas of an earlier life"),
+        )
+        for answer in found.answers.values():
+            state = ReplicaState.model_validate(answer)
+            if state.gone or (state.namespace, state.deployment) != (self.namespace, self.name):
+                continue
+            self.state.generation = max(self.state.generation, state.generation)
+            self.state.replicas[state.uid] = Held(
+                uid=state.uid,
+                name=state.name,
+                cluster=state.cluster,
+                index=state.index,
+                entry=state.entry,
+                generation=state.generation,
+                started=True,
+                bound=True,
+                leaving="Terminating" if state.deleting else "",
+            )
+            self.event("Normal", "Adopted", f"{state.name} on {state.cluster}")
+        adopted = [held for held in self.state.replicas.values() if held.started]
+        await self.tell_each(adopted, "resync", None)
+        self.state.adopted = True
+
+    async def tell_each(self, replicas: list[Held], signal: str, payload: Any) -> None:
+        """Send the same signal to several replicas."""
+        if replicas:
+            tells = [
+                Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name), signal=signal, payload=payload)
+                for held in replicas
+            ]
+            await self.tell_many(tells, f"{signal} to {len(tells)} replicas")
+
+    async def tell_many(self, tells: list[Tell], summary: str) -> None:
+        """Send signals to replicas, and note those that do not run."""
+        told = await workflow.execute_local_activity_method(
+            Messaging.tell_many, TellMany(tells=tells), **options.local(options.TELL, summary)
+        )
+        lost = [missing.rsplit("/", 1)[-1] for missing in told.missing]
+        self.lost += [held.uid for held in self.kept() if held.name in lost and held.started]
+        if self.lost:
+            # Its last word may still be on the way; whoever is silent after that was lost, and what it applied is still there.
+            self.look_again(LAST_WORD)
+
+    async def find_lost(self) -> None:
+        """Start a replica again whose workflow was terminated: nobody else can look after what it applied, or take it down."""
+        lost, self.lost = [uid for uid in self.lost if uid in self.state.replicas], []
+        for uid in lost:
+            held = self.state.replicas[uid]
+            self.event("Warning", "ReplicaLost", f"the workflow of {held.name} does not run; it is started again")
+            self.change(held, started=False)
+
+    async def answer_revocations(self) -> None:
+        """Let go of reservations that were never used; confirm those that are."""
+        while self.revoked:
+            uid = self.revoked.pop(0)
+            held = self.state.replicas.get(uid)
+            if held and held.started:
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={uid: held.entry}))
+                continue
+            self.state.replicas.pop(uid, None)
+            await self.tell(names.FLEET_SCHEDULER_ID, "revoked", Revoked(uid=uid))
+
+    async def send_strangers_away(self) -> None:
+        """Delete replicas under our name that no placement asks for."""
+        known = {held.name for held in self.state.replicas.values()}
+        strangers, self.state.strangers = [name for name in self.state.strangers if name not in known], []
+        order = self.order_to_leave()
+        tells = [
+            Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, name), signal="delete", payload=order)
+            for name in dict.fromkeys(strangers)
+        ]
+        if tells:
+            await self.tell_many(tells, f"delete {len(tells)} unwanted replicas")
+
+    # --- starting and changing ------------------------------------------------------------------------------------------------------
+
+    async def start_replicas(self) -> None:
+        """Start what was placed, as soon as what it replaces is gone."""
+        taken = {held.name for held in self.state.replicas.values() if held.started}
+        ready = [
+            held
+            for held in self.kept()
+            if not held.started and held.name not in taken and not any(uid in self.state.replicas for uid in held.after)
+        ]
+        if ready:
+            births = [
+                ReplicaBirth(
+                    uid=held.uid,
+                    namespace=self.namespace,
+                    name=held.name,
+                    deployment=self.name,
+                    deployment_uid=self.state.uid,
+                    cluster=held.cluster,
+                    index=held.index,
+                    generation=held.generation,
+                    spec=self.stamped(held),
+                    entry=held.entry,
+                    labels=self.template_labels(),
+                )
+                for held in ready
+            ]
+            started = await workflow.execute_local_activity_method(
+                Messaging.start_replicas,
+                StartReplicas(births=births),
+                **options.local(options.TELL, f"start {len(births)} replicas of {self.name}"),
+            )
+            for held in ready:
+                if held.name in started.conflicts:
+                    self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")
+                    self.look_again(options.soon(NAME_HELD_ATTEMPT))
+                else:
+                    self.change(held, started=True)
+            await self.tell_each([held for held in ready if held.leaving], "delete", self.order_to_leave())
+        unbound = [held for held in self.kept() if held.started and not held.bound]
+        if unbound:
+            await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries={held.uid: held.entry for held in unbound}))
+            for held in unbound:
+                if held.uid in self.state.replicas:
+                    self.change(held, bound=True)
+
+    async def hand_on_template(self, uids: list[str]) -> None:
+        """Give the present template to replicas whose turn it is."""
+        changed = [held for held in self.kept() if held.uid in uids and held.started]
+        tells = [
+            Tell(
+                workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
+                signal="set_template",
+                payload=SetTemplate(
+                    generation=held.generation, spec=self.stamped(held), entry=held.entry, labels=self.template_labels()
+                ).wire(),
+            )
+            for held in changed
+        ]
+        if tells:
+            await self.tell_many(tells, f"new template for {len(tells)} replicas")
+
+    async def hand_on_labels(self) -> None:
+        """Give replicas the labels that users want on them; they are no part of the template."""
+        labels = self.template_labels()
+        if labels != self.state.told_labels:
+            self.state.told_labels = labels
+            await self.tell_each([held for held in self.kept() if held.started], "set_labels", SetLabels(labels=labels).wire())
+
+    def send_away(self, held: Held, reason: str) -> None:
+        """Mark a replica as leaving; one that was never started is simply forgotten."""
+        self.event("Normal", "Evicted", f"{held.name} leaves {held.cluster}: {reason}")
+        if held.started:
+            self.change(held, leaving=reason)
+        else:
+            del self.state.replicas[held.uid]
+
+    # --- leaving ------------------------------------------------------------------------------------------------------------------
+
+    async def tear_down(self) -> bool:
+        """Send every replica away and wait until the last is gone."""
+        self.condition("Ready", FALSE, "Deleting", "")
+        if not self.state.forgotten:
+            self.state.replicas = {key: held for key, held in self.state.replicas.items() if held.started}
+            unbound = {held.uid: held.entry for held in self.kept() if not held.bound}
+            if unbound:
+                await self.tell(names.FLEET_SCHEDULER_ID, "bound", Bound(entries=unbound))
+            forget = Forget(kind=self.kind, name=self.name, namespace=self.namespace, uid=self.state.uid)
+            await self.tell(names.FLEET_SCHEDULER_ID, "forget", forget)
+            self.state.forgotten = True
+        await self.find_lost()
+        if any(not held.started for held in self.kept()):
+            await self.start_replicas()
+        staying = [held for held in self.kept() if not held.leaving]
+        for held in staying:
+            self.change(held, leaving="Deleted")
+        await self.tell_each(staying, "delete", self.order_to_leave())
+        if self.state.forced and self.state.replicas:
+            force = {"scope": self.state.forced, "by": f"ModelDeployment {self.name}", "reason": "forced"}
+            self.state.forced = ""
+            await self.tell_each(self.kept(), "force", force)
+        if self.state.replicas:
+            names_left = ", ".join(f"{held.name} on {held.cluster} ({held.phase})" for held in self.kept())
+            self.condition("Deleting", FALSE, "WaitingForReplicas", f"waits until gone: {names_left}")
+            return False
+        return True
