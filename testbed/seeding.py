@@ -11,7 +11,7 @@ from typing import Any
 from testbed import objects
 from testbed.control_plane import ControlPlane
 from testbed.fleet import Cluster, FleetFile
-from testbed.kube import Kube, collection
+from testbed.kube import Kube, collection, path_of
 from testbed.waiting import wait_until
 from testbed.webhooks import custom_resources, lws_webhooks
 
@@ -38,8 +38,7 @@ def seed(
         list(pool.map(kube.apply, objects.base(gateway_class, controller, simulated=cluster is not None)))
         gateway = objects.gateway(gateway_class, simulated=cluster is not None)
         if cluster is None:
-            # Created, not applied: on the control cluster the product owns this Gateway once it runs.
-            kube.create(gateway)
+            _seed_control_gateway(kube, gateway)
             return
         kube.apply(gateway)
         list(pool.map(kube.apply, lws_webhooks(definitions["lws"], plane.port("lws-webhook"), plane.authority.ca)))
@@ -57,6 +56,15 @@ def seed(
                 kube.apply(slice_)
 
         list(pool.map(seed_node, wanted))
+
+
+def _seed_control_gateway(kube: Kube, gateway: Document) -> None:
+    """Lay down the control Gateway, or take it from the testbed's own class to Traefik's; once the product applied it, it is left alone."""
+    if kube.create(gateway) is not None:
+        return
+    stored = kube.get(path_of(gateway))
+    if stored and stored["spec"]["gatewayClassName"] == objects.GATEWAY_CLASS:
+        kube.apply(gateway)
 
 
 def _await_established(plane: ControlPlane, kube: Kube, crds: list[Document]) -> None:

@@ -122,6 +122,10 @@ class Testbed:
                 self._supervision.want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
             self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
             running = self._describe(planes, temporal=temporal, data_plane=data_plane)
+            for cluster in (running.control, *running.clusters.values()):
+                if cluster.gateway_url:  # an address in its status may be from an earlier run; only an answer proves it
+                    speaks = partial(_speaks, cluster.gateway_url)
+                    self._supervision.wait_for(ENCLAVE, speaks, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
             write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
             noted = {
                 "format": FORMAT,
@@ -300,6 +304,15 @@ def _listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=2.0).close()
     except OSError:
+        return False
+    return True
+
+
+def _speaks(url: str) -> bool:
+    """Whether an HTTP server is there, whatever it says: without a route a gateway answers 404."""
+    try:
+        httpx.get(url, trust_env=False, timeout=2.0)
+    except httpx.TransportError:
         return False
     return True
 

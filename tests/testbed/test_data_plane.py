@@ -122,11 +122,18 @@ def test_traefik_judges_the_gateway_and_the_testbed_leaves_it_alone(wired: Runni
     assert [each["value"] for each in gateway["status"]["addresses"]] == [wired.clusters["lab"].gateway_address]
 
 
-def test_down_leaves_no_relay_and_no_traefik(tmp_path: Path) -> None:
+def test_a_data_plane_can_be_added_to_a_running_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(tmp_path / "home", FleetFile.load(tmp_path / "fleet.yaml"))
-    testbed.up(temporal=False, data_plane=True)
-    testbed.down()
+    try:
+        assert testbed.up(temporal=False).control.gateway_url == ""
+        running = testbed.up(temporal=False, data_plane=True)
+        custom = client.CustomObjectsApi(api(running.control))
+        gateway = custom.get_namespaced_custom_object("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
+        assert gateway["spec"]["gatewayClassName"] == "traefik"
+        assert httpx.get(running.control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
+    finally:
+        testbed.down()
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
     assert left == []
 

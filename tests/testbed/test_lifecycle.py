@@ -182,7 +182,7 @@ def test_a_part_that_cannot_work_is_named_with_its_log(tmp_path: Path, monkeypat
     (tmp_path / "home" / "clusters" / "lab").mkdir(parents=True)
     (tmp_path / "home" / "clusters" / "lab" / "etcd").write_text("in the way")
     try:
-        with pytest.raises(StartFailed, match=r"(?s)lab\.etcd .*the end of .*lab\.etcd\.log.*failed to list data directory.*Run `up` again"):
+        with pytest.raises(StartFailed, match=r"(?s)lab\.etcd .*the end of .*lab\.etcd\.log.*failed to list data dir.*Run `up` again"):
             testbed.up(temporal=False)
         assert testbed.running() is None
     finally:
