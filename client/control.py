@@ -75,6 +75,18 @@ class ControlPlane:
         lines: list[str] = await self._query(wanted, "waiting")
         return lines
 
+    async def query(self, wanted: Target, name: str) -> Any:
+        """Ask a running owner. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        return await self._query(wanted, name)
+
+    async def rows(self, query: str) -> AsyncIterator[WorkflowExecution]:
+        """Give what visibility knows of running owners; nobody is asked. Raises `Unreachable`."""
+        try:
+            async for row in self.client.list_workflows(query):
+                yield row
+        except RPCError as error:
+            raise self._failure(error, None) from error
+
     async def signal(self, wanted: Target, name: str, message: BaseModel) -> None:
         """Send a signal to a running owner. Raises `NotFound`, `Unreachable`."""
         try:

@@ -18,6 +18,7 @@ from client.errors import CommandFailed, ExitCode, report
 from client.events import show_events
 from client.get import get
 from client.logs import logs
+from client.plan import plan
 from client.scale import scale
 from client.schema import schema
 from client.ui import ui
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("apply")(apply)
 app.command("get")(get)
 app.command("describe")(describe)
+app.command("plan")(plan)
 app.command("scale")(scale)
 app.command("delete")(delete)
 app.command("events")(show_events)

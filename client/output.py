@@ -23,6 +23,15 @@ class Format(StrEnum):
     NAME = "name"
 
 
+class ReportFormat(StrEnum):
+    """What `-o` takes where a report is printed, which has no names of its own."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    YAML = "yaml"
+    JSON = "json"
+
+
 class TreeFormat(StrEnum):
     """What `-o` takes where there is only a tree to print."""
 

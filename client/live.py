@@ -1,0 +1,132 @@
+"""The live fleet, read for planning: every cluster, the scheduler's ledger, every deployment with its cache.
+
+The scheduler's ledger is one consistent account, reservations included, so it is asked for that and for nothing else. An owner that does
+not answer makes a plan impossible: what a silent cluster would take is not known, and a guess would look like an answer.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from activities.messaging import NAME, NAMESPACE, READY, visibility_query
+from api_types.kinds import BY_KIND, KindInfo
+from api_types.shapes import Manifest
+from client.control import ControlPlane, Seen
+from client.deciding import Owner
+from client.errors import NoAnswer, NotFound
+from client.objects import Tree, deleting
+from client.targets import Target, target
+from scheduler.fleet import Fleet
+from scheduler.policydocument import read_policy
+from scheduler.reasons import RELEASING
+from scheduler.types import DeploymentView, ReplicaView
+from scheduler.views import cluster_view, deployment_view
+from scheduler.wire import from_wire
+
+# Not one of the kinds that users name, but found and asked like any other owner.
+SCHEDULER = Target(
+    KindInfo(kind="FleetScheduler", plural="fleetschedulers", short="fleetscheduler", namespaced=False, model=Manifest), "", "default"
+)
+
+
+@dataclass(frozen=True)
+class LiveFleet:
+    """The fleet with the manifests it was read from; objects that are being deleted, or never had a good spec, are not among them."""
+
+    fleet: Fleet
+    classes: Mapping[str, Tree]
+    clusters: Mapping[str, Tree]
+    deployments: Mapping[Owner, Tree]
+    caches: Mapping[Owner, Tree]
+
+    @property
+    def views(self) -> dict[Owner, DeploymentView]:
+        """Give every deployment as the scheduler sees it."""
+        return {owner: self.view(tree) for owner, tree in self.deployments.items()}
+
+    def view(self, tree: Tree, caches: Mapping[Owner, Tree] | None = None) -> DeploymentView:
+        """Give one deployment as the scheduler sees it; `caches` come before those of the fleet."""
+        owner = cache_of(tree)
+        if owner is None:
+            return deployment_view(tree)
+        found = (caches or {}).get(owner) or self.caches.get(owner)
+        return deployment_view(tree, found or {"name": owner[1], "state": "Absent"})
+
+
+async def read_live(plane: ControlPlane) -> LiveFleet:
+    """Read the whole fleet. Raises `NoAnswer` naming who is silent, `Unreachable`."""
+    classes, clusters, deployments, entries, policy = await asyncio.gather(
+        _answered(plane, "InferenceClass"),
+        _answered(plane, "InferenceCluster"),
+        _answered(plane, "ModelDeployment"),
+        _ledger(plane),
+        _policy(plane),
+    )
+    fleet = Fleet(read_policy(policy))
+    for seen in clusters:
+        fleet.put_cluster(cluster_view(seen.tree))
+    for entry in entries:
+        fleet.put_replica(entry)
+    await _observe(plane, fleet)
+    standing = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
+    owners = {owner for seen in standing if (owner := cache_of(seen.tree))}
+    return LiveFleet(
+        fleet,
+        classes={seen.target.name: seen.tree for seen in classes},
+        clusters={seen.target.name: seen.tree for seen in clusters},
+        deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in standing},
+        caches=await _caches(plane, owners),
+    )
+
+
+def cache_of(tree: Tree) -> Owner | None:
+    """Give namespace and name of the cache that a deployment names."""
+    reference = tree["spec"]["template"]["spec"].get("modelCacheRef") or {}
+    return (tree["metadata"].get("namespace") or "default", reference["name"]) if reference.get("name") else None
+
+
+async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
+    found = await plane.list(BY_KIND[kind], None)
+    silent = [seen.target.title for seen in found if not seen.answered]
+    if silent:
+        raise NoAnswer(
+            "the fleet cannot be read: some owners do not answer",
+            details=silent,
+            next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        )
+    return found
+
+
+async def _ledger(plane: ControlPlane) -> list[ReplicaView]:
+    try:
+        entries: list[dict[str, Any]] = await plane.query(SCHEDULER, "ledger")
+    except NotFound:
+        return []  # it starts with the first thing that there is to decide
+    return [from_wire(ReplicaView, entry) for entry in entries]
+
+
+async def _policy(plane: ControlPlane) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = await plane.query(SCHEDULER, "policy")
+    except NotFound:
+        return {}
+    policy: dict[str, Any] = answer["policy"]
+    return policy
+
+
+async def _observe(plane: ControlPlane, fleet: Fleet) -> None:
+    """Note which replicas are Ready: the ledger's owner hears of health only together with a request."""
+    uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != RELEASING}
+    async for row in plane.rows(visibility_query(["ModelReplica"])):
+        attributes = row.typed_search_attributes
+        uid = uids.get((attributes.get(NAMESPACE) or "", attributes.get(NAME) or ""))
+        if uid:
+            ready = attributes.get(READY) == "True"
+            fleet.observe(uid, ready=ready, serving=ready)
+
+
+async def _caches(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, Tree]:
+    wanted = sorted(owners)
+    found = await asyncio.gather(*(plane.find(target(BY_KIND["ModelCache"], *owner)) for owner in wanted))
+    return {owner: tree for owner, tree in zip(wanted, found, strict=True) if tree is not None}
