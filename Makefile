@@ -12,7 +12,7 @@ STAMP := .venv/.made-from-$(LOCK)
 
 help:
 	@echo "make demo   a whole fleet on this machine, with a first model Ready on two clusters"
-	@echo "make test   all tests, on real parts"
+	@echo "make test   all checks and all tests, on real parts"
 	@echo "make up, down, check, fmt, lock, bench, clean"
 
 demo: venv
@@ -24,7 +24,7 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-test: venv programs
+test: venv check programs
 	$(BIN)/pytest
 
 check: venv

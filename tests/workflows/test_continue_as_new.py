@@ -90,7 +90,7 @@ async def test_two_thousand_scale_signals_while_runs_follow_each_other_are_each_
     await eventually(generation, lambda seen: seen == 1 + SIGNALS, within=120, what="the generation of the deployment")
     await asyncio.sleep(2)
     assert await generation() == 1 + SIGNALS
-    assert await runs(impatient_server, workflow_id) > 3
+    assert await runs(impatient_server, workflow_id) > 1
     assert await runs(impatient_server, names.FLEET_SCHEDULER_ID) > 1
     described = await handle.query("describe")
     assert "of" in next(item["message"] for item in described["status"]["conditions"] if item["type"] == "ReplicasScheduled")

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from api_types.messages import Replace, Scale, SetSpec
-from tests.workflows.harness import ControlPlane, a_deployment
+from tests.workflows.harness import ControlPlane, Json, a_deployment
 
 pytestmark = pytest.mark.testbed
 
@@ -15,6 +15,17 @@ pytestmark = pytest.mark.testbed
 @pytest.fixture
 def name() -> str:
     return f"m-{uuid.uuid4().hex[:8]}"
+
+
+async def settled(plane: ControlPlane, name: str) -> Json:
+    """The deployment, once nothing has changed it for a second."""
+    seen = await plane.until("ModelDeployment", name, lambda seen: seen.get("status", {}).get("observedGeneration") == 1, "messages")
+    while True:
+        await asyncio.sleep(1)
+        later = await plane.describe("ModelDeployment", name, "messages")
+        if later["metadata"]["resourceVersion"] == seen["metadata"]["resourceVersion"]:
+            return later
+        seen = later
 
 
 async def clean_up(plane: ControlPlane, name: str) -> None:
@@ -60,7 +71,7 @@ async def test_the_last_of_two_hundred_scale_signals_wins_and_all_are_taken(plan
 async def test_replace_answers_with_the_object_and_refuses_a_stale_or_bad_one(plane: ControlPlane, name: str) -> None:
     document = a_deployment(name, "messages", replicas=0)
     await plane.apply(document)
-    seen = await plane.until("ModelDeployment", name, lambda seen: seen["status"]["observedGeneration"] == 1, "messages")
+    seen = await settled(plane, name)
     handle = plane.handle("ModelDeployment", name, "messages")
     document["metadata"]["labels"] = {"team": "a"}
     version = seen["metadata"]["resourceVersion"]
