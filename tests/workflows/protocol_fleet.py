@@ -1,0 +1,214 @@
+"""A fleet that exists by its reports alone: a real Temporal server, the real workers in this process, and no Kubernetes.
+
+The scheduler cannot tell it from a fleet of machines. Each cluster's workflow has no spec, so it neither connects nor reports; its reports
+come from here, and the replicas that are placed on it find it and wait for a connection without another word.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
+
+from activities.messaging import attributes_of, ensure_scheduler
+from api_types import names, queues
+from api_types.messages import ReportCluster, Scale, SetSpec, Tell
+from api_types.settings import QueueSettings, Settings, WorkerSettings
+from testbed.install import Installer
+from testbed.testbed import TEMPORAL, TEMPORAL_POLL_RPS
+from testbed.versions import TOOLS
+from worker import build_hands, build_workers, register_search_attributes
+
+Json = dict[str, Any]
+
+NAMESPACE = "ml-team"
+# Workers that leave without grace are gone at once; this is far more than they need on a busy machine.
+STOP_SECONDS = 60
+
+# An entity without a worker must not hold a look up for long.
+QUERY_TIMEOUT = timedelta(seconds=5)
+_UNANSWERED = (RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+
+
+@dataclass(frozen=True)
+class ReportedCluster:
+    """One cluster of the fleet: its pools by name, with their nodes."""
+
+    name: str
+    pools: dict[str, int]
+
+    def report(self, sequence: int) -> ReportCluster:
+        """Say it as InferenceCluster would: eight GPUs per node, Ready, with a gateway."""
+        device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
+        manifest = {
+            "metadata": {"name": self.name, "uid": f"uid-{self.name}", "labels": {}, "annotations": {}},
+            "spec": {"nodePools": [{"name": pool, "className": "h100", "nodeCount": nodes} for pool, nodes in self.pools.items()]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": ""}],
+                "gateway": {"address": "10.245.0.1"},
+                "gpuPools": [{"name": pool, "nodes": nodes, "devices": [device]} for pool, nodes in self.pools.items()],
+            },
+        }
+        return ReportCluster(name=self.name, uid=f"uid-{self.name}", sequence=sequence, manifest=manifest)
+
+
+@dataclass
+class ProtocolFleet:
+    """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
+
+    client: Client
+    clients: list[Client]
+    clusters: dict[str, ReportedCluster] = field(default_factory=dict)
+    _sequence: int = 0
+    _workers: list[asyncio.Task[None]] = field(default_factory=list)
+    _threads: list[ThreadPoolExecutor] = field(default_factory=list)
+
+    # --- workers ------------------------------------------------------------------------------------------------------------------
+
+    async def start_workers(self) -> None:
+        """Start the workers that users run, for the two queues of workflows."""
+        connection = await _connect(self.client.service_client.config.target_host)
+        settings = Settings(
+            queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
+        )
+        threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
+        workers = build_workers(connection, settings, build_hands(settings), threads)
+        self._threads.append(threads)
+        self._workers = [asyncio.create_task(worker.run()) for worker in workers.values()]
+        await ensure_scheduler(self.client)
+
+    async def stop_workers(self) -> None:
+        """Stop them where they stand: nothing in hand is waited for."""
+        stopping, self._workers = self._workers, []
+        for task in stopping:
+            task.cancel()
+        async with asyncio.timeout(STOP_SECONDS):
+            outcomes = await asyncio.gather(*stopping, return_exceptions=True)
+        for threads in self._threads:
+            threads.shutdown()
+        self._threads.clear()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def restart_workers(self) -> None:
+        await self.stop_workers()
+        await self.start_workers()
+
+    # --- the scheduler ------------------------------------------------------------------------------------------------------------
+
+    async def terminate_scheduler(self) -> None:
+        """Lose the scheduler with all it knows; the clusters answer the one that follows."""
+        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+        await self.report()
+
+    async def scheduler(self, query: str) -> Any:
+        """Ask the scheduler; None while it cannot answer."""
+        return await self._query(names.FLEET_SCHEDULER_ID, query)
+
+    # --- clusters -----------------------------------------------------------------------------------------------------------------
+
+    async def add(self, clusters: Iterable[ReportedCluster]) -> None:
+        """Make clusters known, or known with other capacity."""
+        for cluster in clusters:
+            self.clusters[cluster.name] = cluster
+            await self.client.start_workflow(
+                "InferenceCluster",
+                None,
+                id=names.workflow_id("InferenceCluster", "", cluster.name),
+                task_queue=queues.WORKFLOWS,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                search_attributes=attributes_of("InferenceCluster", "", cluster.name),
+            )
+        await self.report()
+
+    async def report(self) -> None:
+        """Report every cluster, newer than before."""
+        self._sequence += 1
+        for cluster in self.clusters.values():
+            report = cluster.report(self._sequence).wire()
+            await ensure_scheduler(self.client, Tell(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report))
+
+    # --- deployments --------------------------------------------------------------------------------------------------------------
+
+    async def submit(self, documents: list[Json]) -> None:
+        """Apply all of them at once, the clients in turn."""
+        await asyncio.gather(*(self.apply(document, self.clients[i % len(self.clients)]) for i, document in enumerate(documents)))
+
+    async def apply(self, document: Json, client: Client | None = None) -> None:
+        """Apply a deployment as every client does: one signal that also starts."""
+        name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+        await (client or self.client).start_workflow(
+            "ModelDeployment",
+            None,
+            id=names.workflow_id("ModelDeployment", namespace, name),
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            search_attributes=attributes_of("ModelDeployment", namespace, name),
+            start_signal="set_spec",
+            start_signal_args=[SetSpec(request_id=f"apply/{name}", by="test", manifest=document).wire()],
+        )
+
+    async def scale(self, name: str, replicas: int, request_id: str) -> None:
+        order = Scale(request_id=request_id, by="test", replicas=replicas).wire()
+        await self.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name)).signal("scale", order)
+
+    async def describe(self, name: str) -> Json | None:
+        """Give a deployment as its manifest; None while it cannot answer."""
+        seen: Json | None = await self._query(names.workflow_id("ModelDeployment", NAMESPACE, name), "describe")
+        return seen
+
+    async def running(self, kind: str) -> int:
+        """Count the running workflows of a kind, as visibility knows them."""
+        return (await self.client.count_workflows(f'ExecutionStatus = "Running" AND WorkflowType = "{kind}"')).count
+
+    async def _query(self, workflow_id: str, query: str) -> Any:
+        try:
+            return await self.client.get_workflow_handle(workflow_id).query(query, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status in _UNANSWERED:
+                return None
+            raise
+
+
+def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
+    """Count what the entries charge by (cluster, pool), in nodes, without the scheduler's own arithmetic: a whole node per pod."""
+    charged: Counter[tuple[str, str]] = Counter()
+    for entry in ledger:
+        for engine in entry["engines"]:
+            for member in engine["members"]:
+                charged[entry["cluster"], member["pool"]] += engine.get("copies", 1) * member.get("workerNodes", 1)
+    return charged
+
+
+@contextlib.asynccontextmanager
+async def protocol_fleet(clients: int = 8) -> AsyncIterator[ProtocolFleet]:
+    """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end."""
+    program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
+    paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
+    arguments = [word for pace in paces for word in ("--dynamic-config-value", pace)]
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
+    ) as server:
+        await register_search_attributes(server.client)
+        address = server.client.service_client.config.target_host
+        fleet = ProtocolFleet(server.client, [await _connect(address) for _ in range(clients)])
+        await fleet.start_workers()
+        try:
+            yield fleet
+        finally:
+            await fleet.stop_workers()
+
+
+async def _connect(address: str) -> Client:
+    return await Client.connect(address, data_converter=pydantic_data_converter)
