@@ -64,8 +64,12 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     _table(await plane.list(BY_KIND["InferenceCluster"], None))
     deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
     for wanted in deployments:
+        tree = await plane.describe(wanted)
         print()
-        _table([Seen(wanted, await plane.describe(wanted))])
+        _table([Seen(wanted, tree)])
+        pace = tree["status"].get("pace", {})
+        if pace.get("readySeconds") is not None:
+            print(f"\nplaced {pace['placedSeconds']:.2f} s and Ready {pace['readySeconds']:.1f} s after it was accepted")
         print()
         _table(await plane.list(BY_KIND["ModelReplica"], wanted.namespace, deployment=wanted.name))
         print(f"\n{wanted.title} in the Temporal UI: {(await execution_of(plane, wanted)).link}")

@@ -40,6 +40,15 @@ class Held(Message):
         return self.ready and self.applied_generation == self.generation
 
 
+class Pace(Message):
+    """How fast a generation became real: from its acceptance (seconds since 1970) to the scheduler's answer and to Ready, in seconds."""
+
+    generation: int
+    accepted: float
+    placed_seconds: float | None = None
+    ready_seconds: float | None = None
+
+
 @dataclass(frozen=True)
 class Standing:
     """How a deployment stands. `said` is the scheduler's own word on `ReplicasScheduled`; `staying` are replicas that do not leave."""

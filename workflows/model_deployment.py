@@ -25,7 +25,7 @@ from api_types.status import LastScale
 from scheduler.views import deployment_view
 from scheduler.wire import to_wire
 from workflows import options
-from workflows.deployment_status import Held, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
+from workflows.deployment_status import Held, Pace, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
 from workflows.replica_keeper import DeploymentState, ReplicaKeeper
 from workflows.status import FALSE, TRUE
 
@@ -71,6 +71,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             self.event("Normal", "Scaled", f"from {self.state.spec['replicas']} to {count} by {message.by or 'somebody'}")
             self.state.spec = {**self.state.spec, "replicas": count}
             self.state.generation += 1
+            self.spec_changed()
         self.touch()
 
     @workflow.signal
@@ -80,6 +81,8 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         if message and message.request_id == self.state.asked and message.epoch >= self.state.epoch:
             self.state.epoch = message.epoch
             self.state.answer = message
+            if self.state.pace and self.state.pace.placed_seconds is None:
+                self.state.pace = self.state.pace.model_copy(update={"placed_seconds": workflow.time() - self.state.pace.accepted})
             self.wake()
 
     @workflow.signal
@@ -174,6 +177,10 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             self.state.last_scale = LastScale(replicas=written, by="apply", at=self.now())
         self.state.applied_replicas = written
         return {**spec, "replicas": kept}
+
+    def spec_changed(self) -> None:
+        """A new generation begins; how long it takes is shown."""
+        self.state.pace = Pace(generation=self.state.generation, accepted=workflow.time())
 
     @property
     def wanted(self) -> int:
@@ -321,7 +328,10 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         )
         self.condition("ReplicasScheduled", *scheduled_verdict(standing))
         self.condition("ReplicasReady", *ready_replicas_verdict(standing))
-        self.condition("Ready", *ready_verdict(standing))
+        verdict = ready_verdict(standing)
+        self.condition("Ready", *verdict)
+        if verdict[0] == TRUE and self.state.pace and self.state.pace.ready_seconds is None:
+            self.state.pace = self.state.pace.model_copy(update={"ready_seconds": workflow.time() - self.state.pace.accepted})
 
     # --- showing ------------------------------------------------------------------------------------------------------------------
 
@@ -349,6 +359,13 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
                 for held in self.kept()
             ],
         }
+        if self.state.pace:
+            pace = self.state.pace
+            status["pace"] = {
+                "generation": pace.generation,
+                "placedSeconds": None if pace.placed_seconds is None else round(pace.placed_seconds, 3),
+                "readySeconds": None if pace.ready_seconds is None else round(pace.ready_seconds, 3),
+            }
         if self.state.last_scale:
             status["lastScale"] = self.state.last_scale.wire()
         return status

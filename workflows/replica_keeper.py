@@ -27,7 +27,7 @@ from api_types.messages import (
 from api_types.replica_spec import replica_spec
 from api_types.status import LastScale
 from workflows import options
-from workflows.deployment_status import Held
+from workflows.deployment_status import Held, Pace
 from workflows.entity import Carried, Entity
 from workflows.status import FALSE
 
@@ -54,6 +54,7 @@ class DeploymentState(Carried):
     scheduled: list[PlacedCondition] = Field(default_factory=list)
     more: bool = False
     epoch: int = 0
+    pace: Pace | None = None
     adopted: bool = False
     told_labels: dict[str, str] = Field(default_factory=dict)
     evictions: list[ReplicaEviction] = Field(default_factory=list)
