@@ -87,8 +87,8 @@ class ControlPlane:
         except RPCError as error:
             raise self._failure(error, None) from error
 
-    async def signal(self, wanted: Target, name: str, message: BaseModel) -> None:
-        """Send a signal to a running owner. Raises `NotFound`, `Unreachable`."""
+    async def signal(self, wanted: Target, name: str, message: BaseModel | None) -> None:
+        """Send a signal to a running owner; None is sent as null. Raises `NotFound`, `Unreachable`."""
         try:
             await self.client.get_workflow_handle(wanted.workflow_id).signal(name, message)
         except RPCError as error:

@@ -24,6 +24,9 @@ from scheduler.types import DeploymentView, ReplicaView
 from scheduler.views import cluster_view, deployment_view
 from scheduler.wire import from_wire
 
+# Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.
+_ASKED_AGAIN = 3
+
 # Not one of the kinds that users name, but found and asked like any other owner.
 SCHEDULER = Target(
     KindInfo(kind="FleetScheduler", plural="fleetschedulers", short="fleetscheduler", namespaced=False, model=Manifest), "", "default"
@@ -87,7 +90,12 @@ def cache_of(tree: Tree) -> Owner | None:
 
 
 async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
+    """List a kind with every owner's own answer; one that is slow is asked again. Raises `NoAnswer` naming who stays silent."""
     found = await plane.list(BY_KIND[kind], None)
+    for _ in range(_ASKED_AGAIN):
+        if all(seen.answered for seen in found):
+            return found
+        found = [one for one in await asyncio.gather(*(_asked_again(plane, seen) for seen in found)) if one]
     silent = [seen.target.title for seen in found if not seen.answered]
     if silent:
         raise NoAnswer(
@@ -96,6 +104,17 @@ async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
             next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
         )
     return found
+
+
+async def _asked_again(plane: ControlPlane, seen: Seen) -> Seen | None:
+    if seen.answered:
+        return seen
+    try:
+        return Seen(seen.target, await plane.describe(seen.target))
+    except NoAnswer:
+        return seen
+    except NotFound:
+        return None
 
 
 async def _ledger(plane: ControlPlane) -> list[ReplicaView]:

@@ -18,7 +18,9 @@ from client.errors import CommandFailed, ExitCode, report
 from client.events import show_events
 from client.get import get
 from client.logs import logs
+from client.maintenance import drain, uncordon
 from client.plan import plan
+from client.retry import retry
 from client.scale import scale
 from client.schema import schema
 from client.ui import ui
@@ -46,6 +48,9 @@ app.command("get")(get)
 app.command("describe")(describe)
 app.command("plan")(plan)
 app.command("scale")(scale)
+app.command("drain")(drain)
+app.command("uncordon")(uncordon)
+app.command("retry")(retry)
 app.command("delete")(delete)
 app.command("events")(show_events)
 app.command("validate")(validate)

@@ -55,18 +55,12 @@ def pools_text(engines: Sequence[Tree]) -> str:
 
 
 def _pool_lines(pools: Sequence[Tree]) -> list[str]:
-    rows = [
-        [
-            pool["cluster"],
-            pool["pool"],
-            str(pool["nodesBefore"]),
-            str(pool["nodesAfter"]),
-            _price(pool["costMilliBefore"]),
-            _price(pool["costMilliAfter"]),
-        ]
-        for pool in pools
-    ]
-    return columns(["CLUSTER", "POOL", "BEFORE", "AFTER", "COST/H BEFORE", "COST/H AFTER"], rows)
+    rows = [[pool["cluster"], pool["pool"], str(pool["nodesBefore"]), str(pool["nodesAfter"])] for pool in pools]
+    titles = ["CLUSTER", "POOL", "BEFORE", "AFTER"]
+    if any(pool["costMilliBefore"] > 0 or pool["costMilliAfter"] > 0 for pool in pools):
+        titles += ["COST/H BEFORE", "COST/H AFTER"]
+        rows = [[*row, _price(pool["costMilliBefore"]), _price(pool["costMilliAfter"])] for row, pool in zip(rows, pools, strict=True)]
+    return columns(titles, rows)
 
 
 def _price(milli: int) -> str:

@@ -1,0 +1,115 @@
+"""Taking a cluster out of use and back: `modelplane drain` and `modelplane uncordon`.
+
+Both change one taint in the cluster's spec and leave everything else to the scheduler, which moves replicas under the budgets of their
+deployments. Whoever looks at the cluster sees why nothing runs there.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from api_types import labels
+from api_types.kinds import BY_KIND
+from api_types.messages import SetSpec
+from client import options
+from client.configuration import load_settings
+from client.control import ControlPlane, control_plane
+from client.drainage import order_moves, until_drained
+from client.errors import InTheWay, Refused
+from client.objects import Tree, deleting, generation, refusal
+from client.orders import new_request_id, until_taken, who
+from client.progress import Progress
+from client.targets import Target, kinds_and_names, target
+
+Taints = list[dict[str, Any]]
+
+_TAINT = {"key": labels.MAINTENANCE, "effect": "NoExecute"}
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="An InferenceCluster: `oslo` or `ic/oslo`.")]
+
+
+def drain(cluster: Cluster, wait: options.Wait = False, timeout: options.Timeout = options.WAIT_SECONDS) -> None:
+    """Move every replica off a cluster and place nothing there until `modelplane uncordon`.
+
+    `modelplane plan --drain CLUSTER` says beforehand what would happen.
+    """
+    asyncio.run(_drain(_cluster(cluster), wait=wait, seconds=timeout))
+
+
+def uncordon(cluster: Cluster) -> None:
+    """Allow replicas on a drained cluster again. Nothing moves back by itself."""
+    asyncio.run(_uncordon(_cluster(cluster)))
+
+
+def with_maintenance(taints: Taints) -> Taints:
+    """Add the taint, once; all others stay."""
+    return taints if any(_is_maintenance(taint) for taint in taints) else [*taints, dict(_TAINT)]
+
+
+def without_maintenance(taints: Taints) -> Taints:
+    """Remove the taint of `drain`, whatever its effect; all others stay."""
+    return [taint for taint in taints if taint.get("key") != labels.MAINTENANCE]
+
+
+def retainted(tree: Tree, change: Callable[[Taints], Taints]) -> Tree | None:
+    """Give a described cluster as a manifest with other taints; None if they are right already."""
+    before = list(tree["spec"].get("taints") or [])
+    after = change(before)
+    if after == before:
+        return None
+    spec = {key: value for key, value in tree["spec"].items() if key != "taints"} | ({"taints": after} if after else {})
+    metadata = {key: tree["metadata"][key] for key in ("name", "labels", "annotations") if tree["metadata"].get(key)}
+    return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}
+
+
+def _is_maintenance(taint: dict[str, Any]) -> bool:
+    return taint.get("key") == labels.MAINTENANCE and taint.get("effect") == _TAINT["effect"]
+
+
+def _cluster(word: str) -> Target:
+    kind = BY_KIND["InferenceCluster"]
+    ((found, name),) = kinds_and_names([word]) if "/" in word else [(kind, word)]
+    if found != kind or not name:
+        raise Refused(f"{word!r} is no InferenceCluster", next_step="write the name of a cluster: `modelplane get ic` lists them")
+    return target(kind, None, name)
+
+
+async def _drain(wanted: Target, *, wait: bool, seconds: float) -> None:
+    async with control_plane(load_settings()) as plane:
+        changed = await _retaint(plane, wanted, with_maintenance)
+        print(f"{wanted.label} {'drain ordered' if changed else 'is drained already'}", flush=True)
+        await order_moves(plane, wanted, generation(await plane.describe(wanted)))
+        if wait:
+            with Progress() as progress:
+                await until_drained(plane, wanted.name, seconds, progress)
+
+
+async def _uncordon(wanted: Target) -> None:
+    async with control_plane(load_settings()) as plane:
+        changed = await _retaint(plane, wanted, without_maintenance)
+        print(f"{wanted.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
+
+
+async def _retaint(plane: ControlPlane, wanted: Target, change: Callable[[Taints], Taints]) -> bool:
+    """Send the cluster with other taints; False if they are right already. Raises `NotFound`, `InTheWay`, `Refused`, `NoAnswer`."""
+    tree = await plane.describe(wanted)
+    if deleting(tree):
+        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
+    if not tree.get("spec"):
+        raise Refused(f"{wanted.title} has no good spec yet", details=_lines(tree), next_step="mend its manifest and apply it again")
+    manifest = retainted(tree, change)
+    if manifest is None:
+        return False
+    order = SetSpec(request_id=new_request_id(), by=who(), manifest=manifest)
+    await plane.signal(wanted, "set_spec", order)
+    after = await until_taken(plane, wanted, order.request_id)
+    if after is None or deleting(after):
+        raise InTheWay(f"{wanted.title} was deleted meanwhile")
+    if why := _lines(after):
+        raise Refused(f"{wanted.title} was refused by its owner", details=why, next_step="mend its manifest and apply it again")
+    return True
+
+
+def _lines(tree: Tree) -> Sequence[str]:
+    return refusal(tree).splitlines()
