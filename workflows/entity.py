@@ -73,6 +73,8 @@ class Entity(Generic[StateT]):
         self.dirty = True
         self.due: datetime | None = None
         self._published: tuple[Any, ...] = ()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at: datetime | None = None
 
     # --- messages from users ------------------------------------------------------------------------------------------------------
 
@@ -223,19 +225,32 @@ class Entity(Generic[StateT]):
             if not gone and workflow.info().is_continue_as_new_suggested():
                 break
         resync.cancel()
+        if self._alarm:
+            self._alarm.cancel()
         await self.put_down()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
             workflow.continue_as_new(self.state)
 
     async def _until_work(self) -> None:
-        if self.dirty:
+        if not self.dirty:
+            self._set_alarm()
+            await workflow.wait_condition(lambda: self.dirty)
+
+    def _set_alarm(self) -> None:
+        """Have one timer for the next look, and only if there is one. One that rings no later is kept: each change costs two events."""
+        ringing = self._alarm is not None and not self._alarm.done()
+        if ringing and self.due is not None and self._alarm_at is not None and self._alarm_at <= self.due:
             return
-        timeout = max(self.due - workflow.now(), timedelta()) if self.due else None
-        try:
-            await workflow.wait_condition(lambda: self.dirty, timeout=timeout, timeout_summary=f"{self.title}: next look")
-        except TimeoutError:
-            return
+        if self._alarm is not None and ringing:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, self.due
+        if self.due is not None:
+            self._alarm = asyncio.create_task(self._ring(max(self.due - workflow.now(), timedelta())))
+
+    async def _ring(self, after: timedelta) -> None:
+        await workflow.sleep(after, summary=f"{self.title}: next look"[:100])
+        self.wake()
 
     async def _resync_now_and_then(self) -> None:
         while True:

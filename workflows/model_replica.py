@@ -231,6 +231,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
         self.state.attempted, self.state.whole = True, False
         if self.state.applied is None:
             self.condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
+            self.condition("Ready", FALSE, "Creating", f"applying to {order.cluster}")
             self.publish()
         try:
             applied = await self.unless(
@@ -347,7 +348,7 @@ class ModelReplicaWorkflow(Entity[ReplicaCarried]):
             "message": next((c.message for c in self.state.conditions if c.status != TRUE and c.message), ""),
         }
         if self.may_wait(news):
-            self.look_again(NEWS_PATIENCE)
+            self.look_again(NEWS_PATIENCE - (workflow.now() - self.told_at))
         elif news != self.state.told:
             self.state.told, self.told_at = news, workflow.now()
             self.state.sequence += 1

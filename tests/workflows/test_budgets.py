@@ -1,0 +1,38 @@
+"""How much history a life may cost (spec/workflows.md section 6)."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from api_types import names
+from tests.workflows.harness import ControlPlane, a_deployment
+
+pytestmark = pytest.mark.testbed
+
+
+async def events(plane: ControlPlane, workflow_id: str) -> int:
+    return (await plane.client.get_workflow_handle(workflow_id).describe()).history_length
+
+
+async def test_a_replica_and_its_deployment_stay_within_their_budgets_of_events(plane: ControlPlane) -> None:
+    namespace = f"t-{uuid.uuid4().hex[:8]}"
+    await plane.apply(a_deployment("thrifty", namespace, replicas=1))
+    seen = await plane.ready("ModelDeployment", "thrifty", namespace)
+    await asyncio.sleep(3)
+    replica = names.workflow_id("ModelReplica", namespace, seen["status"]["placements"][0]["replica"])
+    deployment = names.workflow_id("ModelDeployment", namespace, "thrifty")
+    to_ready = await events(plane, replica)
+    before_scale = await events(plane, deployment)
+    await plane.scale("thrifty", namespace, 4)
+    await plane.until("ModelDeployment", "thrifty", lambda now: now["status"]["replicas"]["ready"] == 4, namespace)
+    scale = await events(plane, deployment) - before_scale
+    await plane.delete("ModelDeployment", "thrifty", namespace)
+    await plane.gone("ModelDeployment", "thrifty", namespace)
+    teardown = await events(plane, replica) - to_ready
+    # A signal that arrives alone costs its own workflow task of three events: replicas that get Ready one by one are not the deployment's.
+    assert {"replica to Ready": to_ready <= 25, "scale by 3": scale <= 15 + 3 * 4 * 3, "teardown": teardown <= 60} == {
+        "replica to Ready": True,
+        "scale by 3": True,
+        "teardown": True,
+    }, (to_ready, scale, teardown)
