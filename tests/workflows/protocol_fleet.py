@@ -19,6 +19,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 
 from activities.messaging import attributes_of, ensure_scheduler
 from api_types import names, queues
@@ -70,7 +71,7 @@ class ProtocolFleet:
     clients: list[Client]
     clusters: dict[str, ReportedCluster] = field(default_factory=dict)
     _sequence: int = 0
-    _workers: list[asyncio.Task[None]] = field(default_factory=list)
+    _workers: dict[asyncio.Task[None], Worker] = field(default_factory=dict)
     _threads: list[ThreadPoolExecutor] = field(default_factory=list)
 
     # --- workers ------------------------------------------------------------------------------------------------------------------
@@ -84,16 +85,24 @@ class ProtocolFleet:
         threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
         workers = build_workers(connection, settings, build_hands(settings), threads)
         self._threads.append(threads)
-        self._workers = [asyncio.create_task(worker.run()) for worker in workers.values()]
+        self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
         await ensure_scheduler(self.client)
 
-    async def stop_workers(self) -> None:
+    async def lose_workers(self) -> None:
         """Stop them where they stand: nothing in hand is waited for."""
-        stopping, self._workers = self._workers, []
-        for task in stopping:
+        for task in self._workers:
             task.cancel()
+        await self._until_ended()
+
+    async def shut_down_workers(self) -> None:
+        """Stop them in order, so that nothing of theirs is left in this process."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
+        await self._until_ended()
+
+    async def _until_ended(self) -> None:
+        ending, self._workers = self._workers, {}
         async with asyncio.timeout(STOP_SECONDS):
-            outcomes = await asyncio.gather(*stopping, return_exceptions=True)
+            outcomes = await asyncio.gather(*ending, return_exceptions=True)
         for threads in self._threads:
             threads.shutdown()
         self._threads.clear()
@@ -102,7 +111,8 @@ class ProtocolFleet:
                 raise outcome
 
     async def restart_workers(self) -> None:
-        await self.stop_workers()
+        """Lose them and start others."""
+        await self.lose_workers()
         await self.start_workers()
 
     # --- the scheduler ------------------------------------------------------------------------------------------------------------
@@ -207,7 +217,7 @@ async def protocol_fleet(clients: int = 8) -> AsyncIterator[ProtocolFleet]:
         try:
             yield fleet
         finally:
-            await fleet.stop_workers()
+            await fleet.shut_down_workers()
 
 
 async def _connect(address: str) -> Client:

@@ -1,0 +1,174 @@
+"""How fast the whole protocol is through a real Temporal server; prints one JSON line with each target beside what was measured.
+
+Run it as `python -m tests.bench.temporal_burst`. Server, workers and clients share this machine, workers and clients even one process,
+so the load average is printed too: a figure taken on a busy machine says little. Times are seconds of wall time. Three measurements,
+the third on a server of its own:
+
+* burst: all deployments applied at once by eight clients; until the scheduler has placed the last replica;
+* single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment says that it is placed;
+* restart: all workers stopped without grace among so many live entities; from the start of the new ones, and of a fresh deployment with
+  them, until that one is placed. The start of a Python process is not part of it.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from tests.workflows.harness import Json, a_deployment, condition
+from tests.workflows.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+
+POOLS = 4
+NODES = 16
+LOOK_EVERY = 0.01
+PATIENCE = 300.0
+# What the design asks for, in seconds.
+TARGETS = {"burst_decided_s": 15.0, "single_p50_s": 0.4, "single_p99_s": 1.0, "restart_fresh_decided_s": 5.0}
+
+
+async def until(look: Callable[[], Awaitable[bool]], every: float = LOOK_EVERY) -> None:
+    """Look until it holds. Raises TimeoutError after `PATIENCE` seconds."""
+    async with asyncio.timeout(PATIENCE):
+        while not await look():  # noqa: ASYNC110 - what is looked at is in another process
+            await asyncio.sleep(every)
+
+
+async def with_clusters(fleet: ProtocolFleet, clusters: int) -> None:
+    """Make so many clusters known and wait until the scheduler counts them."""
+    pools = {f"pool-{i}": NODES for i in range(POOLS)}
+    await fleet.add([ReportedCluster(f"cluster-{i:04}", pools) for i in range(clusters)])
+
+    async def known() -> bool:
+        seen = await fleet.scheduler("describe")
+        return seen is not None and int(seen["status"]["clusters"]) == clusters
+
+    await until(known)
+
+
+def note(what: str, seconds: float) -> None:
+    """Say on standard error what is known so far: the whole takes minutes."""
+    sys.stderr.write(f"{what}: {seconds:.3f} s, load {os.getloadavg()[0]:.1f}\n")
+
+
+async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]:
+    """Apply all at once; give the seconds until all are applied, placed, and running as replicas."""
+    wanted: int = sum(document["spec"]["replicas"] for document in documents)
+    started = time.perf_counter()
+
+    async def placed() -> bool:
+        seen = await fleet.scheduler("describe")
+        return seen is not None and int(seen["status"]["placements"]) >= wanted
+
+    async def running() -> bool:
+        return await fleet.running("ModelReplica") >= wanted
+
+    await fleet.submit(documents)
+    times = {"applied_s": time.perf_counter() - started}
+    await until(placed, 0.05)
+    times["decided_s"] = time.perf_counter() - started
+    note("burst decided", times["decided_s"])
+    await until(running, 0.2)
+    times["replicas_running_s"] = time.perf_counter() - started
+    await until(lambda: quiet(fleet, documents), 1.0)
+    note("burst settled", time.perf_counter() - started)
+    return times
+
+
+async def quiet(fleet: ProtocolFleet, documents: list[Json]) -> bool:
+    """Tell whether every deployment has heard its answer and started its replicas."""
+    for document in documents:
+        if not await placed_count(fleet, document["metadata"]["name"], document["spec"]["replicas"]):
+            return False
+    return True
+
+
+async def placed_count(fleet: ProtocolFleet, name: str, replicas: int) -> bool:
+    """Tell whether a deployment says that so many replicas are placed and started."""
+    seen = await fleet.describe(name)
+    if seen is None:
+        return False
+    return condition(seen, "ReplicasScheduled") == "True" and int(seen["status"]["replicas"]["total"]) == replicas
+
+
+async def single_changes(fleet: ProtocolFleet, documents: list[Json], changes: int) -> list[float]:
+    """Scale one deployment after the other up by one; give the seconds of each, sorted."""
+    spent = []
+    for number in range(changes):
+        document = documents[number % len(documents)]
+        name, replicas = document["metadata"]["name"], document["spec"]["replicas"] + 1 + number // len(documents)
+        started = time.perf_counter()
+        await fleet.scale(name, replicas, f"change/{number}")
+        await until(lambda name=name, replicas=replicas: placed_count(fleet, name, replicas))  # type: ignore[misc]
+        spent.append(time.perf_counter() - started)
+    note("slowest single change", max(spent))
+    return sorted(spent)
+
+
+async def restart(fleet: ProtocolFleet) -> float:
+    """Lose all workers, start others; give the seconds until a fresh deployment is placed."""
+    await fleet.lose_workers()
+    started = time.perf_counter()
+    await asyncio.gather(fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE)))
+    await until(lambda: placed_count(fleet, "fresh", 1), 0.05)
+    return time.perf_counter() - started
+
+
+def deployments(count: int, replicas: int) -> list[Json]:
+    """Make so many deployments."""
+    return [a_deployment(f"bench-{i:04}", NAMESPACE, replicas=replicas) for i in range(count)]
+
+
+async def measure(chosen: argparse.Namespace) -> dict[str, float]:
+    """Take all three measurements."""
+    figures: dict[str, float] = {}
+    documents = deployments(chosen.deployments, chosen.replicas)
+    async with protocol_fleet() as fleet:
+        await with_clusters(fleet, chosen.clusters)
+        figures |= {f"burst_{name}": seconds for name, seconds in (await burst(fleet, documents)).items()}
+        spent = await single_changes(fleet, documents, chosen.changes)
+        figures["single_p50_s"] = spent[len(spent) // 2]
+        figures["single_p99_s"] = spent[math.ceil(len(spent) * 0.99) - 1]
+    async with protocol_fleet() as fleet:
+        await with_clusters(fleet, chosen.clusters)
+        live = max(1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas)))
+        await burst(fleet, deployments(live, chosen.replicas))
+        figures["restart_fresh_decided_s"] = await restart(fleet)
+    return figures
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Read the sizes from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deployments", type=int, default=200)
+    parser.add_argument("--replicas", type=int, default=5)
+    parser.add_argument("--clusters", type=int, default=100)
+    parser.add_argument("--entities", type=int, default=500, help="clusters, deployments and replicas alive at the restart")
+    parser.add_argument("--changes", type=int, default=100)
+    chosen = parser.parse_args(arguments)
+    load_before = os.getloadavg()
+    # The server, a process of its own, and the workers talk on standard output; the one line there shall be ours.
+    ours = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    figures = asyncio.run(measure(chosen))
+    line = {
+        **vars(chosen),
+        **{name: round(seconds, 3) for name, seconds in figures.items()},
+        "targets": TARGETS,
+        "ratios": {name: round(figures[name] / target, 3) for name, target in TARGETS.items()},
+        "met": all(figures[name] <= target for name, target in TARGETS.items()),
+        "load_before": [round(load, 2) for load in load_before],
+        "load_after": [round(load, 2) for load in os.getloadavg()],
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    with ours:
+        ours.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
