@@ -16,6 +16,7 @@ from client.describe import describe
 from client.down import down
 from client.errors import CommandFailed, ExitCode, report
 from client.events import show_events
+from client.explain import explain
 from client.get import get
 from client.logs import logs
 from client.maintenance import drain, uncordon
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.command("apply")(apply)
 app.command("get")(get)
 app.command("describe")(describe)
+app.command("explain")(explain)
 app.command("plan")(plan)
 app.command("scale")(scale)
 app.command("drain")(drain)
