@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -40,7 +41,7 @@ from activities.render.settings import RenderSettings
 from activities.secrets import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import queues
-from api_types.settings import LogSettings, Settings
+from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings
 from client.connection import connect
 from client.errors import CommandFailed
 from workflows import registry
@@ -246,6 +247,10 @@ async def _run_until_signal(settings: Settings) -> None:
 
 def main() -> None:
     """Start the worker. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).expanduser().is_file():
+        print(f"{CONFIG_VARIABLE}: there is no file {named}; write it, or unset the variable to run with the defaults", file=sys.stderr)
+        raise SystemExit(2)
     try:
         settings = Settings()
     except ValidationError as error:

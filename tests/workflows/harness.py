@@ -93,11 +93,17 @@ class WorkerProcess:
 class ControlPlane:
     """What tests do to the control plane, in its own words."""
 
-    def __init__(self, client: Client, running: Running, worker: WorkerProcess, kube: Callable[[Any], ApiClient]) -> None:
+    def __init__(self, client: Client, running: Running, worker: WorkerProcess | None, kube: Callable[[Any], ApiClient]) -> None:
         self.client = client
         self.running = running
-        self.worker = worker
+        self._worker = worker
         self._kube = kube
+
+    @property
+    def worker(self) -> WorkerProcess:
+        """The worker process; a test may bring workers of its own instead."""
+        assert self._worker
+        return self._worker
 
     # --- objects ------------------------------------------------------------------------------------------------------------------
 
