@@ -40,6 +40,10 @@ SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
 _AT_ONCE = 32
 _QUERY_TIMEOUT = timedelta(seconds=5)
 
+# The client repeats a query that a busy workflow refuses, each time with the timeout above. A local activity must end within the ten
+# seconds that it is given: one that is timed out from outside may never be tried again, and its workflow would wait for it for good.
+_ASK_SECONDS = 8
+
 
 class Ask(Message):
     """One query to one entity."""
@@ -139,14 +143,16 @@ class Messaging:
 
     @activity.defn
     async def ask(self, question: Ask) -> Answer:
-        """Query one entity."""
-        try:
-            value = await activity.client().get_workflow_handle(question.workflow_id).query(question.query, rpc_timeout=_QUERY_TIMEOUT)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return Answer(found=False)
-            raise
-        description = await activity.client().get_workflow_handle(question.workflow_id).describe()
+        """Query one entity; raises TimeoutError when it gives no answer within eight seconds."""
+        handle = activity.client().get_workflow_handle(question.workflow_id)
+        async with asyncio.timeout(_ASK_SECONDS):
+            try:
+                value = await handle.query(question.query, rpc_timeout=_QUERY_TIMEOUT)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return Answer(found=False)
+                raise
+            description = await handle.describe()
         # A closed workflow still answers queries, from its history.
         return Answer(found=description.status == WorkflowExecutionStatus.RUNNING, value=value)
 
