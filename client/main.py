@@ -21,6 +21,7 @@ from client.get import get
 from client.logs import logs
 from client.maintenance import drain, uncordon
 from client.plan import plan
+from client.render import render
 from client.retry import retry
 from client.scale import scale
 from client.schema import schema
@@ -49,6 +50,7 @@ app.command("get")(get)
 app.command("describe")(describe)
 app.command("explain")(explain)
 app.command("plan")(plan)
+app.command("render")(render)
 app.command("scale")(scale)
 app.command("drain")(drain)
 app.command("uncordon")(uncordon)

@@ -23,13 +23,14 @@ def a_class(name: str = "h200", count: int = 8) -> Tree:
     }
 
 
-def a_cluster(name: str, nodes: int = 2, pools: tuple[str, ...] = ("h200",), **parts: Any) -> Tree:
+def a_cluster(name: str, nodes: int = 2, pools: tuple[str, ...] = ("h200",), storage: str = "", **parts: Any) -> Tree:
+    existing = {"secretRef": {"name": f"{name}-kubeconfig"}, **({"cache": {"storageClassName": storage}} if storage else {})}
     return {
         "apiVersion": API,
         "kind": "InferenceCluster",
         "metadata": {"name": name, "labels": {"site": name}, **parts.pop("metadata", {})},
         "spec": {
-            "cluster": {"source": "Existing", "existing": {"secretRef": {"name": f"{name}-kubeconfig"}}},
+            "cluster": {"source": "Existing", "existing": existing},
             "nodePools": [{"name": pool, "className": "h200", "nodeCount": nodes} for pool in pools],
         },
         **parts,

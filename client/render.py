@@ -1,0 +1,62 @@
+"""`modelplane render`: the Kubernetes objects that would be applied, without any server."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from activities.render.facts import ClusterFacts
+from activities.render.facts_file import InvalidFactsFile, read_facts
+from activities.render.settings import InvalidSettings, RenderSettings
+from client import options
+from client.configuration import load_settings
+from client.errors import Refused
+from client.output import TreeFormat, as_json, as_yaml
+from client.policyfile import read_yaml
+from client.rendering import Output, render_all
+from client.status_trees import read_trees
+
+
+def render(
+    files: options.Files = None,
+    namespace: options.Namespace = None,
+    cluster_facts: Annotated[
+        Path | None, typer.Option("--cluster-facts", help="File with `clusters: {NAME: {kubernetesVersion, …}}`.", show_default=False)
+    ] = None,
+    output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the objects.")] = TreeFormat.YAML,
+) -> None:
+    """Print the objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
+
+    A ModelReplica needs only facts about its cluster. Data of Secrets is left out.
+    """
+    given = _facts(cluster_facts) if cluster_facts else {}
+    outputs, warnings = render_all(read_trees(files, namespace), given, _settings())
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
+
+
+def _facts(file: Path) -> dict[str, ClusterFacts]:
+    try:
+        return read_facts(read_yaml(file, "facts"), str(file))
+    except InvalidFactsFile as error:
+        raise Refused(f"{file} has facts that cannot be", details=error.problems, next_step="mend these fields") from error
+
+
+def _settings() -> RenderSettings:
+    # The worker's own reading of the settings; it is loaded here, because the SDKs behind it would slow the start of every other command.
+    from worker import render_settings  # noqa: PLC0415
+
+    try:
+        return render_settings(load_settings())
+    except InvalidSettings as error:
+        raise Refused("the settings cannot be rendered with", details=error.problems, next_step="mend these settings") from error
+
+
+def _yaml(outputs: list[Output]) -> str:
+    return "\n".join(f"---\n# {one.title} on cluster {one.cluster}\n{as_yaml(tree)}" for one in outputs for tree in one.objects)
+
+
+def _json(outputs: list[Output]) -> str:
+    return as_json({"apiVersion": "v1", "kind": "List", "items": [tree for one in outputs for tree in one.objects]})

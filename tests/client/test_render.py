@@ -1,0 +1,123 @@
+"""`modelplane render`: what would be applied, from files alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.conftest import Cli
+from tests.client.fleetfiles import API, Tree, a_class, a_cluster, a_deployment, a_file, a_replica
+
+SITE = {"metadata": {"labels": {"site": "eu"}, "name": "eu", "annotations": {"modelplane.ai/routing": "service"}}}
+
+
+def a_cache(name: str = "weights", **spec: Any) -> Tree:
+    source = {"source": "HuggingFace", "huggingFace": {"repo": "a/b", "authSecret": {"name": "token", "key": "token"}, "sizeGiB": 10}}
+    return {"apiVersion": API, "kind": "ModelCache", "metadata": {"name": name, "namespace": "ml"}, "spec": {**source, **spec}}
+
+
+def rendered(cli: Cli, folder: Path, *trees: Tree, facts: str = "") -> tuple[list[Any], str]:
+    """Render trees; gives the objects and what was warned of."""
+    words = ["render", "-f", a_file(folder, *trees), "-o", "json"]
+    if facts:
+        file = folder / "facts.yaml"
+        file.write_text(facts)
+        words += ["--cluster-facts", str(file)]
+    result = cli(*words)
+    assert result.code == 0, result.err
+    items: list[Any] = json.loads(result.out)["items"]
+    return items, result.err
+
+
+pytestmark = pytest.mark.usefixtures("nowhere")
+
+
+def test_a_deployment_is_placed_and_rendered_where_it_goes(cli: Cli, tmp_path: Path) -> None:
+    """Ruling G9: in apply order, uid zeros, generation 1; the annotations of the cluster are facts."""
+    objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", **SITE), a_deployment(replicas=1))
+    assert [one["kind"] for one in objects] == ["ResourceClaimTemplate", "Deployment", "Service", "HTTPRoute", "PodMonitor"]
+    owners = [one["metadata"]["annotations"] for one in objects]
+    assert {owner["modelplane.ai/owner-uid"] for owner in owners} == {"00000000-0000-0000-0000-000000000000"}
+    assert {owner["modelplane.ai/generation"] for owner in owners} == {"1"}
+    assert objects[1]["spec"]["template"]["spec"]["nodeSelector"] == {"modelplane.ai/pool": "h200"}
+
+
+def test_a_replica_needs_only_facts(cli: Cli, tmp_path: Path) -> None:
+    objects, _ = rendered(cli, tmp_path, a_replica("chat-1", "oslo"), facts="clusters: {oslo: {draVersion: v1beta2}}")
+    assert objects[0]["apiVersion"] == "resource.k8s.io/v1beta2"
+    assert "InferencePool" in [one["kind"] for one in objects]
+
+
+def test_facts_of_the_file_stand_above_those_of_the_cluster(cli: Cli, tmp_path: Path) -> None:
+    trees = [a_class(), a_cluster("eu", **SITE), a_deployment(replicas=1)]
+    objects, _ = rendered(cli, tmp_path, *trees, facts="clusters: {eu: {routing: pool}}")
+    assert "InferencePool" in [one["kind"] for one in objects]
+
+
+def test_what_stands_is_rendered_as_it_was_written_and_only_once(cli: Cli, tmp_path: Path) -> None:
+    stands = a_replica("chat-old", "eu")
+    objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", **SITE), stands, a_deployment(replicas=1))
+    assert {one["metadata"]["annotations"]["modelplane.ai/owner-name"] for one in objects} == {"chat-old"}
+    assert [one["kind"] for one in objects].count("Deployment") == 1
+
+
+def test_a_cache_comes_first_and_without_the_data_of_its_secret(cli: Cli, tmp_path: Path) -> None:
+    facts = "clusters: {eu: {storageClassName: fast, routing: service}}"
+    trees = [a_class(), a_cluster("eu", storage="fast"), a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache()]
+    objects, warned = rendered(cli, tmp_path, *trees, facts=facts)
+    assert [one["kind"] for one in objects][:3] == ["Secret", "PersistentVolumeClaim", "Job"]
+    assert not {"data", "stringData"} & set(objects[0])
+    assert "Deployment" not in [one["kind"] for one in objects]
+    assert "workloads are left out: WaitingForCache" in warned
+
+
+def test_a_staged_cache_lets_the_engines_run(cli: Cli, tmp_path: Path) -> None:
+    facts = "clusters: {eu: {storageClassName: fast, routing: service, cacheClaims: {ml/weights: claim-1}}}"
+    trees = [a_class(), a_cluster("eu", storage="fast"), a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache()]
+    objects, warned = rendered(cli, tmp_path, *trees, facts=facts)
+    assert [one["kind"] for one in objects if one["kind"] in ("Job", "Secret", "Deployment")] == ["Deployment"]
+    assert "left out" not in warned
+
+
+def test_equal_input_gives_equal_output(cli: Cli, tmp_path: Path) -> None:
+    trees = [a_class(), a_cluster("eu"), a_cluster("us"), a_deployment()]
+    assert rendered(cli, tmp_path, *trees) == rendered(cli, tmp_path, *trees)
+
+
+def test_yaml_says_whose_each_object_is(cli: Cli, tmp_path: Path) -> None:
+    result = cli("render", "-f", a_file(tmp_path, a_replica("chat-1", "eu"), a_cluster("eu")))
+    assert result.out.startswith("---\n# ModelReplica ml/chat-1 on cluster eu\napiVersion: ")
+
+
+def test_a_part_without_a_place_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+    objects, warned = rendered(cli, tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
+    assert objects
+    assert "ModelDeployment ml/chat: 1 of 2 replicas scheduled" in warned
+
+
+REFUSED = [
+    ("ruling-G9 a deployment alone", [a_deployment()], "add each InferenceCluster and InferenceClass with -f"),
+    ("ruling-G9 a deployment without classes", [a_deployment(), a_cluster("eu")], "add each InferenceClass with -f"),
+    ("ruling-G9 a replica on a cluster that nobody told of", [a_replica("chat-1", "oslo")], "nothing is known of cluster oslo"),
+    ("ruling-G9 a cache without a cluster", [a_cache()], "no cluster to render it for"),
+    ("ruling-G9 nothing that can be rendered", [a_class()], "nothing to render"),
+    ("a deployment that fits nowhere", [a_class(), a_cluster("eu"), a_deployment(memory="999Gi")], "0/1 clusters are available"),
+    ("wkl-84 a cache on a cluster that cannot stage it", [a_cache(), a_cluster("eu")], "reports no storage class for caches"),
+]
+
+
+@pytest.mark.parametrize(("trees", "say"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_cannot_be_rendered_is_refused(cli: Cli, tmp_path: Path, trees: list[Tree], say: str) -> None:
+    result = cli("render", "-f", a_file(tmp_path, *trees))
+    assert (result.code, result.out) == (2, "")
+    assert say in result.err
+
+
+def test_every_mistake_in_the_facts_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
+    facts = tmp_path / "facts.yaml"
+    facts.write_text("clusters: {eu: {routing: mesh, kubernetesVersion: new, storageclass: x}}")
+    result = cli("render", "-f", a_file(tmp_path, a_replica("chat-1", "eu")), "--cluster-facts", str(facts))
+    assert result.code == 2
+    for say in ("routing is 'mesh'", "kubernetesVersion is 'new'", "storageclass is unknown"):
+        assert say in result.err
