@@ -40,6 +40,7 @@ fmt: venv
 # A uv.lock would write the address of a package index into the repository; this form names none.
 lock: venv
 	$(BIN)/pip install --quiet uv
+	echo uv | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements-tools.lock -
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev -o requirements-dev.lock pyproject.toml
 
@@ -55,7 +56,10 @@ venv: $(STAMP)
 $(STAMP): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit('python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; set PYTHON=' if sys.version_info < (3, 11) else 0)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-tools.lock && \
+	  $(BIN)/uv pip install --quiet --python .venv --require-hashes -r requirements-dev.lock || \
+	  { echo "uv cannot be used here: pip takes over, which is slower"; \
+	    $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@rm -f .venv/.made-from-*
 	@touch $(STAMP)
