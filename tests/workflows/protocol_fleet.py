@@ -38,7 +38,14 @@ STOP_SECONDS = 60
 
 # An entity without a worker must not hold a look up for long.
 QUERY_TIMEOUT = timedelta(seconds=5)
-_UNANSWERED = (RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+# Not there, no worker in time, no worker ever since, or more questions at once than the server keeps for one workflow.
+_UNANSWERED = (
+    RPCStatusCode.NOT_FOUND,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+)
 
 
 @dataclass(frozen=True)
