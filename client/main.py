@@ -21,6 +21,7 @@ from client.get import get
 from client.logs import logs
 from client.maintenance import drain, uncordon
 from client.plan import plan
+from client.policy import policy
 from client.render import render
 from client.retry import retry
 from client.scale import scale
@@ -51,6 +52,7 @@ app.command("describe")(describe)
 app.command("explain")(explain)
 app.command("plan")(plan)
 app.command("render")(render)
+app.add_typer(policy, name="policy")
 app.command("scale")(scale)
 app.command("drain")(drain)
 app.command("uncordon")(uncordon)

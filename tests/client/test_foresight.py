@@ -90,3 +90,16 @@ def test_a_retry_reaches_every_owner_that_exists(cli: Cli, here: Running) -> Non
     name = min(here.clusters)
     result = cli("retry", f"ic/{name}", "md/nope")
     assert (result.code, result.out) == (3, f"inferencecluster/{name} retry ordered\n")
+
+
+def test_a_policy_is_set_and_read_back_and_a_bad_one_is_refused(cli: Cli, here: Running, tmp_path: Path) -> None:  # noqa: F811
+    del here
+    before = a_file(tmp_path, cli("policy", "get", "-o", "json").out)
+    wanted = tmp_path / "policy.yaml"
+    wanted.write_text("priorityClasses: {gold: 100}\n")
+    assert cli("policy", "set", "-f", str(wanted)).out == "fleet policy configured\n"
+    assert json.loads(cli("policy", "get", "-o", "json").out)["priorityClasses"] == {"gold": 100}
+    wanted.write_text("profile: nope\n")
+    refused = cli("policy", "set", "-f", str(wanted))
+    assert (refused.code, "profile: must be one of" in refused.err) == (2, True)
+    assert cli("policy", "set", "-f", before).code == 0
