@@ -303,7 +303,8 @@ class FleetSchedulerWorkflow:
         self.state.epoch = self._ms()
         self.books.fleet.rebuilding = True
         self.publish()
-        for kinds in (["InferenceClass", "InferenceCluster"], ["ModelReplica"], ["ModelDeployment"]):
+        # Deployments before replicas: one that is started between the two surveys is seen by either.
+        for kinds in (["InferenceClass", "InferenceCluster"], ["ModelDeployment"], ["ModelReplica"]):
             await self._survey(kinds)
         self.books.settle_accounts()
         await workflow.execute_activity_method(

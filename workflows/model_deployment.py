@@ -220,8 +220,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         health: list[Any] = []
         if self.state.more:
             health = [[held.uid, held.current, held.serving] for held in self.kept()]
-        identity = [[held.uid, bool(held.leaving)] for held in self.kept()]
-        question = [self.state.generation, self.state.epoch, identity, health, cache]
+        question = [self.state.generation, self.state.epoch, self.identities(), health, cache]
         if question == self.state.asked_for:
             return
         self.state.asks += 1
@@ -241,6 +240,10 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             ],
         )
         await self.tell(names.FLEET_SCHEDULER_ID, "place", place)
+
+    def identities(self) -> list[Any]:
+        """Give what an answer depends on of the replicas: which there are, and which leave."""
+        return [[held.uid, bool(held.leaving)] for held in self.kept()]
 
     async def cache(self) -> dict[str, Any]:
         """Give the manifest of the referenced cache; empty if none is referenced; state Absent if it does not exist."""
@@ -289,13 +292,21 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         await self.hand_on_template([placement.uid for placement in answer.placements if placement.action == "Update"])
         leaving = [held for held in self.kept() if held.started and held.uid in evicted]
         await self.tell_each(leaving, "delete", self.order_to_leave())
+        staying = {held.uid for held in self.state.replicas.values() if not held.leaving}
+        if self.state.asked_for and staying == {placement.uid for placement in answer.placements}:
+            # The scheduler knows what it has just ordered; asking about that would double its work.
+            generation, epoch, _, *rest = self.state.asked_for
+            self.state.asked_for = [generation, epoch, self.identities(), *rest]
         self.touch()
 
     def _take_placements(self, answer: Placed) -> list[Held]:
         created: list[Held] = []
         for placement in answer.placements:
             held = self.state.replicas.get(placement.uid)
-            if held is None:
+            if held is None and not placement.entry:
+                # It ended while the scheduler still counted on it: the next question says so.
+                self.state.asked_for = []
+            elif held is None:
                 held = Held(
                     uid=placement.uid,
                     name=placement.name,

@@ -34,6 +34,9 @@ from workflows.status import FALSE
 # A replica that ends says so first, and that takes no longer than this to arrive.
 LAST_WORD = timedelta(seconds=2)
 
+# More messages than this are no local activity's work: it has to end within seconds.
+FEW = 16
+
 # A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
 NAME_HELD_ATTEMPT = 1
 
@@ -101,10 +104,10 @@ class ReplicaKeeper(Entity[DeploymentState]):
 
     async def adopt(self) -> None:
         """Take over replicas that outlived an earlier life of this deployment."""
-        found = await workflow.execute_local_activity_method(
+        found = await workflow.execute_activity_method(
             Messaging.survey,
             Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name, query="account"),
-            **options.local(options.TELL, "look for replicas of an earlier life"),
+            **options.remote(options.TELL_MANY, "look for replicas of an earlier life"),
         )
         for answer in found.answers.values():
             state = ReplicaState.model_validate(answer)
@@ -138,9 +141,11 @@ class ReplicaKeeper(Entity[DeploymentState]):
 
     async def tell_many(self, tells: list[Tell], summary: str) -> None:
         """Send signals to replicas, and note those that do not run."""
-        told = await workflow.execute_local_activity_method(
-            Messaging.tell_many, TellMany(tells=tells), **options.local(options.TELL, summary)
-        )
+        order = TellMany(tells=tells)
+        if len(tells) <= FEW:
+            told = await workflow.execute_local_activity_method(Messaging.tell_many, order, **options.local(options.TELL, summary))
+        else:
+            told = await workflow.execute_activity_method(Messaging.tell_many, order, **options.remote(options.TELL_MANY, summary))
         lost = [missing.rsplit("/", 1)[-1] for missing in told.missing]
         self.lost += [held.uid for held in self.kept() if held.name in lost and held.started]
         if self.lost:
@@ -205,11 +210,15 @@ class ReplicaKeeper(Entity[DeploymentState]):
                 )
                 for held in ready
             ]
-            started = await workflow.execute_local_activity_method(
-                Messaging.start_replicas,
-                StartReplicas(births=births),
-                **options.local(options.TELL, f"start {len(births)} replicas of {self.name}"),
-            )
+            order, summary = StartReplicas(births=births), f"start {len(births)} replicas of {self.name}"
+            if len(births) <= FEW:
+                started = await workflow.execute_local_activity_method(
+                    Messaging.start_replicas, order, **options.local(options.TELL, summary)
+                )
+            else:
+                started = await workflow.execute_activity_method(
+                    Messaging.start_replicas, order, **options.remote(options.TELL_MANY, summary)
+                )
             for held in ready:
                 if held.name in started.conflicts:
                     self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")

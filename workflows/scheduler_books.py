@@ -208,7 +208,11 @@ class Books:
 
     def _take_replica(self, account: Any, state: str) -> None:
         replica = ReplicaState.model_validate(account)
-        if replica.gone or not replica.entry or self.fleet.replica(replica.uid) is not None:
+        if replica.gone or not replica.entry:
+            return
+        if self.fleet.replica(replica.uid) is not None:
+            if state == BOUND:
+                self.fleet.bind(replica.uid, self.now())
             return
         entry = from_wire(ReplicaView, replica.entry)
         state = RELEASING if replica.deleting else state
