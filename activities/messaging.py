@@ -163,7 +163,7 @@ class Messaging:
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def start(birth: ReplicaBirth) -> str:
-            async with gate:
+            async with gate, asyncio.timeout(_ASK_SECONDS):
                 return await _start_replica(client, birth)
 
         names_held = await asyncio.gather(*(start(birth) for birth in order.births))
@@ -234,16 +234,17 @@ async def ensure_scheduler(client: Client, signal: Tell | None = None) -> None:
 
 
 async def _tell(client: Client, message: Tell) -> bool:
-    if message.workflow_id == names.FLEET_SCHEDULER_ID:
-        await ensure_scheduler(client, message)
+    async with asyncio.timeout(_ASK_SECONDS):
+        if message.workflow_id == names.FLEET_SCHEDULER_ID:
+            await ensure_scheduler(client, message)
+            return True
+        try:
+            await client.get_workflow_handle(message.workflow_id).signal(message.signal, message.payload)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
         return True
-    try:
-        await client.get_workflow_handle(message.workflow_id).signal(message.signal, message.payload)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return True
 
 
 async def _ask_each(client: Client, workflow_ids: Sequence[str], query: str) -> tuple[dict[str, Any], list[str]]:

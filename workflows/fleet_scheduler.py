@@ -80,6 +80,7 @@ class FleetSchedulerWorkflow:
             await self._until_work()
             self.books.take_inbox()
             await self.tell_leaving_clusters()
+            await self.tell_drained()
             await self.ask_after_reservations()
             if self.state.silent:
                 await self.ask_silent()
@@ -280,6 +281,19 @@ class FleetSchedulerWorkflow:
         for entry, tell in zip(expired, tells, strict=True):
             if tell.workflow_id in told.missing:
                 self.state.inbox.append(("revoked", Revoked(uid=entry.uid).wire()))
+
+    async def tell_drained(self) -> None:
+        """Have deployments ask anew whose replicas a new taint sends away."""
+        drained, self.books.drained = self.books.drained, {}
+        tells = [
+            Tell(workflow_id=names.workflow_id("ModelDeployment", namespace, name), signal="resync") for namespace, name in sorted(drained)
+        ]
+        if tells:
+            await workflow.execute_activity_method(
+                Messaging.tell_many,
+                TellMany(tells=tells),
+                **options.remote(options.TELL_MANY, f"a taint moves {len(tells)} deployments"),
+            )
 
     async def tell_leaving_clusters(self) -> None:
         """Tell clusters that are being deleted what the ledger still holds on them, when that changes."""

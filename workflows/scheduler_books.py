@@ -30,6 +30,8 @@ from scheduler.views import cluster_view
 from scheduler.wire import from_wire
 from workflows.packing import pack, pack_bytes, unpack, unpack_bytes
 
+NO_EXECUTE = "NoExecute"
+
 # What somebody sent and nobody can read is worth a line, never a failed task.
 Log = logging.Logger | logging.LoggerAdapter[Any]
 
@@ -65,6 +67,7 @@ class Books:
         self.fleet = Fleet.load(unpack_bytes(state.fleet)) if state.fleet else Fleet()
         self.answers: dict[str, dict[str, Any]] = unpack(state.answers) or {}
         self.superseded: dict[str, dict[str, Any]] = {}
+        self.drained: dict[tuple[str, str], None] = {}
         self.unbound = dict.fromkeys(entry.uid for entry in self.fleet.entries() if entry.state == RESERVED)
         state.fleet = state.answers = ""
         if state.policy is not None:
@@ -155,10 +158,19 @@ class Books:
         self.state.clusters[report.name] = report.sequence
         before = self.fleet.version
         accounted = report.name not in self.state.silent.values()
+        self._note_drained(report)
         self.fleet.put_cluster(cluster_view(report.manifest, accounted=accounted), self.now())
         if "deletionTimestamp" in report.manifest["metadata"]:
             self.state.leaving[report.name] = ["?"]
         return self.fleet.version != before
+
+    def _note_drained(self, report: ReportCluster) -> None:
+        """Note the deployments that a new NoExecute taint concerns: they must ask where their replicas may stay."""
+        old = self.fleet.cluster(report.name)
+        known = {(taint.key, taint.value) for taint in old.taints if taint.effect == NO_EXECUTE} if old else set()
+        new = {(taint.key, taint.value) for taint in cluster_view(report.manifest).taints if taint.effect == NO_EXECUTE}
+        if new - known:
+            self.drained |= dict.fromkeys((entry.namespace, entry.deployment) for entry in self.fleet.on_cluster(report.name).values())
 
     def _take_class(self, order: Any) -> bool:
         report = ReportClass.model_validate(order)

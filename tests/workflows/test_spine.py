@@ -183,3 +183,23 @@ async def test_two_namespaces_with_equal_names_do_not_touch_each_other(plane: Co
     still = await plane.describe("ModelDeployment", "same", other)
     assert condition(still, "Ready") == "True"
     await clean_up(plane, "same", other)
+
+
+async def test_a_no_execute_taint_moves_replicas_to_another_cluster(plane: ControlPlane, namespace: str) -> None:
+    await plane.apply(a_deployment("moved", namespace, replicas=1))
+    before = await plane.ready("ModelDeployment", "moved", namespace)
+    cluster = placements(before)[0]["cluster"]
+    manifest = await plane.describe("InferenceCluster", cluster)
+    kept = {key: manifest["metadata"][key] for key in ("name", "labels", "annotations")}
+    document = {"apiVersion": manifest["apiVersion"], "kind": "InferenceCluster", "metadata": kept, "spec": manifest["spec"]}
+    taints = [{"key": labels.MAINTENANCE, "effect": "NoExecute"}]
+    await plane.apply({**document, "spec": {**manifest["spec"], "taints": taints}})
+    await plane.until(
+        "ModelDeployment",
+        "moved",
+        lambda seen: [p["cluster"] for p in placements(seen) if p["ready"]] not in ([], [cluster]) and len(placements(seen)) == 1,
+        namespace,
+    )
+    assert plane.our_objects(cluster, namespace) == []
+    await plane.apply(document)
+    await clean_up(plane, "moved", namespace)
