@@ -85,12 +85,6 @@ class WorkloadSettings(Section):
     toleration_keys: tuple[str, ...] = ()
 
 
-class RolloutSettings(Section):
-    """The fleet default of `spec.rollout.maxUnavailable`."""
-
-    max_unavailable_replicas: int = 1
-
-
 class TeardownSettings(Section):
     """How long a teardown drains, and when stuck pods are deleted by force (unset: never)."""
 
@@ -136,7 +130,6 @@ class Settings(BaseSettings):
     kubeconfig: KubeconfigSettings = KubeconfigSettings()
     control_cluster: ControlClusterSettings = ControlClusterSettings()
     workloads: WorkloadSettings = WorkloadSettings()
-    rollout: RolloutSettings = RolloutSettings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()
