@@ -37,7 +37,7 @@ from temporalio.worker import Worker
 from activities.clients.pool import KubernetesPool
 from activities.clusters import ClusterActivities
 from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
-from activities.render.settings import RenderSettings
+from activities.render.chosen import render_settings
 from activities.secrets import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import queues
@@ -78,19 +78,6 @@ def build_hands(settings: Settings) -> Hands:
         ),
         workloads=WorkloadActivities(pool, render_settings(settings), force_after),
         pool=pool,
-    )
-
-
-def render_settings(settings: Settings) -> RenderSettings:
-    """Pick the settings that shape rendered objects."""
-    return RenderSettings(
-        workload_namespace=settings.workloads.namespace,
-        engine_requests=settings.workloads.engine_requests,
-        shm_size_limit=settings.workloads.shm_size_limit,
-        termination_grace_seconds=settings.workloads.termination_grace_seconds,
-        toleration_keys=settings.workloads.toleration_keys,
-        secrets_propagation=settings.secrets.propagation,
-        restart_on_rotation=settings.secrets.restart_on_rotation,
     )
 
 

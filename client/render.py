@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from activities.render.chosen import render_settings
 from activities.render.facts import ClusterFacts
 from activities.render.facts_file import InvalidFactsFile, read_facts
 from activities.render.settings import InvalidSettings, RenderSettings
@@ -45,9 +46,6 @@ def _facts(file: Path) -> dict[str, ClusterFacts]:
 
 
 def _settings() -> RenderSettings:
-    # The worker's own reading of the settings; it is loaded here, because the SDKs behind it would slow the start of every other command.
-    from worker import render_settings  # noqa: PLC0415
-
     try:
         return render_settings(load_settings())
     except InvalidSettings as error:
