@@ -82,7 +82,7 @@ class Amount:
         try:
             base = float(number.unscaled)
         except OverflowError:
-            base = math.copysign(math.inf, number.unscaled)
+            base = math.inf if number.unscaled > 0 else -math.inf
         return base if number.scale == 0 else base * _power_of_ten(number.scale)
 
     def plus(self, other: Amount, sign: int) -> Amount | EvalError:

@@ -139,7 +139,14 @@ func askVersion(text string, against *string) answer {
 	return answer{Type: left.String(), Order: ptr.To(left.Compare(right))}
 }
 
-func ask(q question) answer {
+// ask also answers when the code under question panics, as cel-go does over bytes as the key of a constant map: to whoever
+// asked Kubernetes that selector, it was refused.
+func ask(q question) (reply answer) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			reply = answer{Error: fmt.Sprintf("panic: %v", cause)}
+		}
+	}()
 	switch {
 	case q.Selector != nil:
 		return askSelector(*q.Selector, q.Devices)

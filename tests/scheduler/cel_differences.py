@@ -10,6 +10,8 @@ from scheduler.cel import SelectorError, compile_selector
 from scheduler.devices import DeviceEntry
 
 KUBERNETES_COST_MAX = 1_000_000
+# What the oracle says when Kubernetes' own code panicked, which is no answer to compare with.
+PANIC = "panic"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ DIFFERENCES = [
     Difference("timestamps that Go reads although RFC 3339 does not allow them", ("is not an RFC 3339 timestamp",)),
     Difference("map keys that the CEL specification does not allow", ("unsupported key type", "repeated key")),
     Difference("a leading dot must not be read as the loop variable of the same name", ("is hidden by a variable of the same name",)),
+    Difference("cel-go takes `.x` as the name of a loop variable and then cannot find it", ("macro must be a plain name",)),
     Difference("nesting is counted over all rules of the grammar together", ("nests deeper than",)),
 ]
 
@@ -70,6 +73,8 @@ def our_verdicts(selector: str, devices: list[DeviceEntry]) -> list[Verdict]:
 
 def their_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:
     """The oracle's answer in the same words. A selector above the cost limit is refused by the API server."""
+    if str(answer.get("error", "")).startswith(PANIC):
+        return [PANIC] * devices
     if answer.get("error") or int(str(answer["max_cost"])) > KUBERNETES_COST_MAX:
         return ["refused"] * devices
     outcomes = answer["devices"]
@@ -79,7 +84,7 @@ def their_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:
 
 def disagreement(selector: str, device: DeviceEntry, ours: Verdict, theirs: bool | str) -> str:
     """What is wrong with a verdict, or an empty text if it is right or a difference that is listed."""
-    if ours.outcome == theirs:
+    if ours.outcome == theirs or (theirs == PANIC and ours.outcome is not True):
         return ""
     if ours.outcome in ("refused", "error") and explains(ours.reason):
         return ""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 from itertools import pairwise
 
 import pytest
@@ -13,7 +12,7 @@ from scheduler.semver import Version, parse_version
 from tests.oracle.client import Oracle
 from tests.scheduler.cel_devices import HOPPER
 
-SEED = int(os.environ.get("MODELPLANE_FUZZ_SEED") or random.randrange(2**32))  # noqa: S311 - a seed for test data
+SEED = int(os.environ.get("MODELPLANE_FUZZ_SEED", "20261121"))
 
 CHAIN = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0"]
 
