@@ -105,6 +105,8 @@ class Cluster(_Strict):
 
     name: Name
     labels: dict[str, Label] = {}
+    routing: Literal["service", "pool"] = "service"
+    """What stands between gateway and engines: a Service, or an InferencePool with its endpoint picker (Traefik serves only the first)."""
     pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")

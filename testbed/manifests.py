@@ -40,8 +40,8 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "metadata": {
             "name": cluster.name,
             "labels": dict(cluster.labels),
-            # The testbed lays down the serving stack itself, and plays no endpoint picker for pool routing.
-            "annotations": {"modelplane.ai/stack": "external", "modelplane.ai/routing": "service"},
+            # The testbed lays down the serving stack itself.
+            "annotations": {"modelplane.ai/stack": "external", "modelplane.ai/routing": cluster.routing},
         },
         "spec": {
             "cluster": {

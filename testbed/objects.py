@@ -24,6 +24,7 @@ STORAGE_CLASS = "testbed-rwx"
 PROVISIONER = "testbed.modelplane.ai/volumes"
 MANAGED = "testbed.modelplane.ai/simulated"
 POOL = "modelplane.ai/pool"
+SYSTEM_NODE = "system"
 
 Document = dict[str, Any]
 
@@ -72,16 +73,22 @@ def gateway(gateway_class: str, *, simulated: bool) -> Document:
     }
 
 
-def node_names(cluster: Cluster) -> Iterable[tuple[str, Pool]]:
-    """Every node of a cluster with its pool."""
-    return ((f"{cluster.name}-{pool.name}-{number}", pool) for pool in cluster.pools for number in range(pool.nodes))
+def node_names(cluster: Cluster) -> Iterable[tuple[str, Pool | None]]:
+    """Every node of a cluster with its pool; the system node, which runs what needs no GPU, is in none."""
+    yield f"{cluster.name}-{SYSTEM_NODE}", None
+    for pool in cluster.pools:
+        yield from ((f"{cluster.name}-{pool.name}-{number}", pool) for number in range(pool.nodes))
 
 
-def node(name: str, cluster: Cluster, pool: Pool, fleet: FleetFile) -> Document:
-    """Render one node: large, tainted as GPU nodes are, and empty of everything but what its class says."""
+def node(name: str, cluster: Cluster, pool: Pool | None, fleet: FleetFile) -> Document:
+    """Render one node: large, and empty of everything but what its class says.
+
+    Nodes of a pool are tainted as GPU nodes are. The system node is not, so that endpoint pickers and hydration Jobs find a place; it
+    carries no pool, so that nobody counts it as capacity.
+    """
     plugins = {
         device.resource_name: str(device.count)
-        for device in fleet.classes[pool.node_class].devices
+        for device in (fleet.classes[pool.node_class].devices if pool else ())
         if device.claim == "DevicePlugin" and device.resource_name
     }
     capacity = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "4Ti", "pods": "110", **plugins}
@@ -92,14 +99,14 @@ def node(name: str, cluster: Cluster, pool: Pool, fleet: FleetFile) -> Document:
             "name": name,
             "labels": {
                 MANAGED: "true",
-                POOL: pool.name,
+                **({POOL: pool.name} if pool else {}),
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
                 **{key: value for key, value in cluster.labels.items() if key.startswith("topology.kubernetes.io/")},
             },
         },
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if pool else []},
         "status": {
             "capacity": capacity,
             "allocatable": capacity,

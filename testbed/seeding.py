@@ -52,7 +52,8 @@ def seed(
             document = objects.node(name, cluster, wanted[name], fleet)
             stored = kube.apply(document)
             kube.apply({key: document[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}}, "status")
-            for slice_ in objects.resource_slices(stored, fleet.classes[wanted[name].node_class]):
+            pool = wanted[name]
+            for slice_ in objects.resource_slices(stored, fleet.classes[pool.node_class]) if pool else ():
                 kube.apply(slice_)
 
         list(pool.map(seed_node, wanted))

@@ -296,3 +296,16 @@ def test_an_inference_pool_is_accepted(api: client.ApiClient, namespace: str, ev
         return [(parent["parentRef"]["name"], each["type"], each["status"]) for parent in parents for each in parent["conditions"]]
 
     eventually(accepted, equals=[("inference-gateway", "Accepted", "True"), ("inference-gateway", "ResolvedRefs", "True")])
+
+
+def test_what_needs_no_gpu_runs_on_the_system_node_which_is_in_no_pool(
+    api: client.ApiClient, namespace: str, eventually: Callable[..., None]
+) -> None:
+    core = client.CoreV1Api(api)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "picker"}, "spec": {"containers": [{"name": "epp", "image": "epp:1"}]}}
+    core.create_namespaced_pod(namespace, pod)
+    eventually(lambda: ready(core.read_namespaced_pod("picker", namespace)), equals=True)
+    node = core.read_node(core.read_namespaced_pod("picker", namespace).spec.node_name)
+    assert node.metadata.name == "prod-eu-system"
+    assert "modelplane.ai/pool" not in node.metadata.labels
+    assert not node.spec.taints
