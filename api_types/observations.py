@@ -82,6 +82,36 @@ class ObservedCluster(Message):
     nodes: list[ObservedNodes] = Field(default_factory=list)
 
 
+class ObservedVolume(Message):
+    """A volume claim of a cache: its phase as Kubernetes words it, and `digest` as in `ObservedObject`."""
+
+    claim: str
+    phase: str = ""
+    digest: str = ""
+
+
+class ObservedJob(Message):
+    """A hydration Job. `state` is Running, Complete or Failed; `exit_code` and `message` are those of its last failed pod.
+
+    `blocker` says why its pod does not run, empty if it does.
+    """
+
+    claim: str
+    uid: str
+    state: str = "Running"
+    exit_code: int = 0
+    message: str = ""
+    blocker: str = ""
+
+
+class ObservedCache(Message):
+    """All that a ModelCache should know of one cluster."""
+
+    cluster: str
+    volumes: list[ObservedVolume] = Field(default_factory=list)
+    jobs: list[ObservedJob] = Field(default_factory=list)
+
+
 class Observed(Message):
     """The signal `observed`: exactly one of the parts is set."""
 
@@ -89,3 +119,4 @@ class Observed(Message):
     digest: str
     replica: ObservedReplica | None = None
     cluster: ObservedCluster | None = None
+    cache: ObservedCache | None = None

@@ -11,6 +11,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
+from api_types import images
+
 CONFIG_VARIABLE = "MODELPLANE_CONFIG"
 
 
@@ -85,6 +87,24 @@ class WorkloadSettings(Section):
     toleration_keys: tuple[str, ...] = ()
 
 
+class CacheSettings(Section):
+    """How caches are filled. Times are in seconds; 0 attempts or deadline means no end."""
+
+    hydration_image: str = images.HYDRATION
+    client_version: str = Field(default=images.HUGGINGFACE_HUB_VERSION, description="Of huggingface_hub, where the image has none.")
+    hub_endpoint: str = Field(default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters.")
+    mount_read_only: bool = False
+    max_attempts: int = Field(default=0, ge=0)
+    active_deadline_seconds: int = Field(default=21600, ge=0)
+    evict_grace: int = Field(default=600, ge=0)
+
+
+class OciSettings(Section):
+    """How model packs are unpacked."""
+
+    kit_image: str = images.KIT
+
+
 class TeardownSettings(Section):
     """How long a teardown drains, and when stuck pods are deleted by force (unset: never)."""
 
@@ -130,6 +150,8 @@ class Settings(BaseSettings):
     kubeconfig: KubeconfigSettings = KubeconfigSettings()
     control_cluster: ControlClusterSettings = ControlClusterSettings()
     workloads: WorkloadSettings = WorkloadSettings()
+    cache: CacheSettings = CacheSettings()
+    oci: OciSettings = OciSettings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()

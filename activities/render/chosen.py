@@ -14,4 +14,10 @@ def render_settings(settings: Settings) -> RenderSettings:
         toleration_keys=settings.workloads.toleration_keys,
         secrets_propagation=settings.secrets.propagation,
         restart_on_rotation=settings.secrets.restart_on_rotation,
+        hydration_image=settings.cache.hydration_image,
+        hydration_client_version=settings.cache.client_version,
+        hub_endpoint=settings.cache.hub_endpoint,
+        kit_image=settings.oci.kit_image,
+        cache_mount_read_only=settings.cache.mount_read_only,
+        cache_active_deadline_seconds=settings.cache.active_deadline_seconds,
     )

@@ -68,6 +68,7 @@ class RenderSettings:
 
     hydration_image: str = images.HYDRATION  # cache.hydrationImage
     hydration_client_version: str = images.HUGGINGFACE_HUB_VERSION  # cache.clientVersion
+    hub_endpoint: str = ""  # cache.hubEndpoint: a mirror of the hub; empty: the client's own
     kit_image: str = images.KIT  # oci.kitImage
     cache_mount_read_only: bool = False  # cache.mountReadOnly
     cache_active_deadline_seconds: int = 21600  # cache.activeDeadlineSeconds
