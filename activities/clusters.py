@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
@@ -12,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities import kinds
 from activities.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.messaging import AskEach, Messaging, Survey
+from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.ownership import Owner
 from activities.watch.board import REPLICA
@@ -19,6 +21,7 @@ from activities.watch.cluster_watch import ClusterWatch
 from activities.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.watch.teller import Undelivered
 from api_types import labels
+from api_types.cache_messages import CacheAccount
 from api_types.errors import PermissionDenied, TransientError
 from api_types.messages import ClusterFacts, Connect, ReplicaState, WatchCluster
 from api_types.observations import Observed
@@ -70,7 +73,7 @@ class ClusterActivities:
 
     @activity.defn
     async def watch_cluster(self, order: WatchCluster) -> None:
-        """Watch a cluster and signal `observed` to the cluster and the replicas concerned, until cancelled.
+        """Watch a cluster and signal `observed` to the cluster, replicas and caches concerned, until cancelled.
 
         Ends with a TransientError when its worker shuts down, so that another worker takes it over at once.
         """
@@ -105,21 +108,30 @@ async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
 
 
 async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
-    """Find the replicas of a cluster that are not among `here`."""
-    messaging, after = Messaging(), ""
-    owners: list[Owner] = []
+    """Find the replicas and caches that believe to have objects on a cluster and are not among `here`."""
+    replicas = [ReplicaState.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
+    # Caches span clusters, so visibility cannot find them by one.
+    caches = [CacheAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[MODEL_CACHE]), here)]
+    return [
+        *(Owner(REPLICA, account.namespace, account.name, account.uid) for account in replicas if not account.deleting),
+        *(Owner(MODEL_CACHE, account.namespace, account.name, account.uid) for account in caches if cluster in account.clusters),
+    ]
+
+
+async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
+    """Ask everybody whom a survey finds, page by page, for their account; those among `here` are not asked."""
+    messaging, found, after = Messaging(), list[Any](), ""
     while True:
         try:
-            page = await messaging.survey(Survey(kinds=[REPLICA], cluster=cluster, after=after))
+            page = await messaging.survey(survey.model_copy(update={"after": after}))
             asked = await messaging.ask_each(AskEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
         except RPCError:
             await asyncio.sleep(_SURVEY_RETRY_SECONDS)
             continue
-        accounts = [ReplicaState.model_validate(answer) for answer in asked.answers.values()]
-        owners += [Owner(REPLICA, account.namespace, account.name, account.uid) for account in accounts if not account.deleting]
+        found += asked.answers.values()
         after = page.after
         if not after:
-            return owners
+            return found
 
 
 async def _heartbeat(watch: ClusterWatch) -> None:
@@ -137,7 +149,7 @@ async def _check_rights(cluster: ClusterApi, name: str, served: Mapping[Kind, Re
     """Ask for everything at once, as an administrator has it; only if that is refused, right by right. Raises PermissionDenied."""
     if await _may(cluster, "*", "*", "*"):
         return
-    wanted = [(verb, served[kind]) for kind in kinds.ours(served) for verb in _WRITE]
+    wanted = [(verb, served[kind]) for kind in dict.fromkeys([*kinds.ours(served), *kinds.of_caches(served)]) for verb in _WRITE]
     wanted += [(verb, served[kind]) for kind in kinds.only_watched(served) for verb in _READ]
     wanted += [(verb, served[kinds.NAMESPACE]) for verb in ("get", "create")]
     answers = await asyncio.gather(*(_may(cluster, verb, resource.kind.group, resource.plural) for verb, resource in wanted))

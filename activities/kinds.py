@@ -7,7 +7,7 @@ a new kind of object cannot be applied and then forgotten. Versions that a clust
 from collections.abc import Iterable, Mapping
 
 from activities.cluster_api import Kind, Resource
-from activities.render.teardown import SWEPT_KINDS
+from activities.render.teardown import CACHE_STEPS, SWEPT_KINDS
 from api_types import apiversions
 
 POD = Kind(apiversions.CORE, "Pod")
@@ -15,6 +15,9 @@ NODE = Kind(apiversions.CORE, "Node")
 NAMESPACE = Kind(apiversions.CORE, "Namespace")
 SECRET = Kind(apiversions.CORE, "Secret")
 SERVICE = Kind(apiversions.CORE, "Service")
+VOLUME_CLAIM = Kind(apiversions.CORE, "PersistentVolumeClaim")
+JOB = Kind(apiversions.BATCH, "Job")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
 DEPLOYMENT = Kind(apiversions.APPS, "Deployment")
 LEADER_WORKER_SET = Kind(apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
@@ -47,6 +50,11 @@ def resolve_all(pairs: Iterable[tuple[str, str]], served: Mapping[Kind, Resource
 def ours(served: Mapping[Kind, Resource]) -> list[Kind]:
     """Give every served kind that we may have put on a cluster."""
     return resolve_all(SWEPT_KINDS, served)
+
+
+def of_caches(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give every served kind that a cache may have put on a cluster."""
+    return resolve_all([kind for step in CACHE_STEPS for kind in step.kinds], served)
 
 
 def dra_version(served: Mapping[Kind, Resource]) -> str:

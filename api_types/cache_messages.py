@@ -42,6 +42,15 @@ class CacheOnCluster(Message):
     staged: bool = True
 
 
+class CacheAccount(Message):
+    """Where a cache believes to have objects, for an observer that has just begun."""
+
+    namespace: str
+    name: str
+    uid: str
+    clusters: list[str] = Field(default_factory=list)
+
+
 # --- with replicas and deployments ------------------------------------------------------------------------------------------------------
 
 

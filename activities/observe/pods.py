@@ -62,7 +62,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
         ready=ready,
         terminating=bool(metadata.get("deletionTimestamp")),
         template_hash=(metadata.get("annotations") or {}).get(labels.TEMPLATE_HASH, ""),
-        trouble=None if ready else _trouble(pod),
+        trouble=None if ready else pod_trouble(pod),
     )
 
 
@@ -77,7 +77,8 @@ def dominant(pods: Iterable[PodSeen]) -> str:
     return f"{count} of {len(alive)} pods {worst.text}"
 
 
-def _trouble(pod: Mapping[str, Any]) -> Trouble:
+def pod_trouble(pod: Mapping[str, Any]) -> Trouble:
+    """Say why a pod that is not ready is not ready."""
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     found = [trouble for container in containers if (trouble := _container_trouble(container))]

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from activities.cluster_api import Kind, ObjectId
+from activities.observe.cache import MODEL_CACHE
 from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes
 from activities.observe.endpoints import EndpointsSeen
 from activities.observe.gateway import GatewayState, observe_gateway
@@ -19,8 +20,9 @@ from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
 from activities.ownership import Owner
+from activities.watch.cache_board import CacheBoard
 from activities.watch.reflector import Key
-from api_types.observations import Observed, ObservedCluster, ObservedReplica
+from api_types.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
 REPLICA = "ModelReplica"
 _DIGEST_LENGTH = 16
@@ -41,6 +43,7 @@ class Board:
         self.reachable = True
         self.error_type = ""
         self.error = ""
+        self.caches = CacheBoard(cluster.name, touch)
         self._cluster = cluster
         self._touch = touch
         self._objects: dict[ObjectId, ObjectSeen] = {}
@@ -56,12 +59,13 @@ class Board:
         self._gateway: GatewayState = observe_gateway(None)
 
     def owners(self) -> list[Owner]:
-        """Give everybody who is told something: the cluster itself, and each replica with objects here."""
-        return [self._cluster, *self._owned]
+        """Give everybody who is told something: the cluster itself, and each replica and cache with objects here."""
+        return [self._cluster, *self._owned, *self.caches.owners()]
 
     def counts(self) -> dict[str, int]:
         """Give how much is kept, for the heartbeat."""
-        return {"owners": len(self._owned), "objects": len(self._objects), "pods": len(self._pods), "nodes": len(self._nodes)}
+        counts = {"owners": len(self._owned), "objects": len(self._objects), "pods": len(self._pods), "nodes": len(self._nodes)}
+        return counts | self.caches.counts()
 
     def put_object(self, kind: Kind, key: Key, seen: ObjectSeen | None) -> None:
         """Keep one object of ours, or forget it."""
@@ -141,6 +145,8 @@ class Board:
         """Put together what an owner should know now."""
         if owner == self._cluster:
             return Note(_observed(owner, cluster=self._observe_cluster()))
+        if owner.kind == MODEL_CACHE:
+            return Note(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
         targets = self._owned.get(owner, set())
         objects = [self._objects[target] for target in targets]
         pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
@@ -153,6 +159,7 @@ class Board:
         """Drop an owner of whom nothing is left."""
         if not self._owned.get(owner, True):
             del self._owned[owner]
+        self.caches.forget(owner)
 
     def _mark(self, owner: Owner) -> None:
         self._touch(owner)
@@ -168,7 +175,9 @@ class Board:
         )
 
 
-def _observed(owner: Owner, replica: ObservedReplica | None = None, cluster: ObservedCluster | None = None) -> Observed:
-    content = (replica or cluster or ObservedReplica()).wire()
+def _observed(
+    owner: Owner, replica: ObservedReplica | None = None, cluster: ObservedCluster | None = None, cache: ObservedCache | None = None
+) -> Observed:
+    content = (replica or cluster or cache or ObservedReplica()).wire()
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
-    return Observed(owner_uid=owner.uid, digest=digest, replica=replica, cluster=cluster)
+    return Observed(owner_uid=owner.uid, digest=digest, replica=replica, cluster=cluster, cache=cache)

@@ -7,6 +7,7 @@ from typing import Any
 
 from activities import kinds
 from activities.cluster_api import ClusterApi, Json, Kind, Resource, Selection
+from activities.observe.cache import read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
 from activities.observe.endpoints import read_endpoints
 from activities.observe.gateway import observe_gateway
@@ -24,6 +25,7 @@ _DISCOVERY_SECONDS = 60.0
 
 Absent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
 _OURS = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
+_OF_CACHES = f"{_OURS},{labels.CACHE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
 _ABOUT_CLUSTER = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
 # Selectors know no "or". Leaders carry both labels, so the second selection takes followers only.
@@ -107,6 +109,10 @@ class ClusterWatch:
             for kind in kinds.ours(served)
         }
         wanted |= {Selection(kinds.POD, labels=selector): self._reflector(read_pod, board.put_pod) for selector in _PODS}
+        caches = board.caches
+        wanted[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = self._reflector(read_volume, caches.put_volume)
+        wanted[Selection(kinds.JOB, labels=_OF_CACHES)] = self._reflector(read_job, caches.put_job)
+        wanted[Selection(kinds.POD, labels=labels.CACHE)] = self._reflector(read_job_pod, caches.put_pod)
         wanted[Selection(kinds.NODE, labels=labels.POOL)] = self._reflector(read_node, board.put_node)
         wanted[Selection(kinds.ENDPOINT_SLICE, labels=_OURS)] = self._reflector(read_endpoints, board.put_endpoints)
         if kinds.GATEWAY in served:

@@ -1,0 +1,164 @@
+"""What a cache hears of one cluster: claims, Jobs, and why a download failed (spec/workloads.md 5.5, cases 89 to 92)."""
+
+from typing import Any
+
+import pytest
+
+from activities.cluster_api import Json
+from activities.observe.cache import JobPodSeen, observe_cache, read_job, read_job_pod, read_volume
+from activities.ownership import Owner
+from activities.watch.cache_board import CacheBoard
+from activities.watch.reflector import Key
+from api_types import labels
+from api_types.observations import ObservedJob, ObservedVolume
+
+CLAIM = "modelcache-ml-team-qwen-0a1b2c3d"
+CACHE = Owner("ModelCache", "ml-team", "qwen", "uid-c")
+
+
+def an_object(name: str, owner: Owner = CACHE, **parts: Any) -> Json:
+    notes = {
+        labels.OWNER_KIND: owner.kind,
+        labels.OWNER_NAMESPACE: owner.namespace,
+        labels.OWNER_NAME: owner.name,
+        labels.OWNER_UID: owner.uid,
+    }
+    marks = {labels.MANAGED_BY: labels.MANAGED_BY_VALUE, labels.CACHE: CLAIM}
+    metadata = {"name": name, "namespace": "ml-team", "uid": f"uid-of-{name}", "labels": marks, "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": metadata | parts.pop("metadata", {}), **parts}
+
+
+def a_job(*conditions: tuple[str, str], **metadata: Any) -> Json:
+    written = [{"type": kind, "status": status, "reason": "Because", "message": "of this"} for kind, status in conditions]
+    return an_object(f"{CLAIM}-hyd", status={"conditions": written}, metadata=metadata)
+
+
+def a_pod(exit_code: int | None = None, at: str = "2026-01-01T00:00:00Z", message: str = "", **status: Any) -> Json:
+    ended = {"terminated": {"exitCode": exit_code, "finishedAt": at, "message": message}} if exit_code is not None else {}
+    metadata = {
+        "name": f"pod-{at}",
+        "namespace": "ml-team",
+        "labels": {labels.CACHE: CLAIM},
+        "ownerReferences": [{"kind": "Job", "uid": f"uid-of-{CLAIM}-hyd"}],
+    }
+    containers = [{"name": "hydrate", "state": ended}] if ended else []
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"containerStatuses": containers, **status}}
+
+
+def told(job: Json, *pods: Json) -> ObservedJob:
+    seen = read_job(job)
+    assert seen
+    read = [found for pod in pods if (found := read_job_pod(pod))]
+    assert len(read) == len(pods)
+    return observe_cache("eu-1", [], [seen], read).jobs[0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [
+        pytest.param([], "Running", id="no condition yet"),
+        pytest.param([("Complete", "True")], "Complete", id="wkl-89 complete"),
+        pytest.param([("Failed", "True")], "Failed", id="wkl-92 failed"),
+        pytest.param([("FailureTarget", "True")], "Running", id="about to fail, with pods still ending"),
+        pytest.param([("Complete", "False")], "Running", id="a condition that does not hold"),
+    ],
+)
+def test_only_conditions_say_how_a_job_ended(conditions: list[tuple[str, str]], state: str) -> None:
+    assert told(a_job(*conditions)).state == state
+
+
+def test_wkl_92_the_last_pod_that_failed_says_why() -> None:
+    early = a_pod(1, "2026-01-01T00:00:00Z", "the hub answered 503", phase="Failed")
+    late = a_pod(42, "2026-01-01T00:01:00Z", "acme/none does not exist", phase="Failed")
+    job = told(a_job(("Failed", "True")), late, early)
+    assert (job.exit_code, job.message) == (42, "acme/none does not exist")
+
+
+def test_a_job_that_failed_without_a_pods_word_speaks_for_itself() -> None:
+    job = told(a_job(("Failed", "True")), a_pod(137, phase="Failed"))
+    assert (job.exit_code, job.message) == (137, "Because: of this")
+
+
+def test_the_end_of_a_long_log_is_kept_within_one_kib() -> None:
+    job = told(a_job(("Failed", "True")), a_pod(1, message="x" * 5000 + " no space left", phase="Failed"))
+    assert job.message.endswith("no space left")
+    assert len(job.message.encode()) == 1024
+
+
+def test_a_pod_that_cannot_start_is_named_as_what_the_job_waits_for() -> None:
+    unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    job = told(a_job(), a_pod(phase="Pending", conditions=[unschedulable]))
+    assert job.blocker == "unschedulable: 0/3 nodes are available"
+
+
+def test_a_running_download_has_no_blocker_though_it_is_never_ready() -> None:
+    assert told(a_job(), a_pod(phase="Running")).blocker == ""
+
+
+def test_a_job_that_is_being_deleted_counts_as_gone() -> None:
+    seen = read_job(a_job(deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert seen
+    assert observe_cache("eu-1", [], [seen], []).jobs == []
+
+
+def test_a_volume_claim_is_told_with_its_phase() -> None:
+    bound = read_volume(an_object(CLAIM, status={"phase": "Bound"}))
+    assert bound
+    assert bound.volume.phase == "Bound"
+    leaving = read_volume(an_object(CLAIM, status={"phase": "Bound"}, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    assert leaving
+    assert leaving.volume.phase == "Terminating"
+
+
+def test_objects_of_others_are_nothing_to_a_cache() -> None:
+    foreign = Owner("ModelReplica", "ml-team", "qwen", "uid-r")
+    assert read_volume(an_object("data", foreign)) is None
+    assert read_job(an_object("migrate", foreign)) is None
+    assert read_job_pod({"metadata": {"name": "x", "labels": {labels.CACHE: CLAIM}}}) is None
+
+
+class TestBoard:
+    """Who is told when what changes."""
+
+    def board(self) -> tuple[CacheBoard, list[Owner]]:
+        touched: list[Owner] = []
+        return CacheBoard("eu-1", touched.append), touched
+
+    def test_a_pods_failure_is_news_for_the_cache_of_its_job(self) -> None:
+        board, touched = self.board()
+        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job()))
+        touched.clear()
+        board.put_pod(Key("ml-team", "pod"), read_job_pod(a_pod(41, phase="Failed")))
+        assert touched == [CACHE]
+        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
+        assert board.note(CACHE).jobs[0].exit_code == 41
+
+    def test_what_is_gone_is_told_once_more_and_then_forgotten(self) -> None:
+        board, touched = self.board()
+        key = Key("ml-team", CLAIM)
+        board.put_volume(key, read_volume(an_object(CLAIM, status={"phase": "Bound"})))
+        assert [volume.claim for volume in board.note(CACHE).volumes] == [CLAIM]
+        board.put_volume(key, None)
+        assert touched == [CACHE, CACHE]
+        assert board.is_empty(CACHE)
+        assert board.note(CACHE).volumes == list[ObservedVolume]()
+        board.forget(CACHE)
+        assert board.owners() == []
+
+    def test_caches_of_two_namespaces_do_not_mix(self) -> None:
+        board, _ = self.board()
+        other = Owner("ModelCache", "other", "qwen", "uid-o")
+        board.put_volume(Key("ml-team", CLAIM), read_volume(an_object(CLAIM)))
+        board.put_volume(Key("other", CLAIM), read_volume(an_object(CLAIM, other)))
+        assert [len(board.note(owner).volumes) for owner in (CACHE, other)] == [1, 1]
+        board.put_volume(Key("ml-team", CLAIM), None)
+        assert [len(board.note(owner).volumes) for owner in (CACHE, other)] == [0, 1]
+
+    def test_a_pod_whose_job_is_unknown_waits_for_it(self) -> None:
+        board, touched = self.board()
+        pod = read_job_pod(a_pod(41, phase="Failed"))
+        assert isinstance(pod, JobPodSeen)
+        board.put_pod(Key("ml-team", "pod"), pod)
+        assert touched == []
+        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
+        assert board.note(CACHE).jobs[0].exit_code == 41
