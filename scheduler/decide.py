@@ -15,6 +15,7 @@ from scheduler.constraints import avoided
 from scheduler.explain import diagnose
 from scheduler.fleet import Fleet
 from scheduler.frame import Frame
+from scheduler.holds import Hold
 from scheduler.ledger import Ledger
 from scheduler.policy import SchedulerOptions
 from scheduler.results import Decision, Diagnosis, Eviction, Placement
@@ -57,18 +58,35 @@ def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
     """Decide one request on a frame, and charge the result there unless it is a dry run."""
     turn = Turn(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
     turn.run()
-    return written(turn)
+    decision = written(turn)
+    if turn.frame.strict:
+        _note_hold(turn, decision)
+    return decision
 
 
-def apply(fleet: Fleet, decision: Decision) -> None:
-    """Make a decision part of the fleet; applying it twice changes nothing more."""
+def _note_hold(turn: Turn, decision: Decision) -> None:
+    """Let those decided later in the batch see who waits."""
+    owner = (decision.namespace, decision.deployment)
+    turn.frame.held_pools.pop(owner, None)
+    turn.frame.holds.pop(owner, None)
+    if decision.waiting_since >= 0:
+        turn.frame.holds[owner] = Hold(turn.deployment, turn.priority, decision.waiting_since)
+
+
+def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
+    """Make a decision part of the fleet; applying it twice changes nothing more.
+
+    `asked` is the deployment that was decided about; it is needed only for one that holds capacity while it waits (`waiting_since`).
+    """
     if decision.dry_run:
         return
-    before = fleet.version
+    hold = Hold(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
     changed = apply_to(fleet.ledger, decision)
+    changed = fleet.set_hold((decision.namespace, decision.deployment), hold) or changed
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
-    fleet.version = before + 1 if changed or decision.victims else before
+    if changed or decision.victims:
+        fleet.version += 1
 
 
 def apply_to(ledger: Ledger, decision: Decision) -> bool:
@@ -161,8 +179,17 @@ def written(turn: Turn) -> Decision:
         dry_run=turn.request.dry_run,
         labels=tuple(sorted(deployment.labels.items())),
         min_available=deployment.policy.min_available,
+        waiting_since=_waiting_since(turn) if shortfall else -1,
         avoids=avoided(deployment),
     )
+
+
+def _waiting_since(turn: Turn) -> int:
+    """Say since when a deployment that lacks room holds capacity, -1 if it does not: a hold keeps its first time as long as it waits."""
+    if not turn.frame.strict or turn.held or turn.invalid:
+        return -1
+    known = turn.frame.holds.get((turn.deployment.namespace, turn.deployment.name))
+    return known.since if known else turn.frame.now
 
 
 def _kept_placements(turn: Turn) -> list[Placement]:

@@ -106,7 +106,7 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
 
 
 def _pool_details(filler: Filler, slot: Slot) -> dict[str, PoolDetail]:
-    free = filler.frame.free(slot)
+    free = filler.held.left(slot, filler.frame.free(slot))
     credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
     if credit:
         free = [a + b for a, b in zip(free, credit, strict=True)]
@@ -168,6 +168,9 @@ def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]
 def _short(filler: Filler, slot: Slot, p: int, needed: int, free: int) -> tuple[str, str]:
     pool = slot.pools[p]
     declared = pool.nodes - filler.frame.ledger.used(slot.name).get(pool.name, 0)
+    waits = filler.held.violated(slot) if declared >= needed else ""
+    if waits:
+        return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, kept for others ({waits})"
     if declared >= needed:
         return reasons.OBSERVED_CAPACITY, f"needs {needed}, {max(free, 0)} really there of {declared} free as declared"
     entries = filler.frame.ledger.on_cluster(slot.name).values()

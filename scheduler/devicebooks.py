@@ -137,8 +137,8 @@ def admits(frame: Frame, pool: PoolView, standing: Sequence[Pods], added: Sequen
     return is_safe(capacity_of(pool), pool.nodes, [*standing, *added])
 
 
-def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str]) -> Trial:
-    """Find a pool for every engine by counting devices; engines in order, then any arrangement."""
+def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], kept: frozenset[int] = frozenset()) -> Trial:
+    """Find a pool for every engine by counting devices, `kept` pools left out; engines in order, then any arrangement."""
     fit = shape.on(slot.layout)
     standing = [residents(frame, slot, pool, owner) for pool in slot.pools]
     chosen: list[int] = []
@@ -155,6 +155,8 @@ def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str]) 
             steps += 1
             if steps > STEPS_MAX:
                 return False
+            if p in kept:
+                continue
             pool = slot.pools[p]
             more = pods_on((shape.place(i, pool.name, pool.device_set),), pool)
             if not admits(frame, pool, standing[p], [*added[p], *more]):

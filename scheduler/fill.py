@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from api_types.names import replica_name
 from scheduler import reasons
@@ -18,6 +19,7 @@ from scheduler.devicebooks import admits, counts_devices, fit_devices, pods_on, 
 from scheduler.filters import passing, stages
 from scheduler.fitting import Trial, fit_domains, fit_nodes
 from scheduler.frame import Frame
+from scheduler.heldpools import HeldPools
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Placement
 from scheduler.score import Chooser, pool_order
@@ -54,6 +56,7 @@ class Filler:
         eligible = passing([stage for stage in found if stage.code != reasons.NO_POOL_MATCHES], frame.index.everything)
         self.constraints = Constraints(frame, self.deployment, eligible)
         self.quota = quota
+        self.held = HeldPools(frame, self._me, self.priority)
         self.chooser = Chooser(frame, self.deployment, shape, self.trial, self.constraints)
 
     def _load(self, cluster: str, change: int) -> None:
@@ -146,9 +149,21 @@ class Filler:
 
     def trial_with(self, slot: Slot, shape: Shape) -> Trial:
         """Try other engines than the deployment's own."""
+        kept = self.held.positions(slot)
+        trial = self._trial_among(slot, shape, kept)
+        if trial.failed < 0 or not kept:
+            return trial
+        # Is it those ahead in the queue who stand in the way, or is there no room anyhow?
+        alone = self._trial_among(slot, shape, frozenset())
+        return alone if alone.failed >= 0 else replace(trial, violation=self.held.violated(slot))
+
+    def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int]) -> Trial:
+        """Try engines on a cluster without the free nodes of `kept` pools."""
         if counts_devices(self.frame):
-            return fit_devices(self.frame, shape, slot, self._me)
+            return fit_devices(self.frame, shape, slot, self._me, frozenset() if self.has_credit(slot) else kept)
         free = self.frame.free(slot)
+        if kept:
+            free = [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
         credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
         if credit:
             free = [a + b for a, b in zip(free, credit, strict=True)]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.clusters import ClusterIndex, Slot
+from scheduler.holds import STRICT_ORDER, Hold
 from scheduler.ledger import Ledger, rebuilt
 from scheduler.policy import SchedulerOptions
 from scheduler.reasons import BOUND, RELEASING, RESERVED
@@ -32,6 +33,8 @@ class Fleet:
         self.rooms = Rooms(self.index, self.ledger)
         # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
         self.preempted_at: dict[tuple[str, str], int] = {}
+        # Deployments that wait for capacity, kept only while the queue order is strict.
+        self.holds: dict[tuple[str, str], Hold] = {}
 
     # Clusters
 
@@ -71,7 +74,19 @@ class Fleet:
             self.options = options
             # What counts as full depends on how capacity is counted.
             self.rooms.clear()
+            if options.queue_order != STRICT_ORDER:
+                self.holds.clear()
             self.version += 1
+
+    def set_hold(self, owner: tuple[str, str], hold: Hold | None) -> bool:
+        """Note that a deployment waits for capacity, or (None) no longer does; True if that is news."""
+        if self.holds.get(owner) == hold:
+            return False
+        if hold is None:
+            del self.holds[owner]
+        else:
+            self.holds[owner] = hold
+        return True
 
     # Replicas
 

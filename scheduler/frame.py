@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from scheduler.capacity import observed_limit
 from scheduler.clusters import ClusterIndex, Slot
 from scheduler.fleet import Fleet
+from scheduler.holds import STRICT_ORDER, Hold, Owner
 from scheduler.ledger import Ledger
 from scheduler.policy import SchedulerOptions
 from scheduler.shapes import Shape
@@ -26,6 +27,9 @@ class Frame:
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
         self.preempted_at: dict[tuple[str, str], int] = {}
+        self.holds: dict[Owner, Hold] = dict(fleet.holds) if self.strict else {}
+        # What the holds keep, worked out when first asked for.
+        self.held_pools: dict[Owner, object] = {}
         self._full: dict[str, int] = {}
         self._freed_read = 0
         self._risen = 0
@@ -36,6 +40,7 @@ class Frame:
         other.ledger = self.ledger.fork()
         other.ledger.touched.update(self.ledger.touched)
         other.preempted_at = dict(self.preempted_at)
+        other.holds = dict(self.holds)
         self._catch_up()
         other._full = dict(self._full)  # same class
         other._risen = self._risen  # same class
@@ -45,6 +50,11 @@ class Frame:
     def reference(self) -> bool:
         """Whether decisions shall equal the reference's, its defects included."""
         return self.options.compat == "reference"
+
+    @property
+    def strict(self) -> bool:
+        """Whether those who wait hold capacity against those behind them."""
+        return self.options.queue_order == STRICT_ORDER and not self.reference
 
     @property
     def clusters(self) -> Mapping[str, Slot]:

@@ -99,6 +99,8 @@ class SchedulerOptions:
         compat: "" or "reference" (for differential runs).
         max_cost: limit of CEL cost units per evaluation.
         observed_limit_seconds: a snapshot older than this is ignored and flagged.
+        queue_order: BestEffort, or StrictOrder: whoever waits for capacity holds its candidate pools against those behind it.
+        hold_for_seconds: for how long at most.
 
     """
 
@@ -114,3 +116,5 @@ class SchedulerOptions:
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
     rollout_max_unavailable: int | str = 1
+    queue_order: str = "BestEffort"
+    hold_for_seconds: int = 300

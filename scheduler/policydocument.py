@@ -12,12 +12,14 @@ from difflib import get_close_matches
 from typing import Any
 
 from scheduler.cel import check_selector
+from scheduler.holds import BEST_EFFORT, STRICT_ORDER
 from scheduler.policy import Quota, SchedulerOptions
 from scheduler.score import PROFILES
 from scheduler.wire import camel, from_wire, to_wire
 
 ACCOUNTING = ("node", "device-safe", "device-packed")
 COMPAT = ("", "reference")
+QUEUE_ORDERS = (BEST_EFFORT, STRICT_ORDER)
 COST_MAX = 1_000_000
 
 
@@ -92,6 +94,8 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
     "observedLimitSeconds": _whole(0),
     "packedEnforced": _flag,
     "rolloutMaxUnavailable": _amount,
+    "queueOrder": _one_of(QUEUE_ORDERS),
+    "holdForSeconds": _whole(0),
 }
 
 

@@ -138,7 +138,7 @@ def _fits(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_held(victim))
-    free = [nodes + freed[pool.name] for nodes, pool in zip(filler.frame.free(slot), slot.pools, strict=True)]
+    free = [nodes + freed[pool.name] for nodes, pool in zip(filler.held.left(slot, filler.frame.free(slot)), slot.pools, strict=True)]
     return fit_nodes(filler.shape.on(slot.layout), free).failed < 0
 
 

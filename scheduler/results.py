@@ -154,6 +154,7 @@ class Decision:
         victims: replicas of other deployments that must leave first.
         more: steps are left that wait for the health of replicas; ask again when it changes.
         ledger_delta: ledger changes as text, one per line; empty when nothing changes.
+        waiting_since: since when it holds capacity against those behind it, in ms; -1 when it does not.
         digest: over everything that matters; equal input gives an equal digest.
 
     """
@@ -181,6 +182,7 @@ class Decision:
     dry_run: bool = False
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
+    waiting_since: int = -1
     avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
 
     @property

@@ -14,9 +14,10 @@ from typing import Any
 
 from api_types.names import replica_name
 from scheduler.fleet import Fleet
+from scheduler.holds import Hold
 from scheduler.policy import SchedulerOptions
 from scheduler.results import EnginePlacement
-from scheduler.types import ClusterView, DeviceSet, PoolView, ReplicaView, Taint
+from scheduler.types import ClusterView, DeploymentView, DeviceSet, PoolView, ReplicaView, Taint
 from scheduler.wire import codec, from_wire, to_wire
 
 _FORMAT = 1
@@ -60,6 +61,7 @@ def pack(fleet: Fleet) -> bytes:
         "version": fleet.version,
         "rebuilding": fleet.rebuilding,
         "options": to_wire(fleet.options),
+        "holds": [[to_wire(hold.deployment), hold.priority, hold.since] for _, hold in sorted(fleet.holds.items())],
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
         "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
         "pools": [
@@ -116,6 +118,9 @@ def unpack(data: bytes) -> Fleet:
         fleet.ledger.put(_entry(row, tree["texts"], stamps))
     fleet.ledger.freed.clear()
     fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
+    for view, priority, since in tree.get("holds", ()):
+        hold = Hold(from_wire(DeploymentView, view), priority, since)
+        fleet.holds[hold.owner] = hold
     fleet.rebuilding = tree["rebuilding"]
     fleet.version = tree["version"]
     return fleet

@@ -12,6 +12,7 @@ from scheduler.devicebooks import counts_devices, grown_fits
 from scheduler.fill import Filler, place_gang
 from scheduler.filters import fill_hold
 from scheduler.frame import Frame
+from scheduler.heldpools import HeldPools
 from scheduler.matching import MatchRules, selector_problems
 from scheduler.preempt import place_by_preemption
 from scheduler.quota import QuotaGate
@@ -191,7 +192,7 @@ class Turn:
         if counts_devices(self.frame):
             fits = grown_fits(self.frame, slot, kept.target or (), owner, kept.entry.uid)
             return "" if fits else f"too few free devices on {slot.name}"
-        free = self.frame.free(slot)
+        free = HeldPools(self.frame, owner, self.priority).left(slot, self.frame.free(slot))
         held = charges(kept.entry.engines)
         for pool, nodes in charges(kept.target or ()).items():
             more = nodes - held.get(pool, 0)

@@ -117,6 +117,7 @@ def copy_of(fleet: Fleet) -> Fleet:
     other.ledger = fleet.ledger.fork()
     other.rooms = type(fleet.rooms)(other.index, other.ledger)
     other.preempted_at = dict(fleet.preempted_at)
+    other.holds = dict(fleet.holds)
     other.rebuilding = fleet.rebuilding
     other.version = fleet.version
     return other
@@ -155,7 +156,7 @@ def _settled(
     evicted: dict[Owner, list[Eviction]] = {}
     found: dict[Owner, Decision] = {}
     for decision in decide(world, _requests(world, ends, 0), now):
-        apply(world, decision)
+        apply(world, decision, ends[decision.namespace, decision.deployment])
         found[decision.namespace, decision.deployment] = decision
         for eviction in (*decision.evictions, *decision.victims):
             evicted.setdefault((eviction.namespace, eviction.deployment), []).append(eviction)
@@ -170,7 +171,7 @@ def _steps(world: Fleet, views: Mapping[Owner, DeploymentView], now: int) -> lis
     while open_views and len(steps) < STEPS_MAX:
         step: dict[Owner, list[str]] = {}
         for decision in decide(world, _requests(world, open_views, len(steps)), now):
-            apply(world, decision)
+            apply(world, decision, open_views[decision.namespace, decision.deployment])
             lines = [f"- {e.cluster}/{e.replica_name} {e.reason}" for e in (*decision.evictions, *decision.victims)]
             lines += [f"+ {p.cluster}/{p.replica_name} {p.action}" for p in decision.placements if p.action != reasons.KEEP]
             if lines:

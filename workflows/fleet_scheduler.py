@@ -35,7 +35,7 @@ from scheduler.decide import apply
 from scheduler.fleet import Fleet
 from scheduler.policydocument import write_policy
 from scheduler.reasons import RESERVED
-from scheduler.types import Decision, Eviction
+from scheduler.types import Decision, DeploymentView, Eviction
 from scheduler.wire import from_wire, to_wire
 from workflows import options
 from workflows.deciding import Decided, DecideOrder, decide_batch
@@ -91,12 +91,13 @@ class FleetSchedulerWorkflow:
         workflow.continue_as_new(self.books.carried())
 
     async def _until_work(self) -> None:
-        pause = ASK_AGAIN if self.state.silent else RESERVATION_TTL if self.books.unbound else None
+        pauses = [ASK_AGAIN if self.state.silent else None, RESERVATION_TTL if self.books.unbound else None, self.books.holds_end_after()]
+        pause = min((pause for pause in pauses if pause is not None), default=None)
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox or self.state.queue),
                 timeout=pause,
-                timeout_summary="look after silent entities and unused reservations",
+                timeout_summary="look after silent entities, unused reservations and held capacity",
             )
         except TimeoutError:
             return
@@ -232,7 +233,8 @@ class FleetSchedulerWorkflow:
         return decided
 
     def _settle(self, place: Place, decision: Decision, version: str) -> list[Tell]:
-        apply(self.books.fleet, decision)
+        asked = from_wire(DeploymentView, place.need) if decision.waiting_since >= 0 else None
+        apply(self.books.fleet, decision, asked)
         self.state.decided += 1
         self.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
         answer = placed_message(place, decision, self.books.fleet, self.state.epoch, version).wire()

@@ -6,6 +6,7 @@ Nothing here waits or calls out. The workflow hands in what arrived; what must b
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +24,7 @@ from api_types.messages import (
     SetPolicy,
 )
 from scheduler.fleet import Fleet
+from scheduler.holds import next_expiry
 from scheduler.policydocument import read_policy
 from scheduler.reasons import BOUND, RELEASING, RESERVED
 from scheduler.types import ReplicaView
@@ -53,6 +55,7 @@ class SchedulerState(BaseModel):
     silent: dict[str, str] = Field(default_factory=dict)
     leaving: dict[str, list[str]] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
+    holds_seen: int = 0
     decided: int = 0
     placed: int = 0
 
@@ -92,7 +95,7 @@ class Books:
             "forget": self._take_forget,
             "set_policy": self._take_policy,
         }
-        grown = False
+        grown = self._holds_ran_out()
         for kind, order in inbox:
             try:
                 grown = handlers[kind](order) or grown
@@ -101,6 +104,18 @@ class Books:
         if grown and self.state.unplaced:
             asked = {(place.namespace, place.name) for place in self.state.queue}
             self.try_again([place for place in self.state.unplaced if (place.namespace, place.name) not in asked])
+
+    def _holds_ran_out(self) -> bool:
+        """Whether capacity that was held for those ahead came free since this was last asked."""
+        seen, self.state.holds_seen = self.state.holds_seen, self.now()
+        kept = self.fleet.options.hold_for_seconds * 1000
+        return any(seen <= hold.since + kept < self.state.holds_seen for hold in self.fleet.holds.values())
+
+    def holds_end_after(self) -> timedelta | None:
+        """Say when to look again because a hold runs out, None if there is none."""
+        now = self.now()
+        expiry = next_expiry(self.fleet.holds, now, self.fleet.options.hold_for_seconds)
+        return None if expiry is None else timedelta(milliseconds=expiry - now)
 
     def try_again(self, places: list[Place]) -> None:
         """Queue what waited for room; its last answer is kept aside, so that only a different one is told."""
@@ -191,9 +206,10 @@ class Books:
             key = (gone.namespace, gone.name)
             self.state.queue = [place for place in self.state.queue if (place.namespace, place.name) != key]
             self.state.unplaced = [place for place in self.state.unplaced if (place.namespace, place.name) != key]
+            waited = self.fleet.set_hold(key, None)
             unused = [entry.uid for entry in self.fleet.owned(*key).values() if entry.state == RESERVED]
             released = [self._release(uid) for uid in unused]
-            return any(released)
+            return waited or any(released)
         return False
 
     def settle_accounts(self) -> None:

@@ -166,7 +166,7 @@ def decided(world: Fleet, view: DeploymentView, now: int = NOW, request_id: str 
 def settled(world: Fleet, view: DeploymentView, now: int = NOW, request_id: str = "ask-1", **fields: Any) -> Decision:
     """Decide one request and apply it."""
     decision = decided(world, view, now, request_id, **fields)
-    apply(world, decision)
+    apply(world, decision, view)
     return decision
 
 
