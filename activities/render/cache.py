@@ -11,7 +11,7 @@ from activities.render.artefact import SOURCE_OCI, Artefact, artefact_key, claim
 from activities.render.facts import CacheInput, ClusterFacts
 from activities.render.findings import NotRenderable
 from activities.render.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
-from activities.render.manifest import Item, Json, Owner, compact, finish, set_hash
+from activities.render.manifest import Item, Json, Owner, compact, content_hash, finish, set_hash
 from activities.render.propagation import SECRET, Copy, copy_manifest
 from activities.render.rendered import Rendered
 from activities.render.settings import RenderSettings, workload_namespace
@@ -46,7 +46,7 @@ def render_cache(cache: CacheInput, facts: ClusterFacts, settings: RenderSetting
     Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
     """
     artefact = read_artefact(cache)
-    if not facts.storage_class_name:
+    if not (cache.volume_class or facts.storage_class_name):
         problem = f"cluster {facts.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     claim = names.cache_claim_name(cache.namespace, cache.name, artefact.key)
@@ -88,8 +88,12 @@ class _Volume:
     def people_labels(self) -> dict[str, str]:
         return {labels.MODEL_CACHE: names.label_value(self.cache.name)}
 
-    def item(self, key: str, component: str, manifest: Json, extra_labels: dict[str, str] | None = None) -> Item:
-        return finish(self.owner, key, component, manifest, extra_labels={**self.people_labels, **(extra_labels or {})})
+    def item(
+        self, key: str, component: str, manifest: Json, extra_labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
+    ) -> Item:
+        return finish(
+            self.owner, key, component, manifest, extra_labels={**self.people_labels, **(extra_labels or {})}, extra_annotations=notes
+        )
 
     def claim_item(self) -> Item:
         manifest = {
@@ -98,8 +102,8 @@ class _Volume:
             "metadata": {"name": self.claim, "namespace": self.namespace},
             "spec": {
                 "accessModes": ["ReadWriteMany"],
-                "storageClassName": self.facts.storage_class_name,
-                "resources": {"requests": {"storage": f"{self.artefact.size_gib}Gi"}},
+                "storageClassName": self.cache.volume_class or self.facts.storage_class_name,
+                "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artefact.size_gib}Gi"}},
             },
         }
         return self.item("cache-claim", _COMPONENT, manifest)
@@ -139,7 +143,8 @@ class _Volume:
             ),
         }
         kueue = {queueing.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queueing.KUEUE else {}
-        item = self.item("cache-hydrate", _COMPONENT, manifest, kueue)
+        # A Job cannot be changed: by this hash one that would be different is told from one that only has another generation.
+        item = self.item("cache-hydrate", _COMPONENT, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])})
         return Item(item.key, item.manifest, item.hash, create_only=True)
 
     def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
@@ -167,6 +172,7 @@ class _Volume:
             "HF_HOME": f"{_WORK}/huggingface",
             # The last lines of the log become the message of a failed pod.
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
         if self.artefact.credential:

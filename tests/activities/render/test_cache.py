@@ -254,3 +254,23 @@ def test_a_cache_leaves_job_first_and_volume_last() -> None:
     for step, (_, kind) in zip(CACHE_STEPS, gone, strict=True):
         assert [name for _, name in step.kinds] == [kind]
     assert ("v1", "Pod") in CACHE_STEPS[0].wait_kinds
+
+
+def test_a_volume_that_stands_keeps_its_class_and_size_where_they_cannot_change() -> None:
+    claim = the(staged(a_cache(sizeGiB=40, volume_class="older", volume_gib=20)), "cache-claim")
+    assert claim["spec"]["storageClassName"] == "older"
+    assert claim["spec"]["resources"] == {"requests": {"storage": "20Gi"}}
+    assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]
+
+
+def test_a_job_is_told_from_a_different_one_by_its_hash_alone() -> None:
+    def hash_of(rendered: Rendered) -> str:
+        found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
+        return found
+
+    assert hash_of(staged(a_cache())) == hash_of(staged(a_cache(generation=2)))
+    assert hash_of(staged(a_cache())) != hash_of(staged(a_cache(), hydration_image="mirror.acme.example/python:3.11"))
+
+
+def test_a_mirror_of_the_hub_is_named_to_the_client() -> None:
+    assert env(staged(a_cache(), hub_endpoint="http://hub.acme.example"))["HF_ENDPOINT"] == "http://hub.acme.example"
