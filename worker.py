@@ -38,7 +38,7 @@ from activities.clients.pool import KubernetesPool
 from activities.clusters import ClusterActivities
 from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
 from activities.render.chosen import render_settings
-from activities.secrets import secret_store
+from activities.stores import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import queues
 from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings
@@ -65,7 +65,8 @@ class Hands:
 
 def build_hands(settings: Settings) -> Hands:
     """Build every activity from the settings."""
-    pool = KubernetesPool(secret_store(settings), settings.kubeconfig)
+    store = secret_store(settings)
+    pool = KubernetesPool(store, settings.kubeconfig)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     return Hands(
         messaging=Messaging(),
@@ -76,7 +77,7 @@ def build_hands(settings: Settings) -> Hands:
                 "drain_seconds": settings.teardown.drain_seconds,
             },
         ),
-        workloads=WorkloadActivities(pool, render_settings(settings), force_after),
+        workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
         pool=pool,
     )
 

@@ -122,10 +122,20 @@ class ClusterApi(Protocol):
         """Create an object; None if the name is taken. Also serves review kinds, which are answered and not stored."""
         ...
 
+    async def replace(self, manifest: Json) -> Json | None:
+        """Write an object whole over the one with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        ...
+
     async def delete(
-        self, target: ObjectId, *, uid: str = "", propagation: Propagation = "Foreground", grace_seconds: int | None = None
+        self,
+        target: ObjectId,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Foreground",
+        grace_seconds: int | None = None,
     ) -> bool:
-        """Ask for deletion, only of the object with `uid` if given. False if nothing (more) was there under that identity."""
+        """Ask for deletion, only of the object with `uid` (at `resource_version`) if given. False if nothing (more) was there so."""
         ...
 
 

@@ -1,8 +1,7 @@
 """Where secret values come from, so that they never have to travel through Temporal.
 
 Workflows pass references (namespace, name, key); an activity resolves them here, uses the value and forgets it. The store has two forms
-behind one Protocol: a directory of files, or Secrets of the control cluster. `secret_store` is the one place that chooses. Nothing here
-imports a Kubernetes SDK unless the cluster form is asked for, because the command line writes to the store too.
+behind one Protocol: a directory of files, or Secrets of the control cluster. `stores.py` is the one place that chooses.
 """
 
 import re
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from api_types.errors import InvalidInput
-from api_types.settings import Settings
 
 SecretKind = Literal["Secret", "ConfigMap"]
 OPAQUE = "Opaque"
@@ -100,14 +98,3 @@ def check_names(namespace: str, name: str, keys: tuple[str, ...] = ()) -> None:
     ]
     if problems:
         raise InvalidInput(f"Secret {namespace}/{name}: {'; '.join(problems)}")
-
-
-def secret_store(settings: Settings) -> SecretStore:
-    """Give the store that the settings name (`secrets.store`)."""
-    if settings.secrets.store == "directory":
-        from activities.clients.secret_directory import SecretDirectory  # noqa: PLC0415 - each form imports only what it needs
-
-        return SecretDirectory(settings.secrets.directory.expanduser())
-    from activities.clients.secret_cluster import control_cluster_store  # noqa: PLC0415 - reaches the Kubernetes SDK
-
-    return control_cluster_store(settings)

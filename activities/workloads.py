@@ -7,38 +7,36 @@ a lost answer did is found by its marks. Rendering is pure and happens in here, 
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from itertools import groupby
 
 from temporalio import activity
 
 from activities import kinds
-from activities.cluster_api import ClusterApi, ClusterPool, Json, Kind, ObjectId, Selection
-from activities.departure import Leaver, list_served
+from activities.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from activities.copies import copy_conflicts, is_copy, release_all, write_copy
+from activities.departure import Leaver
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest
-from activities.ownership import conflict, owner_of
-from activities.render import teardown
-from activities.render.facts import ClusterFacts as RenderFacts
-from activities.render.facts import InvalidFacts, ReplicaInput
-from activities.render.findings import InvalidSpec, NotRenderable
+from activities.ownership import conflict
+from activities.render.manifest import Item
 from activities.render.rendered import Rendered
-from activities.render.replica import Item, render_replica
 from activities.render.settings import RenderSettings
+from activities.replica_inputs import Prepared, prepare
+from activities.secrets import SecretStore
+from activities.teardown_steps import take_step
 from api_types import labels
-from api_types.errors import InvalidInput, NameConflict, Unsupported
+from api_types.errors import NameConflict
 from api_types.messages import Applied, AppliedEngine, AppliedObject, ReplicaOrder, StepDone, TeardownStep
 
 _WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8
-# The component label that each step of a teardown takes; what an inventory does not know of is found by it.
-_COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
 
 
 class WorkloadActivities:
     """Everything a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
 
-    def __init__(self, clusters: ClusterPool, settings: RenderSettings, force_after: timedelta | None = None) -> None:
+    def __init__(self, clusters: ClusterPool, store: SecretStore, settings: RenderSettings, force_after: timedelta | None = None) -> None:
         self._clusters = clusters
+        self._store = store
         self._settings = settings
         self._force_after = force_after
 
@@ -47,20 +45,28 @@ class WorkloadActivities:
         """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
-        NameConflict if an object belongs to somebody else (nothing is applied then).
+        CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else (nothing is applied then).
         """
         cluster = await self._clusters.at(order.connection)
-        rendered = _render(order, self._settings)
+        prepared = await prepare(self._store, order, self._settings)
+        rendered = prepared.rendered
         async with heartbeating() as tell:
             leaver = Leaver(cluster, order.uid, tell, self._force_after)
-            found = await _read(cluster, [ObjectId.of(item.manifest) for item in rendered.objects])
-            conflicts = [reason for item in found.values() if item and (reason := conflict(item, order.uid))]
+            found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
+            conflicts = [
+                *copy_conflicts(prepared.needed, found),
+                *(
+                    reason
+                    for item in rendered.objects
+                    if (live := found[ObjectId.of(item.manifest)]) and (reason := conflict(live, order.uid))
+                ),
+            ]
             if conflicts:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
             left = await _make_room(leaver, order, rendered, found)
             await _ensure_namespaces(cluster, order, found)
+            inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}
-            inventory, changed = [], []
             for item in rendered.objects:
                 target = ObjectId.of(item.manifest)
                 live = found[target]
@@ -69,64 +75,47 @@ class WorkloadActivities:
                 if not live or digest != content_digest(live):
                     changed.append(item.key)
                 inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
-                tell({"applied": len(inventory), "of": len(rendered.objects)})
+                tell({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
         done = {entry.id for entry in inventory} | {str(target) for target in left}
-        return _applied(rendered, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+        return _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+
+    async def _write_copies(self, cluster: ClusterApi, order: ReplicaOrder, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
+        inventory, changed = list(prepared.needed.kept), []
+        for copy in prepared.needed.copies:
+            if await write_copy(cluster, self._store, copy, prepared.rendered.workload_name, order.uid):
+                changed.append(copy.inventory_key)
+            inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest))))
+        return inventory, changed
 
     @activity.defn
     async def prune_replica(self, order: ReplicaOrder) -> list[str]:
-        """Delete what the inventory has and the present render has not. Gives the ids that are gone, or belong to somebody else."""
+        """Delete what the inventory has and the present render has not. Gives the ids that are gone, or belong to somebody else.
+
+        Nothing is deleted while workloads are held back: what ran before them runs on.
+        """
         cluster = await self._clusters.at(order.connection)
-        wanted = {str(ObjectId.of(item.manifest)) for item in _render(order, self._settings).objects}
-        leaving = [entry.id for entry in order.inventory if entry.id not in wanted]
+        prepared = await prepare(self._store, order, self._settings)
+        if prepared.rendered.held:
+            return []
+        wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
+        wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
+        leaving = [entry for entry in order.inventory if entry.id not in wanted]
         async with heartbeating() as tell:
-            await Leaver(cluster, order.uid, tell, self._force_after).until_gone([ObjectId.parse(text) for text in leaving])
-        return leaving
+            own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
+            await Leaver(cluster, order.uid, tell, self._force_after).until_gone(own)
+            shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
+            await release_all(cluster, shared, prepared.rendered.workload_name)
+        return [entry.id for entry in leaving]
 
     @activity.defn
     async def teardown_replica_step(self, order: TeardownStep) -> StepDone:
-        """Do one step of the teardown: delete in order, and come back when nothing of it is left.
+        """Do one step of the teardown: delete in order, and come back when nothing of it is left, or when patience ends.
 
         Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
         """
         cluster = await self._clusters.at(order.connection)
         async with heartbeating() as tell:
-            leaver = Leaver(cluster, order.uid, tell, self._force_after)
-            if order.number == teardown.SWEEP:
-                return StepDone(skipped=await _sweep(leaver, order))
-            return StepDone(skipped=await _step(leaver, order))
-
-
-async def _step(leaver: Leaver, order: TeardownStep) -> list[str]:
-    """Delete what belongs to one step: known from the inventory, or found by its marks where the inventory was lost.
-
-    What an interrupted update made beside the inventory is left to the sweep; to look for it in every step would cost each teardown as
-    many lists as there are kinds.
-    """
-    step = next(step for step in teardown.STEPS if step.number == order.number)
-    targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
-    for kind in [] if order.inventory else kinds.resolve_all(step.kinds, await leaver.cluster.resources()):
-        for item in await _marked(leaver.cluster, kind, order):
-            if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
-                targets[ObjectId.of(item)] = None
-    rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
-    ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
-    skipped: list[str] = []
-    # Engines end together: nobody waits for one to free the other's nodes.
-    for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):
-        skipped += await leaver.until_gone(list(group))
-    return skipped
-
-
-async def _sweep(leaver: Leaver, order: TeardownStep) -> list[str]:
-    """Delete everything with the replica's mark, of every kind that we know, until a whole look finds nothing more."""
-    served = await leaver.cluster.resources(refresh=True)
-    while True:
-        found = [item for kind in kinds.ours(served) for item in await _marked(leaver.cluster, kind, order)]
-        mine = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
-        if not mine:
-            return [conflict(item, order.uid) for item in found]
-        await leaver.until_gone(mine)
+            return await take_step(Leaver(cluster, order.uid, tell, self._force_after), order)
 
 
 async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
@@ -151,41 +140,6 @@ async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, fo
     await leaver.until_gone(leaving)
     found.update(dict.fromkeys((target for target in leaving if target in found), None))
     return leaving
-
-
-def _render(order: ReplicaOrder, settings: RenderSettings) -> Rendered:
-    facts = order.facts
-    try:
-        return render_replica(
-            ReplicaInput(
-                namespace=order.namespace,
-                name=order.name,
-                uid=order.uid,
-                generation=order.generation,
-                deployment=order.deployment,
-                cluster=order.cluster,
-                index=order.index,
-                spec=order.spec,
-            ),
-            RenderFacts(
-                name=order.cluster,
-                kubernetes_version=facts.kubernetes_version,
-                dra_version=facts.dra_version,
-                routing=facts.routing,
-                scheduler_type=facts.scheduler_type,
-                mesh_provider=facts.mesh_provider,
-                storage_class_name=facts.storage_class_name,
-                gateway_address=facts.gateway_address,
-                apis=frozenset(facts.apis),
-            ),
-            settings,
-        )
-    except InvalidSpec as error:
-        raise InvalidInput(str(error), error.reason) from error
-    except NotRenderable as error:
-        raise Unsupported(str(error), error.reason) from error
-    except InvalidFacts as error:
-        raise InvalidInput(str(error), InvalidSpec.reason) from error
 
 
 async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[ObjectId, Json | None]:
@@ -214,17 +168,14 @@ def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
     return stamped == item.hash and known is not None and known.digest == content_digest(live)
 
 
-async def _marked(cluster: ClusterApi, kind: Kind, order: TeardownStep) -> list[Json]:
-    return await list_served(cluster, Selection(kind, labels=f"{labels.REPLICA}={order.workload_name}", metadata_only=True))
-
-
 def _hashes(leader_worker_set: Json) -> tuple[str, ...]:
     template = leader_worker_set["spec"]["leaderWorkerTemplate"]
     members = (template.get("leaderTemplate"), template.get("workerTemplate"))
     return tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
 
 
-def _applied(rendered: Rendered, inventory: list[AppliedObject], changed: list[str]) -> Applied:
+def _applied(prepared: Prepared, inventory: list[AppliedObject], changed: list[str]) -> Applied:
+    rendered = prepared.rendered
     return Applied(
         hash=rendered.hash,
         workload_name=rendered.workload_name,
@@ -245,7 +196,9 @@ def _applied(rendered: Rendered, inventory: list[AppliedObject], changed: list[s
             for engine in rendered.engines
         ],
         routing_surface=rendered.routing.surface if rendered.routing else "",
+        connector=rendered.routing.connector if rendered.routing else "",
+        decode_port=(rendered.routing.decode_port or 0) if rendered.routing else 0,
         held=rendered.held,
         changed=changed,
-        warnings=list(rendered.warnings),
+        warnings=prepared.warnings,
     )

@@ -37,6 +37,8 @@ GENERATION = f"{GROUP}/generation"
 RENDER_HASH = f"{GROUP}/render-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
 CREATED_FOR = f"{GROUP}/created-for"
+# Before the slash of an annotation on a shared copy; after it stands the workload name of a replica that needs the copy.
+USER_PREFIX = f"user.{GROUP}/"
 
 # On pods.
 SERVING = f"{GROUP}/serving"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api_types.base import Message
+from api_types.status import LeftBehind
 
 # --- from users ---------------------------------------------------------------------------------------------------------------------
 
@@ -312,6 +313,7 @@ class ReplicaChanged(Message):
     generation: int = 0
     endpoint: str = ""
     message: str = ""
+    left_behind: list[LeftBehind] = Field(default_factory=list)
 
 
 # --- talk to activities -----------------------------------------------------------------------------------------------------------------
@@ -330,8 +332,8 @@ class Connection(Message):
 class ClusterFacts(Message):
     """What was found out about a connected cluster, and the settings of lives on it.
 
-    Settings come from the worker that made contact, because workflow code reads none: `withdraw_after_seconds` is
-    `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
+    `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that made contact,
+    because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
     """
 
     kubernetes_version: str = ""
@@ -343,8 +345,11 @@ class ClusterFacts(Message):
     gateway_address: str = ""
     gateway_message: str = ""
     apis: list[str] = Field(default_factory=list)
+    drivers: dict[str, str] = Field(default_factory=dict)
     withdraw_after_seconds: int = 300
     drain_seconds: int = 15
+    cache_attempts_max: int = 0
+    cache_evict_grace_seconds: int = 600
 
 
 class Connect(Message):
@@ -362,7 +367,10 @@ class WatchCluster(Message):
 
 
 class ReplicaOrder(Message):
-    """All that is needed to render and apply one replica."""
+    """All that is needed to render and apply one replica.
+
+    `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
+    """
 
     connection: Connection
     facts: ClusterFacts
@@ -374,11 +382,16 @@ class ReplicaOrder(Message):
     cluster: str
     index: int
     spec: dict[str, Any]
+    cache_claim: str = ""
+    picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list["AppliedObject"] = Field(default_factory=list)
 
 
 class AppliedObject(Message):
-    """One object of ours on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`."""
+    """One object of ours on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`.
+
+    `digest` is empty for a copy that is shared with other replicas: no single one of them watches over it.
+    """
 
     key: str
     id: str
@@ -403,7 +416,8 @@ class AppliedEngine(Message):
 class Applied(Message):
     """What an apply did: the whole inventory, whether anything changed, and what to warn of.
 
-    `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not.
+    `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
+    those of a PrefillDecode replica.
     """
 
     hash: str
@@ -412,13 +426,19 @@ class Applied(Message):
     inventory: list[AppliedObject] = Field(default_factory=list)
     engines: list[AppliedEngine] = Field(default_factory=list)
     routing_surface: str = ""
+    connector: str = ""
+    decode_port: int = 0
     held: str = ""
     changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
 
 class TeardownStep(Message):
-    """One step of an ordered teardown."""
+    """One step of an ordered teardown.
+
+    `patience_seconds`: after so long the answer says what remains (0: only when nothing does). `given_up`: ids of objects for which
+    nobody waits any more.
+    """
 
     connection: Connection
     facts: ClusterFacts
@@ -427,12 +447,26 @@ class TeardownStep(Message):
     workload_namespace: str
     number: int
     inventory: list[AppliedObject] = Field(default_factory=list)
+    patience_seconds: float = 0
+    given_up: list[str] = Field(default_factory=list)
+
+
+class Awaited(Message):
+    """An object that should be gone and is still there. `id` as in an inventory; `why`: what holds it, such as a finalizer."""
+
+    id: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        *_, kind, namespace, name = self.id.split("/")
+        return f"{kind} {namespace}/{name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
 
 
 class StepDone(Message):
-    """What a teardown step left alone on purpose, such as objects of another owner."""
+    """What a teardown step left alone on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
 
     skipped: list[str] = Field(default_factory=list)
+    remaining: list[Awaited] = Field(default_factory=list)
 
 
 class Tell(Message):

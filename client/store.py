@@ -3,7 +3,8 @@
 import base64
 from collections.abc import Sequence
 
-from activities.secrets import SecretStore, StoredSecret, secret_store
+from activities.secrets import SecretStore, StoredSecret
+from activities.stores import secret_store
 from api_types.errors import ModelplaneError
 from api_types.manifests import Manifest
 from api_types.settings import Settings

@@ -131,20 +131,37 @@ class KubernetesCluster(ClusterApi):
             return None
         return self._read(answer, f"create {kind}/{metadata.get('namespace', '')}/{metadata.get('name', '')}")
 
+    async def replace(self, manifest: Json) -> Json | None:
+        """Write an object whole over the one with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        target = ObjectId.of(manifest)
+        resource = await self._needed(target.kind)
+        where = f"{path(resource, target.namespace, target.name)}?{urlencode({'fieldManager': FIELD_MANAGER})}"
+        answer = await self._session.request("PUT", where, body=manifest)
+        if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            return None
+        return self._read(answer, f"replace {target}")
+
     async def delete(
-        self, target: ObjectId, *, uid: str = "", propagation: Propagation = "Foreground", grace_seconds: int | None = None
+        self,
+        target: ObjectId,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Foreground",
+        grace_seconds: int | None = None,
     ) -> bool:
-        """Ask for deletion, only of the object with `uid` if given. False if nothing (more) was there under that identity."""
+        """Ask for deletion, only of the object with `uid` (at `resource_version`) if given. False if nothing (more) was there so."""
         resource = await self._resource(target.kind)
         if resource is None:
             return False
         options: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if given := {name: value for name, value in preconditions.items() if value}:
+            options["preconditions"] = given
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         answer = await self._session.request("DELETE", path(resource, target.namespace, target.name), body=options)
-        # A conflict is the uid's: that object is gone, and another one has taken its name.
+        # A conflict is that of a precondition: another object has taken the name, or this one has changed.
         if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             return False
         self._read(answer, f"delete {target}")

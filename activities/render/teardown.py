@@ -27,7 +27,7 @@ class TeardownStep:
     on_cluster: bool = True
 
 
-SWEEP = 11
+COPIES, SWEEP = 10, 11
 _CLAIM_TEMPLATE = (f"{apiversions.DRA_GROUP}/", "ResourceClaimTemplate")
 _CLAIM = (f"{apiversions.DRA_GROUP}/", "ResourceClaim")
 
@@ -74,12 +74,12 @@ STEPS = (
     TeardownStep(8, "delete the pod groups", ((apiversions.KAI_POD_GROUP, "PodGroup"),), ("gang-",)),
     TeardownStep(9, "delete the claim templates", (_CLAIM_TEMPLATE,), ("resource-claim-",), (_CLAIM,)),
     TeardownStep(
-        10,
+        COPIES,
         "delete copies that nobody else uses",
         ((apiversions.CORE, "Secret"), (apiversions.CORE, "ConfigMap")),
         ("secret-", "configmap-"),
     ),
-    TeardownStep(11, "sweep what is left"),
+    TeardownStep(SWEEP, "sweep what is left"),
     TeardownStep(12, "release the capacity", on_cluster=False),
 )
 

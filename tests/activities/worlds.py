@@ -141,11 +141,11 @@ class World:
             **fields,
         )
 
-    def workloads(self) -> WorkloadActivities:
-        return WorkloadActivities(self.pool, RenderSettings())
+    def workloads(self, settings: RenderSettings | None = None) -> WorkloadActivities:
+        return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
 
-    async def apply(self, order: ReplicaOrder) -> Applied:
-        return await self.environment().run(self.workloads().apply_replica, order)
+    async def apply(self, order: ReplicaOrder, settings: RenderSettings | None = None) -> Applied:
+        return await self.environment().run(self.workloads(settings).apply_replica, order)
 
     async def prune(self, order: ReplicaOrder) -> list[str]:
         return await self.environment().run(self.workloads().prune_replica, order)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from activities.secrets import SecretStore, StoredSecret, secret_store
+from activities.secrets import SecretStore, StoredSecret
+from activities.stores import secret_store
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
 from tests.workflows.harness import ControlPlane, a_worker, connected

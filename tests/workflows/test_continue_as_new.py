@@ -22,7 +22,8 @@ from activities.clients.pool import KubernetesPool
 from activities.clusters import ClusterActivities
 from activities.messaging import Messaging, attributes_of, ensure_scheduler
 from activities.render.settings import RenderSettings
-from activities.secrets import StoredSecret, secret_store
+from activities.secrets import StoredSecret
+from activities.stores import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import names, queues
 from api_types.messages import Scale, SetSpec
@@ -143,7 +144,7 @@ async def test_a_model_lives_through_many_runs_of_all_its_workflows(
         await store.put(StoredSecret(document["metadata"]["namespace"], document["metadata"]["name"], data))
     pool = KubernetesPool(store, KubeconfigSettings(allow_loopback=True))
     clusters = ClusterActivities(pool, settings={"drain_seconds": 1})
-    workloads = WorkloadActivities(pool, RenderSettings())
+    workloads = WorkloadActivities(pool, store, RenderSettings())
     hands = [clusters.connect_cluster, clusters.watch_cluster, workloads.apply_replica]
     hands += [workloads.prune_replica, workloads.teardown_replica_step]
     namespace = f"t-{uuid.uuid4().hex[:8]}"
