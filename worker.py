@@ -34,10 +34,15 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from activities.caches import CacheActivities
+from activities.clients.hub import HuggingFaceHub
 from activities.clients.pool import KubernetesPool
+from activities.clients.registry import OciRegistry
 from activities.clusters import ClusterActivities
 from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
+from activities.render.artefact import SOURCE_HUGGINGFACE, SOURCE_OCI
 from activities.render.chosen import render_settings
+from activities.revisions import RevisionActivities
 from activities.stores import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import queues
@@ -60,6 +65,8 @@ class Hands:
     messaging: Messaging
     clusters: ClusterActivities
     workloads: WorkloadActivities
+    caches: CacheActivities
+    revisions: RevisionActivities
     pool: KubernetesPool
 
 
@@ -75,9 +82,13 @@ def build_hands(settings: Settings) -> Hands:
             settings={
                 "withdraw_after_seconds": settings.cluster.unreachable_after,
                 "drain_seconds": settings.teardown.drain_seconds,
+                "cache_attempts_max": settings.cache.max_attempts,
+                "cache_evict_grace_seconds": settings.cache.evict_grace,
             },
         ),
         workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
+        caches=CacheActivities(pool, store, render_settings(settings), force_after),
+        revisions=RevisionActivities(store, {SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint), SOURCE_OCI: OciRegistry()}),
         pool=pool,
     )
 
@@ -109,6 +120,10 @@ def build_workers(client: Client, settings: Settings, hands: Hands, threads: Thr
         hands.workloads.apply_replica,
         hands.workloads.prune_replica,
         hands.workloads.teardown_replica_step,
+        hands.caches.apply_cache,
+        hands.caches.delete_cache_objects,
+        hands.caches.await_credential,
+        hands.revisions.resolve_revision,
     ]
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": telling},

@@ -90,9 +90,10 @@ class Surveyed(Message):
 
 
 class Broadcast(Message):
-    """One signal to all running entities of some kinds, found in visibility."""
+    """One signal to all running entities of some kinds, found in visibility; empty fields do not narrow."""
 
     kinds: list[str]
+    namespace: str = ""
     cluster: str = ""
     signal: str
     payload: Any = None
@@ -213,7 +214,7 @@ class Messaging:
             async with gate:
                 return await _tell(client, Tell(workflow_id=workflow_id, signal=order.signal, payload=order.payload))
 
-        ids = [workflow_id async for workflow_id in _running(client, order.kinds, cluster=order.cluster)]
+        ids = [workflow_id async for workflow_id in _running(client, order.kinds, namespace=order.namespace, cluster=order.cluster)]
         return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
 
 
@@ -287,6 +288,6 @@ async def _start_replica(client: Client, birth: ReplicaBirth) -> str:
     return ""
 
 
-async def _running(client: Client, kinds: Sequence[str], *, cluster: str = "") -> AsyncIterator[str]:
-    async for row in client.list_workflows(visibility_query(kinds, cluster=cluster)):
+async def _running(client: Client, kinds: Sequence[str], *, namespace: str = "", cluster: str = "") -> AsyncIterator[str]:
+    async for row in client.list_workflows(visibility_query(kinds, namespace=namespace, cluster=cluster)):
         yield row.id

@@ -28,7 +28,6 @@ class CacheSite(Message):
     connection: Connection | None = None
     storage_class_name: str = ""
     scheduler_type: str = "none"
-    connected: bool = False
     present: bool = True
     leaving: bool = False
     attempts_max: int = 0

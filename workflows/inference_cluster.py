@@ -18,6 +18,7 @@ from activities.clusters import ClusterActivities
 from activities.messaging import Broadcast, Messaging
 from api_types import labels, names, queues
 from api_types.base import Message
+from api_types.cache_messages import CacheSite
 from api_types.errors import error_message, error_type
 from api_types.messages import (
     ClassChanged,
@@ -36,8 +37,8 @@ from api_types.messages import (
 from api_types.observations import Observed, ObservedCluster
 from api_types.status import LeftBehind
 from workflows import options
+from workflows.cluster_caches import ClusterCaches, WithCaches
 from workflows.cluster_status import Known, backend_verdict, cluster_verdict, ready_verdict
-from workflows.entity import Carried, Entity
 from workflows.status import FALSE, TRUE
 
 # A class may be born while its announcement overtakes our registration.
@@ -54,7 +55,7 @@ class KnownClass(Message):
     spec: dict[str, Any]
 
 
-class ClusterState(Carried):
+class ClusterState(WithCaches):
     """What a cluster carries."""
 
     classes: dict[str, KnownClass] = Field(default_factory=dict)
@@ -75,7 +76,7 @@ class ClusterState(Carried):
 
 
 @workflow.defn(name="InferenceCluster")
-class InferenceClusterWorkflow(Entity[ClusterState]):
+class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
     """One cluster."""
 
     kind = "InferenceCluster"
@@ -377,6 +378,23 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             facts=facts.model_copy(update={"gateway_address": address, "gateway_message": message}) if facts else None,
         )
 
+    def site(self) -> CacheSite:
+        """Say what caches must know of this cluster."""
+        facts = self.state.facts
+        return CacheSite(
+            name=self.name,
+            uid=self.state.uid,
+            sequence=self.state.sequence,
+            labels=self.state.labels,
+            connection=self.connection() if facts else None,
+            storage_class_name=facts.storage_class_name if facts else "",
+            scheduler_type=facts.scheduler_type if facts else "none",
+            present=not self.gone,
+            leaving=bool(self.state.deleted),
+            attempts_max=facts.cache_attempts_max if facts else 0,
+            evict_grace_seconds=facts.cache_evict_grace_seconds if facts else 0,
+        )
+
     def withdraw_after(self) -> timedelta:
         """Give the silence after which the endpoints here are withdrawn (`cluster.unreachableAfter`)."""
         return timedelta(seconds=self.state.facts.withdraw_after_seconds if self.state.facts else 0)
@@ -393,6 +411,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.state.reported = digest
             self.state.sequence += 1
             await self.tell(names.FLEET_SCHEDULER_ID, "report_cluster", self.report())
+        await self.tell_caches()
         if self.state.unreachable_since:
             left = self.withdraw_after() - self.silent_for()
             if left > timedelta():
@@ -440,9 +459,17 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             held = ", ".join(self.state.occupied or []) or "the scheduler's answer"
             self.condition("Deleting", FALSE, "Occupied", f"waits for {held}; move the replicas away, or delete with --evict")
             return False
+        await self.tell_caches()
+        if self.state.caches and not self.state.forced:
+            held = ", ".join(f"ModelCache {name}" for name in self.state.caches)
+            self.condition("Deleting", FALSE, "Occupied", f"waits until {held} took its volumes away")
+            return False
         self.state.left_behind = [
             LeftBehind(kind="ModelReplica", name=name, location=self.name, reason="deletion was forced")
             for name in self.state.occupied or []
+        ]
+        self.state.left_behind += [
+            LeftBehind(kind="ModelCache", name=name, location=self.name, reason="deletion was forced") for name in self.state.caches
         ]
         self.stop_watching()
         self.state.occupied = []
@@ -451,6 +478,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             await self._want(name, used=False)
         # A closed workflow still answers queries: say so before anybody could ask.
         self.gone = True
+        if self.state.caches:
+            await self.tell_caches()
         await self.tell(names.FLEET_SCHEDULER_ID, "forget", Forget(kind=self.kind, name=self.name, uid=self.state.uid))
         return True
 

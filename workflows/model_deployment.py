@@ -8,7 +8,6 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import Ask, Messaging
 from api_types import labels, names
 from api_types.messages import (
     Evict,
@@ -24,10 +23,9 @@ from api_types.messages import (
 from api_types.status import LastScale
 from scheduler.views import deployment_view
 from scheduler.wire import to_wire
-from workflows import options
 from workflows.deployment_status import Held, Pace, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
 from workflows.replica_keeper import DeploymentState, ReplicaKeeper
-from workflows.status import FALSE, TRUE
+from workflows.status import TRUE
 
 REPLICAS_MAX = 1000
 
@@ -244,23 +242,6 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
     def identities(self) -> list[Any]:
         """Give what an answer depends on of the replicas: which there are, and which leave."""
         return [[held.uid, bool(held.leaving)] for held in self.kept()]
-
-    async def cache(self) -> dict[str, Any]:
-        """Give the manifest of the referenced cache; empty if none is referenced; state Absent if it does not exist."""
-        name = self.template().get("modelCacheRef", {}).get("name", "")
-        if not name:
-            return {}
-        answer = await workflow.execute_local_activity_method(
-            Messaging.ask,
-            Ask(workflow_id=names.workflow_id("ModelCache", self.namespace, name), query="describe"),
-            **options.local(options.TELL, f"read ModelCache {name}"),
-        )
-        if not answer.found:
-            self.look_again(options.soon(4))
-            self.condition("ModelCacheResolved", FALSE, "ModelCacheNotFound", f"ModelCache {name} not found; holding replica placement")
-            return {"name": name, "state": "Absent"}
-        self.condition("ModelCacheResolved", TRUE, "ModelCacheResolved", "")
-        return {"name": name, "state": "Present", "manifest": {key: answer.value[key] for key in ("metadata", "spec", "status")}}
 
     async def follow_evictions(self) -> None:
         """Send away what must make room for others."""

@@ -37,6 +37,13 @@ ON_CLUSTER = ActivityConfig(
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
 
+# One question to a service of somebody else. A minute without an answer is an answer too.
+ASK_OUTSIDE = ActivityConfig(
+    start_to_close_timeout=timedelta(seconds=30),
+    schedule_to_close_timeout=timedelta(seconds=60),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+)
+
 # Waiting until something is really gone: no end but the deed, a heartbeat all the while.
 UNTIL_GONE = ActivityConfig(
     start_to_close_timeout=timedelta(days=7),

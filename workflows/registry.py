@@ -6,20 +6,22 @@ construction, and importing them anew for every run would cost more than the run
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from workflows.carrying import audit_books, pack_books
 from workflows.deciding import decide_batch
 from workflows.fleet_scheduler import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
 from workflows.inference_cluster import InferenceClusterWorkflow
+from workflows.model_cache import ModelCacheWorkflow
 from workflows.model_deployment import ModelDeploymentWorkflow
 from workflows.model_replica import ModelReplicaWorkflow
 
-ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
+ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 
 # Kind -> Temporal workflow type, for the kinds that this release serves.
 KINDS: dict[str, str] = {entity.kind: entity.kind for entity in ENTITIES}
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
-SCHEDULER_ACTIVITIES = (decide_batch,)
+SCHEDULER_ACTIVITIES = (decide_batch, pack_books, audit_books)
 
 PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
 

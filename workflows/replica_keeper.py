@@ -27,8 +27,8 @@ from api_types.messages import (
 from api_types.replica_spec import replica_spec
 from api_types.status import LastScale
 from workflows import options
+from workflows.deployment_caches import DeploymentCaches, WithCache
 from workflows.deployment_status import Held, Pace
-from workflows.entity import Carried, Entity
 from workflows.status import FALSE
 
 # A replica that ends says so first, and that takes no longer than this to arrive.
@@ -41,7 +41,7 @@ FEW = 16
 NAME_HELD_ATTEMPT = 1
 
 
-class DeploymentState(Carried):
+class DeploymentState(WithCache):
     """What a deployment carries."""
 
     replicas: dict[str, Held] = Field(default_factory=dict)
@@ -65,7 +65,7 @@ class DeploymentState(Carried):
     strangers: list[str] = Field(default_factory=list)
 
 
-class ReplicaKeeper(Entity[DeploymentState]):
+class ReplicaKeeper(DeploymentCaches[DeploymentState]):
     """The part of a deployment that deals with its replicas."""
 
     def __init__(self, state: DeploymentState) -> None:

@@ -1,7 +1,7 @@
 """One control plane for all workflow tests: testbed, worker process, the testbed's clusters made known."""
 
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from activities.secrets import SecretStore, StoredSecret
 from activities.stores import secret_store
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
+from tests.local_hub import LocalHub, local_hub
 from tests.workflows.harness import ControlPlane, a_worker, connected
 
 
@@ -29,15 +30,23 @@ def store(folder: Path) -> SecretStore:
 
 
 @pytest.fixture(scope="session")
+def hub() -> Iterator[LocalHub]:
+    """The Hugging Face hub of the session."""
+    with local_hub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="session")
 async def plane(
-    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore
+    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
 ) -> AsyncIterator[ControlPlane]:
     """Testbed, worker and the testbed's clusters, Ready."""
     for document in documents(testbed.manifests / "secrets.yaml"):
         data = {key: base64.b64decode(value) for key, value in document["data"].items()}
         metadata = document["metadata"]
         await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
-    with a_worker(testbed, folder / "secrets", folder / "worker.log") as worker:
+    settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": "3"}
+    with a_worker(testbed, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)
             for file in ("classes.yaml", "clusters.yaml"):

@@ -1,0 +1,149 @@
+"""A Hugging Face hub on loopback: the few answers that pinning and the real `huggingface_hub` client ask for."""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+_MODEL = re.compile(r"/api/models/([\w.-]+(?:/[\w.-]+)?)(?:/revision/([^/]+))?")
+_TREE = re.compile(r"/api/models/([\w.-]+/[\w.-]+)/tree/([^/]+)")
+_FILE = re.compile(r"/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)")
+_RANGE = re.compile(r"bytes=(\d+)-")
+
+
+def a_commit(seed: str) -> str:
+    """A commit's name."""
+    return hashlib.sha1(seed.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass
+class Repo:
+    """One repository; `branches` are names and their commits. With a token it is private, with `gated` only its files are."""
+
+    files: dict[str, bytes] = field(default_factory=lambda: {"config.json": b"{}", "weights/model.safetensors": b"w" * 4096})
+    branches: dict[str, str] = field(default_factory=lambda: {"main": a_commit("first")})
+    token: str = ""
+    gated: bool = False
+
+
+@dataclass
+class LocalHub:
+    """The hub and its memory. `cut_after`: the next file download breaks after so many bytes; `ill`: everything is answered so."""
+
+    address: str = ""
+    repos: dict[str, Repo] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+    cut_after: int = 0
+    ill: int = 0
+
+    def answer(self, path: str, headers: Mapping[str, str], *, head: bool) -> "Answer":
+        """Answer one request."""
+        self.asked.append(path)
+        if self.ill:
+            return refused(self.ill, "", "the hub is ill")
+        auth = headers.get("Authorization", "").removeprefix("Bearer ")
+        if found := _TREE.fullmatch(path):
+            return self._tree(found[1])
+        if found := _MODEL.fullmatch(path):
+            return self._model(found[1], found[2], auth)
+        if found := _FILE.fullmatch(path):
+            return self._file(found[1], found[3], auth, headers.get("Range", ""), head=head)
+        return refused(HTTPStatus.NOT_FOUND, "", "no such page")
+
+    def _model(self, name: str, revision: str | None, auth: str) -> "Answer":
+        repo = self.repos.get(name)
+        hidden = repo is None or (repo.token and not repo.gated and auth != repo.token)
+        if repo is None or hidden:
+            # Strangers learn nothing, not even that there is nothing.
+            return refused(HTTPStatus.NOT_FOUND if auth and repo is None else HTTPStatus.UNAUTHORIZED, "RepoNotFound", "Repository not found")
+        commit = repo.branches.get(revision or "main") or (revision if revision in repo.branches.values() else None)
+        if commit is None:
+            return refused(HTTPStatus.NOT_FOUND, "RevisionNotFound", "Invalid rev id")
+        siblings = [{"rfilename": path, "size": len(content), "blobId": "x"} for path, content in repo.files.items()]
+        return as_json({"id": name, "modelId": name, "sha": commit, "siblings": siblings})
+
+    def _tree(self, name: str) -> "Answer":
+        files = self.repos[name].files
+        return as_json([{"type": "file", "path": path, "size": len(content), "oid": "x"} for path, content in files.items()])
+
+    def _file(self, name: str, path: str, auth: str, wanted: str, *, head: bool) -> "Answer":
+        repo = self.repos[name]
+        if repo.token and auth != repo.token:
+            return refused(HTTPStatus.FORBIDDEN, "GatedRepo", "Access to model is restricted")
+        content = repo.files[path]
+        headers = {
+            "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
+            "X-Repo-Commit": next(iter(repo.branches.values())),
+            "Accept-Ranges": "bytes",
+        }
+        if head:
+            return Answer(HTTPStatus.OK, content, headers)
+        if found := _RANGE.match(wanted):
+            self.ranges.append(wanted)
+            start = int(found[1])
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            return Answer(HTTPStatus.PARTIAL_CONTENT, content[start:], headers)
+        cut, self.cut_after = (self.cut_after, 0) if len(content) > self.cut_after > 0 else (0, self.cut_after)
+        return Answer(HTTPStatus.OK, content, headers, cut)
+
+
+@dataclass
+class Answer:
+    """An answer; `cut` bytes of it are sent before the connection breaks, 0: all."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: int = 0
+
+
+def as_json(tree: Any) -> Answer:
+    return Answer(HTTPStatus.OK, json.dumps(tree).encode(), {"Content-Type": "application/json"})
+
+
+def refused(status: int, code: str, message: str) -> Answer:
+    headers = {"Content-Type": "application/json", **({"X-Error-Code": code, "X-Error-Message": message} if code else {})}
+    return Answer(status, json.dumps({"error": message}).encode(), headers)
+
+
+@contextlib.contextmanager
+def local_hub() -> Iterator[LocalHub]:
+    """Serve a hub on a free port."""
+    hub = LocalHub()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None:
+            """Keep quiet."""
+
+        def do_GET(self) -> None:
+            answer = hub.answer(self.path.partition("?")[0], self.headers, head=self.command == "HEAD")
+            self.send_response(answer.status)
+            for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body[: answer.cut] if answer.cut else answer.body)
+            if answer.cut:
+                self.close_connection = True
+
+        do_HEAD = do_GET
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
