@@ -1,14 +1,16 @@
 """Delete, and wait until it is really gone.
 
 An object with a deletion time still holds its pods, and a pod its GPUs. Deletion is asked for in the foreground and then looked at until
-nothing answers any more; what remains is told in every heartbeat, so that the Temporal UI shows what a teardown waits for.
+nothing answers any more, or until patience ends; what remains is told in every heartbeat, so that the Temporal UI shows what a teardown
+waits for, and in the answer, with the reason why it is still there.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from activities.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_api import ClusterApi, Json, Kind, ObjectId, Propagation, Selection
 from activities.heartbeat import Progress
 from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
 from activities.ownership import conflict
@@ -16,10 +18,20 @@ from activities.render.teardown import STEPS
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.errors import StackMissing
+from api_types.messages import Awaited
 
 _LOOK_SECONDS = (0.2, 5.0)
 _SHOWN_MAX = 10
 _ENGINES = next(step for step in STEPS if step.inventory_prefixes == ("model-serving-",))
+# What the garbage collector writes while it waits for dependents; those are named themselves.
+_COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
+
+
+class Departure(NamedTuple):
+    """How far objects have left: `remaining` are still there, `skipped` says why others were left alone."""
+
+    skipped: list[str]
+    remaining: list[Awaited]
 
 
 async def looks() -> AsyncIterator[None]:
@@ -43,11 +55,13 @@ class Leaver:
         self._tell = tell
         self._force_after = force_after
 
-    async def until_gone(self, targets: Sequence[ObjectId]) -> list[str]:
-        """Delete objects and wait until they, and all that controllers made from them, are gone. Gives why some were left alone."""
+    async def until_gone(self, targets: Sequence[ObjectId], within: timedelta | None = None) -> Departure:
+        """Delete objects and wait until they, and all that controllers made from them, are gone (`within` None: however long it takes)."""
         skipped: dict[ObjectId, str] = {}
+        remaining: list[Awaited] = []
+        ends_at = None if within is None else asyncio.get_running_loop().time() + within.total_seconds()
         async for _ in looks():
-            remaining: list[str] = []
+            remaining = []
             for target in targets:
                 if target in skipped:
                     continue
@@ -55,28 +69,39 @@ class Leaver:
                 if found and (reason := conflict(found, self.uid)):
                     skipped[target] = reason
                     continue
-                if found and await _ask(self.cluster, target, found):
-                    remaining.append(str(target))
+                if found and (left := await _ask(self.cluster, target, found)):
+                    remaining.append(awaited(left))
                 made = await made_from(self.cluster, target)
-                remaining += [str(ObjectId.of(item)) for item in made]
+                remaining += map(awaited, made)
                 if self._force_after is not None:
                     await _force(self.cluster, made, self._force_after)
-            if not remaining:
+            if not remaining or (ends_at is not None and asyncio.get_running_loop().time() >= ends_at):
                 break
-            self._tell({"waitingFor": remaining[:_SHOWN_MAX], "more": max(0, len(remaining) - _SHOWN_MAX)})
-        return list(skipped.values())
+            self._tell({"waitingFor": [str(item) for item in remaining[:_SHOWN_MAX]], "more": max(0, len(remaining) - _SHOWN_MAX)})
+        return Departure(list(skipped.values()), remaining)
 
 
-async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> bool:
-    """Ask once for the deletion of an object that was found. False if it is gone already."""
+def awaited(item: Json) -> Awaited:
+    """Say which object is still there, and what holds it as far as the object itself tells."""
+    metadata = item["metadata"]
+    reasons = [f"finalizer {name}" for name in metadata.get("finalizers") or () if name not in _COLLECTOR]
+    if since := metadata.get("deletionTimestamp"):
+        # The deletion time of a pod is when its grace ends; whatever is there after that does not leave by itself.
+        reasons.append(f"to be gone by {since}" if item["kind"] == POD.kind else f"deleted at {since}")
+    return Awaited(id=str(ObjectId.of(item)), why=", ".join(reasons))
+
+
+async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> Json | None:
+    """Ask once for the deletion of an object that was found; give what is still there under its name and uid."""
     metadata = found["metadata"]
     if metadata.get("deletionTimestamp"):
-        return True
+        return found
     # Only workloads have dependents worth waiting for; for all others the collector's detour would cost a look.
-    workload = target.kind in {DEPLOYMENT, LEADER_WORKER_SET}
-    if not await cluster.delete(target, uid=metadata["uid"], propagation="Foreground" if workload else "Background"):
-        return False
-    return workload or await cluster.get(target) is not None
+    propagation: Propagation = "Foreground" if target.kind in {DEPLOYMENT, LEADER_WORKER_SET} else "Background"
+    await cluster.delete(target, uid=metadata["uid"], propagation=propagation)
+    # The answer alone proves nothing: a server that is busy with the object says the same as one that has another under this name.
+    left = await cluster.get(target)
+    return left if left and left["metadata"]["uid"] == metadata["uid"] else None
 
 
 async def made_from(cluster: ClusterApi, workload: ObjectId) -> list[Json]:

@@ -173,7 +173,9 @@ class Entity(Generic[StateT]):
         return {}
 
     def waits(self) -> list[str]:
-        """Say what is waited for: by default the messages of the conditions that are not True."""
+        """Say what is waited for: by default the messages of the conditions that are not True; a teardown speaks only of itself."""
+        if self.state.deleted and (leaving := condition_of(self.state.conditions, "Deleting")):
+            return [f"{leaving.reason}: {leaving.message}"]
         return [f"{c.type}: {c.reason}{f' ({c.message})' if c.message else ''}" for c in self.state.conditions if c.status != TRUE]
 
     def phase(self) -> str:

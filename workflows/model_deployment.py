@@ -99,7 +99,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         if message.sequence <= held.sequence:
             return
         if message.phase == "Gone":
-            del self.state.replicas[held.uid]
+            self.take_leave(held, message.left_behind)
             if not held.leaving:
                 self.event("Warning", "ReplicaGone", f"{message.name} on {held.cluster} is gone; its place is asked for again")
         else:

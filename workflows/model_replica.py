@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError
 from activities.messaging import Ask, Messaging
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
-from api_types.errors import error_message, error_reason, error_type, is_permanent
+from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
 from api_types.messages import (
     ClusterChanged,
     ReplicaChanged,
@@ -89,6 +89,8 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         """Note how the cluster is."""
         message = self.read(ClusterChanged, order)
         if message and (self.state.cluster is None or message.sequence >= self.state.cluster.sequence):
+            if message.connected and self.state.cluster and not self.state.cluster.connected:
+                self.retry_ordered()
             self.state.cluster = message
             self.touch()
 
@@ -232,7 +234,7 @@ class ModelReplicaWorkflow(ReplicaTeardown):
                     WorkloadActivities.apply_replica,
                     order,
                     **options.remote(
-                        options.ON_CLUSTER,
+                        options.APPLY,
                         f"apply {self.name} generation {order.generation} to {order.cluster}",
                         order.connection.task_queue,
                     ),
@@ -335,9 +337,9 @@ class ModelReplicaWorkflow(ReplicaTeardown):
             "ready": is_true(self.state.conditions, "Ready"),
             "serving": self.state.serving,
             "endpoint": self.endpoint(),
-            "phase": self.detailed_phase(),
+            "phase": "Terminating" if self.state.deleted else self.detailed_phase(),
             "generation": self.state.applied_generation,
-            "message": next((c.message for c in self.state.conditions if c.status != TRUE and c.message), ""),
+            "message": self.state.teardown.message() if self.state.deleted else self.first_message(),
         }
         if self.may_wait(news):
             self.look_again(NEWS_PATIENCE - (workflow.now() - self.told_at))
@@ -347,6 +349,10 @@ class ModelReplicaWorkflow(ReplicaTeardown):
             heard = await self.tell(self.deployment_id, "replica_changed", self._news(**news))
             if not heard and not self.state.deleted:
                 self.event("Warning", "Orphaned", f"ModelDeployment {self.namespace}/{self.state.birth.deployment} does not run")
+
+    def first_message(self) -> str:
+        """Give the words of the first condition that is not True."""
+        return next((c.message for c in self.state.conditions if c.status != TRUE and c.message), "")
 
     def may_wait(self, news: dict[str, Any]) -> bool:
         """Tell whether all that is new are words on the way to Ready, which the deployment need not hear one by one."""
@@ -362,9 +368,9 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         return names.workflow_id("ModelDeployment", self.namespace, self.state.birth.deployment)
 
     async def report_gone(self) -> None:
-        """Tell the deployment that nothing is left."""
+        """Tell the deployment that nothing is left but what is listed as left behind."""
         self.state.sequence += 1
-        await self.tell(self.deployment_id, "replica_changed", self._news(phase="Gone"))
+        await self.tell(self.deployment_id, "replica_changed", self._news(phase="Gone", left_behind=self.state.left_behind))
 
     def _news(self, **news: Any) -> ReplicaChanged:
         return ReplicaChanged(name=self.name, uid=self.state.uid, sequence=self.state.sequence, **news)
@@ -374,7 +380,7 @@ class ModelReplicaWorkflow(ReplicaTeardown):
     def detailed_phase(self) -> str:
         """Give the replica's own phase, finer than those that all kinds share."""
         if self.state.deleted:
-            return "Terminating"
+            return "Unreachable" if self.state.teardown.trouble[0] == ClusterUnreachable.__name__ else "Terminating"
         if self.state.failure[0] in ("InvalidInput", "NameConflict") and not self.state.was_ready:
             return "Failed"
         if self.out_of_reach():
@@ -389,7 +395,9 @@ class ModelReplicaWorkflow(ReplicaTeardown):
 
     def phase(self) -> str:
         """Map the finer phase onto the shared ones."""
-        shared = {"Ready": "Ready", "Failed": "Failed", "Terminating": "Deleting", "Pending": "Pending"}
+        if self.state.deleted:
+            return "Deleting"
+        shared = {"Ready": "Ready", "Failed": "Failed", "Pending": "Pending"}
         degraded = ("Degraded", "Unreachable")
         phase = self.detailed_phase()
         return shared.get(phase, "Degraded" if phase in degraded else "Progressing")
@@ -398,6 +406,8 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         """Show engines, routing and inventory."""
         applied, seen = self.state.applied, self.state.observed
         status: dict[str, Any] = {"phase": self.detailed_phase()}
+        if self.state.deleted:
+            status["teardown"] = self.state.teardown.shown()
         if applied is None:
             return status
         return status | shown(applied, seen, self.endpoint())

@@ -44,6 +44,22 @@ ASK_OUTSIDE = ActivityConfig(
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
 )
 
+# An apply, for which a user waits: four failures in a row, within some ten seconds, are said in a condition.
+APPLY = ActivityConfig(
+    **{
+        **ON_CLUSTER,
+        "retry_policy": RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=4),
+    }
+)
+
+# One look at a step of a teardown, which comes back by itself when its patience ends. Three failures in a row are said in a condition.
+TEARDOWN_STEP = ActivityConfig(
+    start_to_close_timeout=timedelta(minutes=15),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=3),
+    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+)
+
 # Waiting until something is really gone: no end but the deed, a heartbeat all the while.
 UNTIL_GONE = ActivityConfig(
     start_to_close_timeout=timedelta(days=7),
@@ -82,6 +98,16 @@ _PATIENCE_MINUTES_MAX = 30
 def patience(attempt: int) -> timedelta:
     """Give the wait before the next attempt at what only a person or a new spec can mend."""
     return timedelta(minutes=min(2 ** min(attempt, 8), _PATIENCE_MINUTES_MAX))
+
+
+# The first look is over before somebody wonders; later ones leave time between the words, for each word is history.
+_LOOK_SECONDS = (10, 600)
+
+
+def look_patience(looks: int) -> timedelta:
+    """Give how long the next look at a teardown step may take before it says what remains: 10 s doubling to 10 min."""
+    shortest, longest = _LOOK_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(looks, 8), longest))
 
 
 def soon(attempt: int) -> timedelta:

@@ -25,7 +25,7 @@ from api_types.messages import (
     TellMany,
 )
 from api_types.replica_spec import replica_spec
-from api_types.status import LastScale
+from api_types.status import LastScale, LeftBehind
 from workflows import options
 from workflows.deployment_caches import DeploymentCaches, WithCache
 from workflows.deployment_status import Held, Pace
@@ -36,6 +36,9 @@ LAST_WORD = timedelta(seconds=2)
 
 # More messages than this are no local activity's work: it has to end within seconds.
 FEW = 16
+
+# A condition names so many of the replicas that are waited for, and counts the others.
+NAMED_MAX = 5
 
 # A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
 NAME_HELD_ATTEMPT = 1
@@ -266,6 +269,13 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
 
     # --- leaving ------------------------------------------------------------------------------------------------------------------
 
+    def take_leave(self, held: Held, left: list[LeftBehind]) -> None:
+        """Forget a replica that is gone; what a forced teardown left of it is listed here, where somebody still looks."""
+        del self.state.replicas[held.uid]
+        if left:
+            self.state.left_behind += left
+            self.event("Warning", "LeftBehind", f"{held.name} left {len(left)} objects on {held.cluster}; see status.leftBehind")
+
     async def tear_down(self) -> bool:
         """Send every replica away and wait until the last is gone."""
         self.condition("Ready", FALSE, "Deleting", "")
@@ -289,7 +299,8 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             self.state.forced = ""
             await self.tell_each(self.kept(), "force", force)
         if self.state.replicas:
-            names_left = ", ".join(f"{held.name} on {held.cluster} ({held.phase})" for held in self.kept())
-            self.condition("Deleting", FALSE, "WaitingForReplicas", f"waits until gone: {names_left}")
+            left = [f"{held.name} on {held.cluster} ({held.message or held.phase})" for held in self.kept()]
+            more = f"; and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
+            self.condition("Deleting", FALSE, "WaitingForReplicas", f"waits until gone: {'; '.join(left[:NAMED_MAX])}{more}")
             return False
         return True

@@ -7,6 +7,7 @@ from pydantic import Field
 from api_types.messages import Applied, ClusterChanged, ReplicaBirth
 from api_types.observations import ObservedReplica
 from workflows.entity import Carried
+from workflows.teardown_progress import TeardownProgress
 
 
 class ReplicaCarried(Carried):
@@ -16,7 +17,6 @@ class ReplicaCarried(Carried):
         entry: its ledger entry, kept for a scheduler that lost its memory.
         attempted: something of ours may be on the cluster; `whole`: the last apply was not interrupted, so the inventory is complete.
         told: what the deployment last heard.
-        step: how far the teardown has come.
 
     """
 
@@ -38,5 +38,4 @@ class ReplicaCarried(Carried):
     was_ready: bool = False
     sequence: int = 0
     told: dict[str, Any] = Field(default_factory=dict)
-    step: int = 0
-    drained: bool = False
+    teardown: TeardownProgress = Field(default_factory=TeardownProgress)

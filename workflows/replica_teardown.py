@@ -1,28 +1,30 @@
 """How a ModelReplica leaves its cluster: step by step, each until what it removes is really gone, however long that takes.
 
-Capacity is given back only after the last step. A wait never ends by itself: a condition says what it waits for, and only somebody's word
-(`force`) gives a step up; what stays on the cluster then is listed.
+A look at a step is bounded, so that a condition can say what is still there and what holds it; the wait itself never ends by itself. Only
+somebody's word (`force`) gives a step up, and then what stays on the cluster is listed. Capacity is given back after the last step.
 """
 
 from abc import abstractmethod
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.render.teardown import STEPS, SWEEP
-from activities.render.teardown import TeardownStep as Step
+from activities.render.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from activities.workloads import WorkloadActivities
-from api_types import names
-from api_types.errors import error_message, error_type
-from api_types.messages import Released, TeardownStep
+from api_types import labels, names
+from api_types.errors import error_message, error_type, is_permanent
+from api_types.messages import Awaited, Connection, Delete, Released, StepDone, TeardownStep
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.entity import Entity
 from workflows.replica_state import ReplicaCarried
 from workflows.status import FALSE
+from workflows.teardown_progress import Outcome, left_behind, named
 
-CLUSTER_STEPS = [step for step in STEPS if step.on_cluster]
+# Who gave up everything still wants what can go at once to go.
+LAST_LOOK = timedelta(seconds=2)
 
 
 class ReplicaTeardown(Entity[ReplicaCarried]):
@@ -42,116 +44,235 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
 
     @abstractmethod
     async def report_gone(self) -> None:
-        """Tell the deployment that nothing is left."""
+        """Tell the deployment that nothing is left but what is listed as left behind."""
+
+    def retry_ordered(self) -> None:
+        """Forget how long the next attempt was to wait."""
+        self.state.retry_at = ""
+
+    def delete_ordered(self, order: Delete) -> None:
+        """Begin at once, whatever the last apply was waiting for."""
+        del order
+        self.retry_ordered()
 
     async def tear_down(self) -> bool:
-        """Leave in order, each step until it is really gone; then free the nodes and tell the deployment."""
+        """Take step after step; False while the one at hand has to be looked at again."""
         self.state.serving = False
-        self.condition("Serving", FALSE, "Deleting", "")
-        self.condition("Ready", FALSE, "Deleting", "")
-        await self.report()
-        if self.state.attempted and not await self.knows_cluster_for_leaving():
-            return False
-        if self.state.served and not self.state.drained and not self.state.forced:
-            await self.drain()
-        while self.state.attempted and self.state.step < len(CLUSTER_STEPS):
-            if self.has_step(CLUSTER_STEPS[self.state.step]):
-                await self.leave_step(self.state.step)
-            self.state.step += 1
-        # A closed workflow still answers queries: say so before anybody could ask.
-        self.gone = True
-        await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=self.state.uid, name=self.name))
-        await self.report_gone()
+        for kind in ("ModelReady", "RoutingReady", "Serving", "Ready"):
+            self.condition(kind, FALSE, "Deleting", "")
+        self.state.teardown.since = self.state.teardown.since or self.now()
+        while not self.gone:
+            outcome = await self.take_step()
+            if outcome is None:
+                await self.report()
+                return False
+            if not self.gone:
+                self.state.teardown.close(outcome, self.now())
         return True
 
-    def has_step(self, step: Step) -> bool:
-        """Tell whether a step may find something: an inventory that is known to be whole says so, and the sweep comes always."""
-        if not self.state.whole or self.state.applied is None or step.number == SWEEP:
+    async def take_step(self) -> Outcome | None:
+        """Take the step at hand; None if it is not at its end."""
+        step = self.state.teardown.step
+        if step.number == WITHDRAW:
+            await self.report()
+            return "done"
+        if step.number == DRAIN:
+            return await self.drain()
+        if step.number == RELEASE:
+            return await self.release()
+        if not self.has_step():
+            return "nothing there"
+        if not await self.knows_cluster():
+            return await self.wait_for_cluster()
+        return await self.leave()
+
+    def has_step(self) -> bool:
+        """Tell whether the step at hand may find something: a whole inventory says so, and the sweep always comes after an apply."""
+        step, applied = self.state.teardown.step, self.state.applied
+        if not self.state.attempted:
+            return False
+        if not self.state.whole or applied is None or step.number == SWEEP:
             return True
-        return any(item.key.startswith(step.inventory_prefixes) for item in self.state.applied.inventory)
+        return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
 
-    async def knows_cluster_for_leaving(self) -> bool:
-        """Wait for the way to the cluster; without a cluster record nothing can be removed, and that is said."""
-        if await self.knows_cluster():
-            if self.state.cluster and not self.state.cluster.present:
-                self.abandon("the InferenceCluster was deleted")
-            return True
-        self.condition("Deleting", FALSE, "WaitingForCluster", f"InferenceCluster {self.state.birth.cluster} is not connected")
-        if self.state.forced:
-            self.abandon("forced while the cluster was not connected")
-            return True
-        self.look_again(options.soon(self.state.attempts))
-        return False
+    # --- steps of our own -----------------------------------------------------------------------------------------------------------
 
-    def abandon(self, why: str) -> None:
-        """Give up all steps that need the cluster and list what stays there."""
-        self.event("Warning", "Abandoned", why)
-        self.leave_behind(why)
-        self.state.attempted = False
-
-    def leave_behind(self, why: str) -> None:
-        """List the inventory as left behind."""
-        known = {(item.kind, item.name) for item in self.state.left_behind}
-        for item in self.state.applied.inventory if self.state.applied else ():
-            *_, kind, namespace, name = item.id.split("/")
-            if (kind, name) not in known:
-                left = LeftBehind(kind=kind, name=name, namespace=namespace, location=self.state.birth.cluster, reason=why)
-                self.state.left_behind.append(left)
-
-    async def drain(self) -> None:
-        """Let the last requests finish."""
+    async def drain(self) -> Outcome:
+        """Let the last requests finish; who never served has none."""
+        if not self.state.served:
+            return "nothing there"
         facts = self.state.cluster.facts if self.state.cluster else None
         seconds = facts.drain_seconds if facts else 0
-        self.condition("Deleting", FALSE, "Draining", f"lets requests finish for {seconds} s")
+        self.condition("Deleting", FALSE, "Draining", f"{self.state.teardown.message()}; lets requests finish for {seconds} s")
         self.publish()
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.forced), timeout=timedelta(seconds=seconds), timeout_summary="let requests finish"
             )
         except TimeoutError:
-            self.state.drained = True
+            return "done"
+        self.spend_force()
+        return "given up"
 
-    async def leave_step(self, number: int) -> None:
-        """Do one step of the teardown until what it removes is gone, or until somebody gives it up."""
-        known, title = self.state.cluster, CLUSTER_STEPS[number].title
-        if known is None or known.connection is None or known.facts is None or self.state.forced == "all":
-            self.leave_behind("the teardown was forced")
-            return
-        self.condition("Deleting", FALSE, "TearingDown", f"step {number + 1} of {len(CLUSTER_STEPS)}: {title}")
-        self.publish()
-        step = TeardownStep(
+    async def release(self) -> Outcome:
+        """Free the nodes and tell the deployment."""
+        # A closed workflow still answers queries: say so before anybody could ask.
+        self.gone = True
+        await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=self.state.uid, name=self.name))
+        await self.report_gone()
+        return "done"
+
+    # --- steps on the cluster -------------------------------------------------------------------------------------------------------
+
+    async def wait_for_cluster(self) -> Outcome | None:
+        """Wait for the way to the cluster: nothing can be removed without it."""
+        if self.state.forced:
+            return self.abandon("the teardown was forced while the cluster was not connected")
+        self.condition(
+            "Deleting",
+            FALSE,
+            "WaitingForCluster",
+            f"{self.state.teardown.message()}; InferenceCluster {self.state.birth.cluster} is not connected",
+        )
+        self.look_again(options.soon(self.state.attempts))
+        return None
+
+    async def leave(self) -> Outcome | None:
+        """Look once at the step at hand; None if it is not at its end."""
+        progress, known = self.state.teardown, self.state.cluster
+        if known is None or not known.present:
+            return self.abandon("the InferenceCluster was deleted")
+        if self.state.forced and progress.looks:
+            return self.give_up()
+        if self.waits_for_retry():
+            return None
+        self.say()
+        try:
+            done = await self.look()
+        except ActivityError as error:
+            kind = error_type(error) or "TearingDown"
+            progress.failed(kind, error_message(error))
+            if self.state.forced == "all":
+                return self.abandon("the teardown was forced")
+            if self.state.forced:
+                return self.give_up()
+            pause = options.patience(progress.looks - 1) if is_permanent(kind) else options.soon(progress.looks - 1)
+            self.state.retry_at = (workflow.now() + pause).isoformat()
+            self.look_again(pause)
+            self.say()
+            return None
+        if done is None:
+            self.wake()
+            return None
+        for skipped in done.skipped:
+            self.event("Warning", "NotOurs", f"left alone: {skipped}")
+        if not done.remaining:
+            return "done"
+        progress.found_waiting(done.remaining)
+        self.say()
+        self.wake()
+        return self.give_up() if self.state.forced else None
+
+    async def look(self) -> StepDone | None:
+        """Have the cluster do the step at hand; None if that was cut short because everything is different now."""
+        known, applied, progress = self.state.cluster, self.state.applied, self.state.teardown
+        if known is None or known.connection is None or known.facts is None:
+            raise ValueError("a step was to be taken before the cluster was known")
+        patience = LAST_LOOK if self.state.forced == "all" else options.look_patience(progress.looks)
+        order = TeardownStep(
             connection=known.connection,
             facts=known.facts,
             uid=self.state.uid,
             workload_name=names.workload_name(self.namespace, self.name),
-            workload_namespace=self.state.applied.workload_namespace if self.state.applied else self.namespace,
-            number=CLUSTER_STEPS[number].number,
-            inventory=self.state.applied.inventory if self.state.applied else [],
+            workload_namespace=applied.workload_namespace if applied else self.namespace,
+            number=progress.number,
+            inventory=applied.inventory if applied else [],
+            patience_seconds=patience.total_seconds(),
+            given_up=progress.given_up,
         )
-        attempt = 0
-        while True:
-            try:
-                done = await self.unless(
-                    lambda: bool(self.state.forced),
-                    workflow.execute_activity_method(
-                        WorkloadActivities.teardown_replica_step,
-                        step,
-                        **options.remote(options.UNTIL_GONE, f"{self.name}: {title}", known.connection.task_queue),
-                    ),
-                )
-            except ActivityError as error:
-                self.condition("Deleting", FALSE, error_type(error) or "TearingDown", f"{title}: {error_message(error)}")
-                self.publish()
-                try:
-                    await workflow.wait_condition(lambda: bool(self.state.forced), timeout=options.soon(attempt))
-                except TimeoutError:
-                    attempt += 1
-                    continue
-                done = None
-            if done is None:
-                self.leave_behind(f"step '{title}' was given up")
-                self.state.forced = "" if self.state.forced == "step" else self.state.forced
-                return
-            for skipped in done.skipped:
-                self.event("Warning", "NotOurs", f"left alone: {skipped}")
-            return
+        return await self.unless(
+            self.cut_short(known.connection),
+            workflow.execute_activity_method(
+                WorkloadActivities.teardown_replica_step,
+                order,
+                **options.remote(options.TEARDOWN_STEP, f"{self.name}: {progress.step.title}", known.connection.task_queue),
+            ),
+        )
+
+    def cut_short(self, connection: Connection) -> Callable[[], bool]:
+        """Give the test for what makes a look at the cluster pointless while it runs."""
+        forced, looks = self.state.forced, self.state.teardown.looks
+
+        def changed() -> bool:
+            known = self.state.cluster
+            given_up = self.state.forced != forced and bool(self.state.forced == "all" or looks)
+            return given_up or known is None or not known.present or known.connection != connection
+
+        return changed
+
+    def waits_for_retry(self) -> bool:
+        """Tell whether the next attempt is not due yet."""
+        if not self.state.retry_at:
+            return False
+        left = datetime.fromisoformat(self.state.retry_at) - workflow.now()
+        if left <= timedelta():
+            self.state.retry_at = ""
+            return False
+        self.look_again(left)
+        return True
+
+    def say(self) -> None:
+        """Write down which step is at hand and what it waits for."""
+        self.condition("Deleting", FALSE, self.state.teardown.reason(), self.state.teardown.message())
+        self.publish()
+
+    # --- giving up ------------------------------------------------------------------------------------------------------------------
+
+    def spend_force(self) -> None:
+        """An order to give up one step is good for one step."""
+        self.state.forced = "" if self.state.forced == "step" else self.state.forced
+
+    def give_up(self) -> Outcome:
+        """End the step at hand by somebody's word, and list what stays."""
+        progress = self.state.teardown
+        left = progress.left_of_step(self.state.applied.inventory if self.state.applied else [])
+        progress.given_up += [item.id for item in left]
+        self.list_left(left, f"step {progress.number} ({progress.step.title}) was given up")
+        self.state.retry_at = ""
+        self.spend_force()
+        return "given up"
+
+    def abandon(self, why: str) -> Outcome:
+        """Give up the step at hand and all others that need the cluster, and list what they would have removed."""
+        progress = self.state.teardown
+        inventory = self.state.applied.inventory if self.state.applied else []
+        left: list[Awaited] = []
+        while progress.step.number <= SWEEP:
+            left += progress.left_of_step(inventory)
+            if progress.step.number == SWEEP:
+                break
+            progress.close("abandoned", self.now())
+        self.event("Warning", "Abandoned", why)
+        self.list_left(left, why)
+        if not self.state.whole:
+            # An interrupted apply may have made more than the inventory knows.
+            selector = f"{labels.REPLICA}={names.workload_name(self.namespace, self.name)}"
+            more = f"{why}; there may be more objects with this label"
+            self.state.left_behind.append(
+                LeftBehind(kind="label", name=selector, namespace=self.namespace, location=self.state.birth.cluster, reason=more)
+            )
+        self.state.retry_at, self.state.forced = "", ""
+        return "abandoned"
+
+    def list_left(self, left: list[Awaited], why: str) -> None:
+        """List objects as left behind, each once."""
+        known = {(item.kind, item.namespace, item.name) for item in self.state.left_behind}
+        found = left_behind(left, self.state.birth.cluster, why)
+        self.state.left_behind += [item for item in found if (item.kind, item.namespace, item.name) not in known]
+        self.event("Warning", "LeftBehind", f"{why}; on {self.state.birth.cluster} stay: {named(left) or 'nothing known'}")
+
+    # --- showing --------------------------------------------------------------------------------------------------------------------
+
+    def details(self) -> list[str]:
+        """List the steps of the teardown in the Temporal UI."""
+        return self.state.teardown.lines() if self.state.deleted else super().details()

@@ -27,13 +27,13 @@ class TeardownStep:
     on_cluster: bool = True
 
 
-COPIES, SWEEP = 10, 11
+WITHDRAW, DRAIN, COPIES, SWEEP, RELEASE = 1, 2, 10, 11, 12
 _CLAIM_TEMPLATE = (f"{apiversions.DRA_GROUP}/", "ResourceClaimTemplate")
 _CLAIM = (f"{apiversions.DRA_GROUP}/", "ResourceClaim")
 
 STEPS = (
-    TeardownStep(1, "withdraw the endpoint", on_cluster=False),
-    TeardownStep(2, "drain", on_cluster=False),
+    TeardownStep(WITHDRAW, "withdraw the endpoint", on_cluster=False),
+    TeardownStep(DRAIN, "drain", on_cluster=False),
     TeardownStep(3, "delete the route", ((apiversions.GATEWAY, "HTTPRoute"),), ("model-route",)),
     TeardownStep(
         4,
@@ -80,7 +80,7 @@ STEPS = (
         ("secret-", "configmap-"),
     ),
     TeardownStep(SWEEP, "sweep what is left"),
-    TeardownStep(12, "release the capacity", on_cluster=False),
+    TeardownStep(RELEASE, "release the capacity", on_cluster=False),
 )
 
 # A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never go.

@@ -168,7 +168,7 @@ async def test_engines_go_only_when_their_pods_and_claims_have_gone(world: World
     await eventually(lambda: _ready_pods(world, order.namespace, 1))
     world.heartbeats.clear()
     step = asyncio.create_task(world.step(order, applied, 7))
-    await eventually(lambda: [beat for beat in world.heartbeats if any("/Pod/" in entry for entry in beat[0].get("waitingFor", ()))])
+    await eventually(lambda: [beat for beat in world.heartbeats if any(item.startswith("Pod ") for item in beat[0].get("waitingFor", ()))])
     assert not step.done()
     await step
     assert await _pods(world, order.namespace) == []
