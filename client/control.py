@@ -75,6 +75,19 @@ class ControlPlane:
         lines: list[str] = await self._query(wanted, "waiting")
         return lines
 
+    async def last_words(self, wanted: Target) -> Tree | None:
+        """Give an object as it is, or as it was when it went; None if nobody can tell. Raises `Unreachable`."""
+        handle = self.client.get_workflow_handle(wanted.workflow_id)
+        try:
+            tree: Tree = await handle.query("describe", rpc_timeout=_ANSWER_WAIT)
+        except WorkflowQueryFailedError:
+            return None
+        except RPCError as error:
+            if error.status in {RPCStatusCode.NOT_FOUND, *_SILENT}:
+                return None
+            raise self._failure(error, wanted) from error
+        return tree
+
     async def query(self, wanted: Target, name: str) -> Any:
         """Ask a running owner. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
         return await self._query(wanted, name)

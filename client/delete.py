@@ -1,4 +1,4 @@
-"""`modelplane delete`: order a teardown, follow it to its end, or give up a step that cannot be done."""
+"""`modelplane delete`: order a teardown, follow it to its end, or give up a step that cannot be done and say what that leaves behind."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,12 +16,17 @@ from client.control import ControlPlane, control_plane
 from client.documents import admit_documents, read_documents
 from client.errors import CommandFailed, NotFound, Refused, together
 from client.get import look
+from client.objects import Tree
 from client.orders import new_request_id, who
 from client.progress import Progress
 from client.selectors import parse_selector
 from client.store import forget
+from client.tables import NONE, columns
 from client.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, target
 from client.waiting import until_gone
+
+_LEFT = ("location", "kind", "namespace", "name", "reason")
+_LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
 
 
 def delete(
@@ -35,7 +40,11 @@ def delete(
     ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="It is no error if an object does not exist.")] = False,
     evict: Annotated[bool, typer.Option("--evict", help="InferenceCluster: move its replicas elsewhere first.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Give up the teardown step now waited for; what stays is listed in status.leftBehind.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Give up the teardown step now waited for, follow the rest to its end (as with --wait), and list what stays behind.",
+        ),
     ] = False,
     scope: Annotated[str, typer.Option("--scope", help="With --force: `step`, or `all` steps that are left.")] = "step",
     reason: Annotated[str, typer.Option("--reason", help="With --force: why; kept in the events.")] = "",
@@ -91,7 +100,9 @@ async def _delete(
             if not files:
                 targets = await _chosen(plane, objects or (), namespace, selector)
             ordered, failures = await _order(plane, targets, orders)
-            if wait and ordered:
+            if ordered and orders.force:
+                await _follow_forced(plane, ordered, seconds)
+            elif ordered and wait:
                 with Progress() as progress:
                     await until_gone(plane, ordered, seconds, progress)
     failures += await forget(settings, stored, ignore_not_found=orders.ignore_not_found)
@@ -117,6 +128,27 @@ async def _order(plane: ControlPlane, targets: Sequence[Target], orders: Orders)
         except CommandFailed as failure:
             failures.append(failure)
     return ordered, failures
+
+
+async def _follow_forced(plane: ControlPlane, ordered: Sequence[Target], seconds: float) -> None:
+    """Wait until all are gone and list what they left, also if that is not the end of it. Raises `TimedOut`."""
+    try:
+        with Progress() as progress:
+            await until_gone(plane, ordered, seconds, progress)
+    finally:
+        for wanted in ordered:
+            print(f"{wanted.label} " + "\n".join(left_behind(await plane.last_words(wanted))), flush=True)
+
+
+def left_behind(tree: Tree | None) -> list[str]:
+    """Say what a teardown left, by cluster."""
+    if tree is None:
+        return ["may have left objects behind: no worker answers for it"]
+    left = sorted((tree.get("status") or {}).get("leftBehind") or (), key=lambda item: tuple(str(item.get(field, "")) for field in _LEFT))
+    if not left:
+        return ["left nothing behind"]
+    rows = [[str(item.get(field) or NONE) for field in _LEFT] for item in left]
+    return [f"left {len(left)} object{'s' if len(left) > 1 else ''} behind:", *(f"  {line}" for line in columns(_LEFT_TITLES, rows))]
 
 
 def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Target], list[tuple[str, str, str]]]:

@@ -20,7 +20,7 @@ from client.tables import NONE, age, columns
 from client.targets import Target, kinds_and_names, served, target
 
 _INDENT = "  "
-_SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration")
+_SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown")
 
 
 def describe(
@@ -59,6 +59,8 @@ async def description(plane: ControlPlane, wanted: Target) -> list[str]:
     if wanted.kind.kind == "ModelDeployment":
         lines += ["Replicas:", *_indented(await _replicas(plane, wanted))]
     ready = condition(tree, "Ready").get("status") == "True"
+    if steps := teardown(tree):
+        lines += ["Teardown:", *_indented(steps)]
     if deleting(tree):
         lines += ["Waiting for:", *_indented(await plane.waiting(wanted) or [NONE])]
     lines += ["Events:", *_indented(_events(tree))]
@@ -120,6 +122,18 @@ def _events(tree: Tree) -> list[str]:
         for event in events(tree)
     ]
     return columns(["LAST", "TYPE", "REASON", "COUNT", "MESSAGE"], rows) if rows else [NONE]
+
+
+def teardown(tree: Tree) -> list[str]:
+    """Give the steps of a teardown as a table, with what the one at hand waits for; nothing for an object without steps."""
+    told = at_path(tree, ".status.teardown") or {}
+    awaited = [f"{item['object']} ({item['why']})" if item.get("why") else str(item["object"]) for item in told.get("waitingFor", ())]
+    waits = "; ".join(filter(None, (str(told.get("problem") or ""), *awaited)))
+    rows = [
+        [str(step["number"]), step["title"], step["state"], waits if step["number"] == told.get("step") else ""]
+        for step in told.get("steps", ())
+    ]
+    return columns(["STEP", "WHAT", "STATE", "WAITS FOR"], rows) if rows else []
 
 
 async def _replicas(plane: ControlPlane, wanted: Target) -> list[str]:
