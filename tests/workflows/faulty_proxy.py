@@ -1,0 +1,311 @@
+"""A Kubernetes API server behind a bad line: a proxy that answers with failures on a plan, loses answers, resets connections, goes dark.
+
+It speaks HTTPS under a certificate of its own and has a kubeconfig of its own, so a worker takes it for the cluster. Everything that it
+does not spoil reaches the real API server under the administrator's credential. Draws come from a seed, so that a run can be repeated.
+"""
+
+import asyncio
+import base64
+import contextlib
+import datetime as dt
+import ipaddress
+import json
+import os
+import random
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import yaml
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from api_types.clock import utc_now
+from testbed.testbed import ClusterRunning
+
+SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
+
+# Not the proxy's to pass on: they describe one connection, and there are two.
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "authorization", "content-length"})
+_CHUNK_BYTES = 1 << 16
+
+
+class Fault(Enum):
+    """What may become of a request."""
+
+    CONFLICT = HTTPStatus.CONFLICT
+    INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
+    THROTTLED = HTTPStatus.TOO_MANY_REQUESTS
+    ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
+    RESET = "the connection breaks before the request arrives"
+    LOST_ANSWER = "the request is done, but its answer never arrives"
+
+
+HEALING = (Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER)
+"""Those that a repetition overcomes."""
+
+_REASONS = {
+    Fault.CONFLICT: "Conflict",
+    Fault.INVALID: "Invalid",
+    Fault.THROTTLED: "TooManyRequests",
+    Fault.ERROR: "InternalError",
+}
+
+
+class Request(NamedTuple):
+    """What a plan decides on. `path` is without the query."""
+
+    method: str
+    path: str
+    watch: bool
+
+
+@dataclass
+class Storm:
+    """A share of all requests fails, each in a way that is drawn. Watches break, but are never refused."""
+
+    share: float
+    faults: tuple[Fault, ...] = HEALING
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)  # noqa: S311 - repeatable on purpose
+
+    def __call__(self, request: Request) -> Fault | None:
+        """Draw for one request."""
+        draw, fault = self._chance.random(), self._chance.choice(self.faults)
+        if draw >= self.share:
+            return None
+        return Fault.RESET if request.watch else fault
+
+
+@dataclass
+class Always:
+    """Every request of a kind fails in the same way."""
+
+    fault: Fault
+    method: str
+    path_part: str = ""
+
+    def __call__(self, request: Request) -> Fault | None:
+        """Tell whether a request is of that kind."""
+        return self.fault if request.method == self.method and self.path_part in request.path else None
+
+
+@dataclass
+class FaultyProxy:
+    """One running proxy. `plan` may be changed at any time; `injected` counts what it did."""
+
+    cluster: ClusterRunning
+    plan: Callable[[Request], Fault | None] | None = None
+    injected: Counter[Fault] = field(default_factory=Counter)
+    served: int = 0
+    port: int = 0
+    _authority: str = ""
+    _runner: web.AppRunner | None = None
+    _site: web.TCPSite | None = None
+    _tls: ssl.SSLContext | None = None
+    _upstream: aiohttp.ClientSession | None = None
+
+    def kubeconfig(self) -> bytes:
+        """Give a kubeconfig that leads here."""
+        server = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority-data": _base64(self._authority)}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "faulty",
+            "clusters": [{"name": "faulty", "cluster": server}],
+            "contexts": [{"name": "faulty", "context": {"cluster": "faulty", "user": "faulty"}}],
+            "users": [{"name": "faulty", "user": {"token": "known-to-the-proxy-only"}}],
+        }
+        return yaml.safe_dump(document).encode()
+
+    @contextlib.asynccontextmanager
+    async def failing(self, plan: Callable[[Request], Fault | None]) -> AsyncIterator[None]:
+        """Let requests fail while the body runs."""
+        before, self.plan = self.plan, plan
+        try:
+            yield
+        finally:
+            self.plan = before
+
+    @contextlib.asynccontextmanager
+    async def dark(self) -> AsyncIterator[None]:
+        """Break every connection and take no new one while the body runs."""
+        assert self._site
+        await self._site.stop()
+        self._break_connections()
+        try:
+            yield
+        finally:
+            await self._listen()
+
+    async def start(self, folder: Path) -> None:
+        """Begin to serve on a free port; key and certificate are written to `folder` for the moment."""
+        self._authority, self._tls = _certificate(folder)
+        self._upstream = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_administrator(self.cluster, folder), limit=0),
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+        )
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await self._listen()
+
+    async def stop(self) -> None:
+        """End everything."""
+        self._break_connections()
+        if self._runner:
+            await self._runner.cleanup()
+        if self._upstream:
+            await self._upstream.close()
+
+    def _break_connections(self) -> None:
+        """Break them all, those among them that wait for their next request."""
+        assert self._runner
+        assert self._runner.server
+        for connection in self._runner.server.connections:
+            if connection.transport:
+                connection.transport.abort()
+
+    async def _listen(self) -> None:
+        assert self._runner
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls, reuse_address=True)
+        await self._site.start()
+        ((_, self.port),) = self._runner.addresses
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.served += 1
+        asked = Request(request.method, request.path, request.query.get("watch") == "true")
+        fault = self.plan(asked) if self.plan else None
+        if fault:
+            self.injected[fault] += 1
+        if fault in _REASONS:
+            return _refusal(fault)
+        if fault is Fault.RESET:
+            return _cut(request)
+        return await self._forward(request, lose=fault is Fault.LOST_ANSWER)
+
+    async def _forward(self, request: web.Request, *, lose: bool) -> web.StreamResponse:
+        assert self._upstream
+        sent = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        body = await request.read() or None
+        try:
+            async with self._upstream.request(request.method, self.cluster.server + request.path_qs, headers=sent, data=body) as answer:
+                if lose:
+                    await answer.read()
+                    return _cut(request)
+                kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except (aiohttp.ClientError, ConnectionError):
+            # The real server is not there, or the caller has hung up: the line is as bad as its ends.
+            return _cut(request)
+
+
+@contextlib.asynccontextmanager
+async def faulty_proxy(cluster: ClusterRunning, folder: Path) -> AsyncIterator[FaultyProxy]:
+    """A proxy in front of a cluster for as long as the body runs."""
+    proxy = FaultyProxy(cluster)
+    await proxy.start(folder)
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()
+
+
+def both(*plans: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
+    """Join plans: the first that lets a request fail decides how."""
+    return lambda request: next((fault for plan in plans if (fault := plan(request))), None)
+
+
+def _refusal(fault: Fault) -> web.Response:
+    code = int(fault.value)
+    seconds = {"Retry-After": "1"} if fault is Fault.THROTTLED else {}
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"injected {_REASONS[fault]}",
+        "reason": _REASONS[fault],
+        "details": {"retryAfterSeconds": 1} if seconds else {},
+        "code": code,
+    }
+    return web.Response(status=code, headers=seconds, content_type="application/json", text=json.dumps(status))
+
+
+def _cut(request: web.Request) -> web.StreamResponse:
+    if isinstance(request.transport, asyncio.WriteTransport):
+        request.transport.abort()
+    return web.Response(status=HTTPStatus.BAD_GATEWAY)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
+    """Make a self-signed certificate for the loopback address; give it as PEM, and the TLS settings of a server that has it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "faulty-proxy")])
+    now = utc_now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (place := folder / "proxy.pem").touch(mode=0o600)
+    place.write_bytes(pem + private)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(place)
+    place.unlink()
+    return pem.decode(), context
+
+
+def _administrator(cluster: ClusterRunning, folder: Path) -> ssl.SSLContext:
+    """Read the administrator's kubeconfig into the TLS settings of a client."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    (named,), (user,) = document["clusters"], document["users"]
+    authority, *pair = (
+        base64.b64decode(data)
+        for data in (
+            named["cluster"]["certificate-authority-data"],
+            user["user"]["client-certificate-data"],
+            user["user"]["client-key-data"],
+        )
+    )
+    context = ssl.create_default_context(cadata=authority.decode())
+    (place := folder / "administrator.pem").touch(mode=0o600)
+    place.write_bytes(b"".join(_lines(pair)))
+    context.load_cert_chain(place)
+    place.unlink()
+    return context
+
+
+def _lines(parts: Iterable[bytes]) -> list[bytes]:
+    return [part.rstrip(b"\n") + b"\n" for part in parts]
