@@ -198,6 +198,7 @@ def _applied(prepared: Prepared, inventory: list[AppliedObject], changed: list[s
         routing_surface=rendered.routing.surface if rendered.routing else "",
         connector=rendered.routing.connector if rendered.routing else "",
         decode_port=(rendered.routing.decode_port or 0) if rendered.routing else 0,
+        picker_guards=bool(rendered.routing and rendered.routing.fail_close),
         held=rendered.held,
         changed=changed,
         warnings=prepared.warnings,

@@ -55,6 +55,7 @@ MESH_PROVIDER = f"{GROUP}/mesh-provider"
 TASK_QUEUE = f"{GROUP}/task-queue"
 REFRESH = f"{GROUP}/refresh"
 PROPAGATE = f"{GROUP}/propagate"
+PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
 # A taint key that `drain` adds.

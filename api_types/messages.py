@@ -162,9 +162,10 @@ class Evict(Message):
 
 
 class SetLabels(Message):
-    """New user labels for a replica; nothing on its cluster changes."""
+    """What users say of a deployment besides its template: labels, with which nothing on a cluster changes, and flags of the picker."""
 
     labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
 
 
 class SetPolicy(Message):
@@ -290,6 +291,7 @@ class ReplicaBirth(Message):
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
 
 
 class SetTemplate(Message):
@@ -299,6 +301,7 @@ class SetTemplate(Message):
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
 
 
 class ReplicaChanged(Message):
@@ -417,7 +420,7 @@ class Applied(Message):
     """What an apply did: the whole inventory, whether anything changed, and what to warn of.
 
     `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
-    those of a PrefillDecode replica.
+    those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
     """
 
     hash: str
@@ -428,6 +431,7 @@ class Applied(Message):
     routing_surface: str = ""
     connector: str = ""
     decode_port: int = 0
+    picker_guards: bool = False
     held: str = ""
     changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)

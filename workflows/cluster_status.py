@@ -1,7 +1,8 @@
 """What is known of a cluster, and what that means for its conditions: pure readings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from api_types import labels
 from workflows.status import FALSE, TRUE, UNKNOWN
@@ -63,3 +64,9 @@ def ready_verdict(known: Known) -> Verdict:
         if status != TRUE:
             return FALSE, "Unavailable" if known.was_ready else "Creating", f"{reason}: {message}"
     return TRUE, "Available", ""
+
+
+def drivers(pools: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Map each device class that the published pools claim through to the DRA driver behind it."""
+    devices = [device for pool in pools for device in pool["devices"]]
+    return {device["deviceClassName"]: device["driver"] for device in devices if device.get("deviceClassName") and device.get("driver")}

@@ -38,7 +38,7 @@ from api_types.observations import Observed, ObservedCluster
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.cluster_caches import ClusterCaches, WithCaches
-from workflows.cluster_status import Known, backend_verdict, cluster_verdict, ready_verdict
+from workflows.cluster_status import Known, backend_verdict, cluster_verdict, drivers, ready_verdict
 from workflows.status import FALSE, TRUE
 
 # A class may be born while its announcement overtakes our registration.
@@ -272,8 +272,10 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         self.retry_at = None
 
     def spec_changed(self) -> None:
-        """A new spec deserves an attempt at once."""
+        """A new spec deserves an attempt at once; what people declare by annotation holds from now on."""
         self.retry_at = None
+        if self.state.facts:
+            self.state.facts = self.state.facts.model_copy(update=self._declared())
 
     # --- watching -----------------------------------------------------------------------------------------------------------------
 
@@ -375,7 +377,9 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
             connected=self.state.connected_generation > 0 and not since,
             unreachable_for_seconds=int(self.withdraw_after().total_seconds()) if silent else 0,
             connection=self.connection() if facts else None,
-            facts=facts.model_copy(update={"gateway_address": address, "gateway_message": message}) if facts else None,
+            facts=facts.model_copy(update={"gateway_address": address, "gateway_message": message, "drivers": drivers(self.state.pools)})
+            if facts
+            else None,
         )
 
     def site(self) -> CacheSite:

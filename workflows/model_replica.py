@@ -15,6 +15,7 @@ from activities.workloads import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
 from api_types.messages import (
+    Applied,
     ClusterChanged,
     ReplicaChanged,
     ReplicaOrder,
@@ -25,6 +26,7 @@ from api_types.messages import (
 )
 from api_types.observations import Observed
 from workflows import options
+from workflows.replica_caches import ReplicaCaches
 from workflows.replica_state import ReplicaCarried
 from workflows.replica_status import drift, endpoint_url, holds_floor, model_problem, routing_problem, shown
 from workflows.replica_teardown import ReplicaTeardown
@@ -32,6 +34,9 @@ from workflows.status import FALSE, TRUE, is_true
 
 # An observation may have left the cluster before our last apply was visible there: drift counts when it stays.
 DRIFT_PATIENCE = timedelta(seconds=2)
+
+# Nothing tells of a Secret that changed in the store; looking costs a handful of events, so it is done seldom, and on `retry_now`.
+COPIES_LOOKED_AFTER = timedelta(hours=1)
 
 # What happens on the way to Ready is told to the deployment no more often than this.
 NEWS_PATIENCE = timedelta(seconds=5)
@@ -47,7 +52,7 @@ _REASONS = {
 
 
 @workflow.defn(name="ModelReplica")
-class ModelReplicaWorkflow(ReplicaTeardown):
+class ModelReplicaWorkflow(ReplicaCaches, ReplicaTeardown):
     """One replica of a deployment."""
 
     kind = "ModelReplica"
@@ -59,7 +64,7 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         birth = state.birth
         if not state.uid:
             state.uid = birth.uid
-            self.take_template(SetTemplate(generation=birth.generation, spec=birth.spec, entry=birth.entry, labels=birth.labels))
+            self.take_template(SetTemplate(**{field: getattr(birth, field) for field in SetTemplate.model_fields}))
 
     @workflow.run
     async def run(self, state: ReplicaCarried) -> None:
@@ -78,10 +83,11 @@ class ModelReplicaWorkflow(ReplicaTeardown):
 
     @workflow.signal
     def set_labels(self, order: Any) -> None:
-        """Take new user labels."""
+        """Take what users say of the deployment besides its template: labels, and flags of the endpoint picker."""
         message = self.read(SetLabels, order)
         if message:
             self.state.labels = {**message.labels, **self.managed_labels()}
+            self.state.picker_flags = message.picker_flags
             self.touch()
 
     @workflow.signal
@@ -141,11 +147,17 @@ class ModelReplicaWorkflow(ReplicaTeardown):
     def take_template(self, order: SetTemplate) -> None:
         """Adopt a template as this replica's spec."""
         self.state.labels = {**order.labels, **self.managed_labels()}
+        self.state.picker_flags = order.picker_flags
         self.state.entry = order.entry
         if order.spec != self.state.spec or order.generation != self.state.generation:
             self.state.spec, self.state.generation = order.spec, order.generation
             self.state.retry_at = ""
         self.touch()
+
+    def retry_ordered(self) -> None:
+        """Forget how long the next attempt was to wait, and look after copies of Secrets too."""
+        self.state.retry_at = ""
+        self.state.copies_due = self.now()
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
@@ -153,11 +165,13 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         """Apply, judge, tell."""
         if self.state.deleted:
             return await self.tear_down()
+        await self.follow_cache()
         if await self.knows_cluster() and self.wants_apply():
             await self.apply()
         if self.state.deleted:
             return await self.tear_down()
         self.judge()
+        await self.follow_cache()
         await self.prune()
         await self.report()
         return False
@@ -186,7 +200,9 @@ class ModelReplicaWorkflow(ReplicaTeardown):
                 self.look_again(wait)
                 return False
         applied = self.state.applied
-        if applied is None or self.state.applied_generation != self.state.generation:
+        if applied is None or self.state.applied_generation != self.state.generation or self.state.applied_inputs != self.inputs():
+            return True
+        if self.copies_are_due(applied):
             return True
         if self.state.observed is None or not drift(applied, self.state.observed):
             self.state.drift_since = ""
@@ -200,6 +216,20 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         self.event("Normal", "Drift", f"put right: {', '.join(drift(applied, self.state.observed))}")
         return True
 
+    def inputs(self) -> list[Any]:
+        """Give what an apply takes from outside the spec, and must follow."""
+        return [self.state.cache_claim, self.state.picker_flags]
+
+    def copies_are_due(self, applied: Applied) -> bool:
+        """Tell whether it is time to look whether the Secrets that were copied have changed."""
+        if not any(not item.digest for item in applied.inventory):
+            return False
+        due = datetime.fromisoformat(self.state.copies_due or self.now())
+        if workflow.now() >= due:
+            return True
+        self.look_again(due - workflow.now())
+        return False
+
     def order(self) -> ReplicaOrder:
         """Say all that is needed to render this replica."""
         known, birth = self.state.cluster, self.state.birth
@@ -207,7 +237,7 @@ class ModelReplicaWorkflow(ReplicaTeardown):
             raise ValueError("an order was asked for before the cluster was known")
         return ReplicaOrder(
             connection=known.connection,
-            facts=known.facts,
+            facts=known.facts.model_copy(update={"routing": self.state.surface or known.facts.routing}),
             namespace=self.namespace,
             name=self.name,
             uid=self.state.uid,
@@ -216,13 +246,17 @@ class ModelReplicaWorkflow(ReplicaTeardown):
             cluster=birth.cluster,
             index=birth.index,
             spec=self.state.spec,
+            cache_claim=self.state.cache_claim,
+            picker_flags=self.state.picker_flags,
             inventory=self.state.applied.inventory if self.state.applied else [],
         )
 
     async def apply(self) -> None:
         """Bring the cluster to the present generation; a newer one, or deletion, takes over at once."""
-        order = self.order()
+        order, inputs = self.order(), self.inputs()
+        await self.withdraw_for_another_shape()
         self.state.attempted, self.state.whole = True, False
+        self.state.surface = order.facts.routing
         if self.state.applied is None:
             self.condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
             self.condition("Ready", FALSE, "Creating", f"applying to {order.cluster}")
@@ -255,13 +289,31 @@ class ModelReplicaWorkflow(ReplicaTeardown):
             return
         if self.state.applied is None:
             self.event("Normal", "Applied", f"{len(applied.inventory)} objects on {order.cluster}")
-        for warning in applied.warnings:
+        for warning in [
+            warning for warning in applied.warnings if self.state.applied is None or warning not in self.state.applied.warnings
+        ]:
             self.event("Warning", "Rendering", warning)
         self.state.prune = self.state.prune or self.state.applied_generation not in (0, order.generation)
+        self.state.prune = self.state.prune or self.state.applied_inputs not in ([], inputs)
         self.state.applied, self.state.applied_generation, self.state.whole = applied, order.generation, True
+        self.state.applied_inputs, self.state.applied_mode = inputs, self.mode()
+        self.state.copies_due = (workflow.now() + COPIES_LOOKED_AFTER).isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts, self.state.drift_since = ("", ""), "", 0, ""
         # What was seen before this apply may look like drift; look once more when the observer had time to see it.
         self.look_again(DRIFT_PATIENCE)
+
+    def mode(self) -> str:
+        """Give how the engines share the work."""
+        mode: str = (self.state.spec or {}).get("serving", {}).get("mode", "Unified")
+        return mode
+
+    async def withdraw_for_another_shape(self) -> None:
+        """Take the endpoint away before engines change their parts: pods of both shapes behind one picker answer neither way."""
+        if self.state.serving and self.state.applied_mode not in ("", self.mode()):
+            self.state.serving = False
+            self.condition("Serving", FALSE, "NotServing", f"changes from {self.state.applied_mode} to {self.mode()}")
+            self.condition("Ready", FALSE, "Unavailable", f"changes from {self.state.applied_mode} to {self.mode()}")
+            await self.report()
 
     async def prune(self) -> None:
         """Remove what older generations left, once the new one is fully there."""
@@ -322,6 +374,8 @@ class ModelReplicaWorkflow(ReplicaTeardown):
         missing = drift(self.state.applied, self.state.observed)
         if missing:
             return FALSE, "Deploying", f"not seen as applied yet: {', '.join(missing)}"
+        if self.state.applied.held:
+            return FALSE, self.state.applied.held, self.waits_for_cache()
         return TRUE, "Accepted", ""
 
     def endpoint(self) -> str:

@@ -7,7 +7,7 @@ from pydantic import Field
 from temporalio import workflow
 
 from activities.messaging import Messaging, Survey
-from api_types import names
+from api_types import labels, names
 from api_types.messages import (
     Bound,
     Delete,
@@ -24,6 +24,7 @@ from api_types.messages import (
     Tell,
     TellMany,
 )
+from api_types.picker_flags import picker_flags
 from api_types.replica_spec import replica_spec
 from api_types.status import LastScale, LeftBehind
 from workflows import options
@@ -63,6 +64,7 @@ class DeploymentState(WithCache):
     pace: Pace | None = None
     adopted: bool = False
     told_labels: dict[str, str] = Field(default_factory=dict)
+    told_flags: str = ""
     evictions: list[ReplicaEviction] = Field(default_factory=list)
     forgotten: bool = False
     strangers: list[str] = Field(default_factory=list)
@@ -102,6 +104,15 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         """Give the labels that users want on replicas and endpoints."""
         found: dict[str, str] = (self.state.spec or {})["template"].get("metadata", {}).get("labels", {})
         return found
+
+    def picker_flags(self) -> dict[str, str]:
+        """Give the extra flags of the endpoint pickers; those that cannot be read are told and left out."""
+        text = self.state.annotations.get(labels.PICKER_FLAGS, "")
+        try:
+            return picker_flags(text)
+        except ValueError as error:
+            self.event("Warning", "InvalidAnnotation", f"{labels.PICKER_FLAGS}: {error}")
+            return {}
 
     # --- finding --------------------------------------------------------------------------------------------------------------------
 
@@ -197,6 +208,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             if not held.started and held.name not in taken and not any(uid in self.state.replicas for uid in held.after)
         ]
         if ready:
+            flags = self.picker_flags()
             births = [
                 ReplicaBirth(
                     uid=held.uid,
@@ -210,6 +222,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
                     spec=self.stamped(held),
                     entry=held.entry,
                     labels=self.template_labels(),
+                    picker_flags=flags,
                 )
                 for held in ready
             ]
@@ -239,12 +252,17 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
     async def hand_on_template(self, uids: list[str]) -> None:
         """Give the present template to replicas whose turn it is."""
         changed = [held for held in self.kept() if held.uid in uids and held.started]
+        flags = self.picker_flags() if changed else {}
         tells = [
             Tell(
                 workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
                 signal="set_template",
                 payload=SetTemplate(
-                    generation=held.generation, spec=self.stamped(held), entry=held.entry, labels=self.template_labels()
+                    generation=held.generation,
+                    spec=self.stamped(held),
+                    entry=held.entry,
+                    labels=self.template_labels(),
+                    picker_flags=flags,
                 ).wire(),
             )
             for held in changed
@@ -253,11 +271,13 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             await self.tell_many(tells, f"new template for {len(tells)} replicas")
 
     async def hand_on_labels(self) -> None:
-        """Give replicas the labels that users want on them; they are no part of the template."""
-        labels = self.template_labels()
-        if labels != self.state.told_labels:
-            self.state.told_labels = labels
-            await self.tell_each([held for held in self.kept() if held.started], "set_labels", SetLabels(labels=labels).wire())
+        """Give replicas the labels that users want on them, and the flags of their pickers; neither is part of the template."""
+        wanted = self.template_labels()
+        flags_text = self.state.annotations.get(labels.PICKER_FLAGS, "")
+        if (wanted, flags_text) != (self.state.told_labels, self.state.told_flags):
+            self.state.told_labels, self.state.told_flags = wanted, flags_text
+            order = SetLabels(labels=wanted, picker_flags=self.picker_flags())
+            await self.tell_each([held for held in self.kept() if held.started], "set_labels", order.wire())
 
     def send_away(self, held: Held, reason: str) -> None:
         """Mark a replica as leaving; one that was never started is simply forgotten."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from api_types.cache_messages import CacheReport
 from api_types.messages import Applied, ClusterChanged, ReplicaBirth
 from api_types.observations import ObservedReplica
 from workflows.entity import Carried
@@ -15,6 +16,14 @@ class ReplicaCarried(Carried):
 
     Attributes:
         entry: its ledger entry, kept for a scheduler that lost its memory.
+        surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster says later.
+        cache: what its cache last told; `cache_registered`: the cache's name, once that knows of us.
+        cache_claim: the volume claim of its cache that is ready on the cluster; kept when the cache is lost.
+        cache_mounted: the claims that its pods may mount, as the cache was last told.
+        picker_flags: extra flags of its endpoint picker.
+        applied_inputs: what came from outside the spec into the last apply.
+        applied_mode: how the engines shared the work then.
+        copies_due: when copies of Secrets are next compared with their sources.
         attempted: something of ours may be on the cluster; `whole`: the last apply was not interrupted, so the inventory is complete.
         told: what the deployment last heard.
 
@@ -25,6 +34,15 @@ class ReplicaCarried(Carried):
     cluster: ClusterChanged | None = None
     applied: Applied | None = None
     applied_generation: int = 0
+    surface: str = ""
+    cache: CacheReport | None = None
+    cache_registered: str = ""
+    cache_claim: str = ""
+    cache_mounted: list[str] = Field(default_factory=list)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
+    applied_inputs: list[Any] = Field(default_factory=list)
+    applied_mode: str = ""
+    copies_due: str = ""
     attempted: bool = False
     whole: bool = False
     failure: tuple[str, str] = ("", "")

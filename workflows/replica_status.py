@@ -7,14 +7,17 @@ a floor below Ready: losing one of several copies does not take a model off the 
 from collections.abc import Sequence
 from typing import Any
 
-from api_types.messages import Applied, AppliedEngine
+from api_types.messages import Applied, AppliedEngine, AppliedObject
 from api_types.observations import ObservedReplica, ObservedWorkload
 
 
 def drift(applied: Applied, seen: ObservedReplica) -> list[str]:
-    """Name the objects of the inventory that are missing on the cluster or were changed by others."""
+    """Name the objects of the inventory that are missing on the cluster or were changed by others.
+
+    A copy of a Secret has no digest: it is shared, and no observation of one replica covers it.
+    """
     there = {item.id: item.digest for item in seen.objects}
-    return [item.key for item in applied.inventory if there.get(item.id) != item.digest]
+    return [item.key for item in applied.inventory if item.digest and there.get(item.id) != item.digest]
 
 
 def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
@@ -60,16 +63,19 @@ def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
     pool = next((pool for pool in seen.pools if pool.name == f"{applied.workload_name}-pool"), None)
     if pool is None or not pool.accepted:
         return f"InferencePool {applied.workload_name}-pool is not accepted by the gateway"
+    return "" if picker_ready(applied, seen) else "the endpoint picker is not ready"
+
+
+def picker_ready(applied: Applied, seen: ObservedReplica) -> bool:
+    """Tell whether the endpoint picker answers, with all its pods at their newest."""
     picker = next((workload for workload in seen.workloads if workload.name == f"{applied.workload_name}-epp"), None)
-    if picker is None or not (picker.current and picker.ready == picker.desired > 0):
-        return "the endpoint picker is not ready"
-    return ""
+    return picker is not None and picker.current and picker.ready == picker.desired > 0
 
 
 def holds_floor(applied: Applied, seen: ObservedReplica, engines: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether a replica that served can still answer: a ready serving pod (of each phase), and an accepted route."""
+    """Tell whether a replica that served can still answer: a ready serving pod (of each phase), an accepted route, a picker if it must."""
     route = next((route for route in seen.routes if route.name == applied.workload_name), None)
-    if route is None or not route.accepted:
+    if route is None or not route.accepted or (applied.picker_guards and not picker_ready(applied, seen)):
         return False
     ready = {engine.name: (workload_of(engine, seen) or ObservedWorkload(name="", kind="")).pods_ready for engine in applied.engines}
     phases: dict[str, int] = {}
@@ -90,22 +96,42 @@ def shown(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict
     engines = []
     for engine in applied.engines:
         workload = (workload_of(engine, seen) if seen else None) or ObservedWorkload(name="", kind="")
+        problem = engine_problem(engine, seen) if seen else ""
         engines.append(
             {
                 "name": engine.name,
                 "kind": engine.kind,
                 "workloadName": engine.workload_name,
-                "desired": engine.copies,
-                "updated": workload.updated,
-                "ready": workload.ready,
-                "available": workload.available,
-                "message": engine_problem(engine, seen) if seen else "",
+                "phase": engine_phase(engine, workload, problem) if seen else "Applying",
+                "desiredCopies": engine.copies,
+                "updatedCopies": workload.updated,
+                "readyCopies": workload.ready,
+                "availableCopies": workload.available,
+                "kvBlockSize": engine.kv_block_size,
+                "kvBlockSizeSource": engine.kv_block_size_source,
+                "message": problem,
             }
         )
+    decode = {"connector": applied.connector, "enginePort": applied.decode_port} if applied.connector else {}
     return {
         "appliedHash": applied.hash,
         "workloadName": applied.workload_name,
         "engines": engines,
-        "routing": {"surface": applied.routing_surface, "url": endpoint},
-        "inventory": [{"key": item.key, "id": item.id, "hash": item.hash} for item in applied.inventory],
+        "routing": {"surface": applied.routing_surface, **decode, "url": endpoint},
+        "inventory": [inventory_item(item) for item in applied.inventory],
     }
+
+
+def engine_phase(engine: AppliedEngine, workload: ObservedWorkload, problem: str) -> str:
+    """Say how far an engine is: with old and new copies side by side it is Updating, with some of its copies Degraded."""
+    if not problem:
+        return "Ready"
+    if workload.total and workload.updated < engine.copies:
+        return "Updating"
+    return "Degraded" if workload.ready else "Starting"
+
+
+def inventory_item(item: AppliedObject) -> dict[str, Any]:
+    """Show one object of the inventory."""
+    *_, kind, _, name = item.id.split("/")
+    return {"key": item.key, "kind": kind, "name": name, "hash": item.hash}

@@ -33,11 +33,15 @@ class RenderedEngine:
 
 @dataclass(frozen=True)
 class RenderedRouting:
-    """How requests arrive: `surface` is `pool` or `service`; the other two are set for PrefillDecode only."""
+    """How requests arrive: `surface` is `pool` or `service`; connector and port are set for PrefillDecode only.
+
+    `fail_close`: the gateway refuses requests while the endpoint picker does not answer.
+    """
 
     surface: str
     connector: str = ""
     decode_port: int | None = None
+    fail_close: bool = False
 
 
 @dataclass(frozen=True)

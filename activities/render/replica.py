@@ -101,13 +101,16 @@ def _workload(context: Context, engine: Engine, templates: list[Json]) -> Json:
 
 
 def _routing(context: Context) -> RenderedRouting:
+    surface = context.facts.routing
+    fail_close = surface == routing.POOL and context.settings.epp_failure_mode == "FailClose"
     if not context.spec.disaggregated:
-        return RenderedRouting(surface=context.facts.routing)
+        return RenderedRouting(surface, fail_close=fail_close)
     decode = context.spec.phase(DECODE)
     return RenderedRouting(
-        surface=context.facts.routing,
+        surface,
         connector=disaggregation.connector(context, decode),
         decode_port=disaggregation.engine_port(context, decode),
+        fail_close=fail_close,
     )
 
 

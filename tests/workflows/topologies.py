@@ -1,0 +1,220 @@
+"""What the tests of serving topologies stand on: deployments of every shape, and a look at nodes, pods and claims over time."""
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from api_types import labels
+from tests.workflows.harness import ControlPlane, Json, condition, eventually
+
+CLUSTER = "prod-eu"
+H100, L40S = "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
+IMAGE = "registry.example/engine:1"
+# What an administrator does with a node that is lost for good: its pods end at once, and nothing new is placed there.
+LOST = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+LOOK_SECONDS = 0.1
+
+
+def a_member(product: str, *, role: str = "", nodes: int = 0, gpus: int = 8, image: str = IMAGE, **container: Any) -> Json:
+    """One member that claims GPUs of one product."""
+    selector = {"cel": f'device.attributes["gpu.nvidia.com"].productName == "{product}"'}
+    return {
+        **({"role": role} if role else {}),
+        **({"worker": {"nodes": nodes}} if nodes else {}),
+        "nodeSelector": {"devices": [{"name": "gpu", "count": gpus, "selectors": [selector]}]},
+        "template": {"spec": {"containers": [{"name": "engine", "image": image, **container}]}},
+    }
+
+
+def a_gang(product: str = H100, nodes: int = 3, copies: int = 1, **member: Any) -> Json:
+    """An engine of one leader and `nodes` followers."""
+    members = [a_member(product, role="Leader", **member), a_member(product, role="Worker", nodes=nodes, **member)]
+    return {"name": "main", "copies": copies, "members": members}
+
+
+def an_engine(name: str, product: str, copies: int = 1, **more: Any) -> Json:
+    """An engine whose copies are one pod each."""
+    phase = {"phase": more.pop("phase")} if "phase" in more else {}
+    return {"name": name, "copies": copies, **phase, "members": [a_member(product, **more)]}
+
+
+def a_model(name: str, namespace: str, *engines: Json, replicas: int = 1, mode: str = "", **spec: Any) -> Json:
+    """A ModelDeployment on the one cluster that these tests use."""
+    template = {
+        "clusterSelector": {"matchLabels": {"modelplane.ai/region": "eu-west"}},
+        **({"serving": {"mode": mode}} if mode else {}),
+        "engines": list(engines),
+        **spec.pop("template", {}),
+    }
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace, **spec.pop("metadata", {})},
+        "spec": {
+            "replicas": replicas,
+            "template": {"spec": template},
+            **spec,
+        },
+    }
+
+
+def a_pair(namespace: str, name: str = "pair", image: str = IMAGE) -> Json:
+    """Prefill and decode on pools of their own, three copies and two."""
+    prefill = an_engine("prefill", L40S, copies=3, phase="Prefill", image=image)
+    decode = an_engine("decode", H100, copies=2, phase="Decode", image=image)
+    return a_model(name, namespace, prefill, decode, mode="PrefillDecode")
+
+
+def with_image(document: Json, image: str) -> Json:
+    """The same deployment with another image in every engine."""
+    changed: Json = copy.deepcopy(document)
+    for engine in changed["spec"]["template"]["spec"]["engines"]:
+        for member in engine["members"]:
+            for container in member["template"]["spec"]["containers"]:
+                container["image"] = image
+    return changed
+
+
+@asynccontextmanager
+async def routed_by_pools(plane: ControlPlane, cluster: str = CLUSTER) -> AsyncIterator[None]:
+    """Let a cluster route new replicas through InferencePools with endpoint pickers for a while."""
+    await route_by(plane, "pool", cluster)
+    try:
+        yield
+    finally:
+        await route_by(plane, "service", cluster)
+
+
+async def route_by(plane: ControlPlane, surface: str, cluster: str = CLUSTER) -> None:
+    """Declare how a cluster routes, and wait until new replicas hear it."""
+    manifest = await plane.describe("InferenceCluster", cluster)
+    kept = {key: manifest["metadata"].get(key, {}) for key in ("name", "labels", "annotations")}
+    kept["annotations"] = {**kept["annotations"], labels.ROUTING: surface}
+    await plane.apply({"apiVersion": manifest["apiVersion"], "kind": "InferenceCluster", "metadata": kept, "spec": manifest["spec"]})
+
+    async def routing() -> str:
+        view: Json = await plane.handle("InferenceCluster", cluster).query("connection_view")
+        found: str = view["facts"]["routing"]
+        return found
+
+    await eventually(routing, lambda found: found == surface, what=f"routing of {cluster}")
+
+
+async def the_replica(plane: ControlPlane, name: str, namespace: str) -> Json:
+    """The only replica of a deployment."""
+    seen = await plane.describe("ModelDeployment", name, namespace)
+    (placement,) = seen["status"]["placements"]
+    return await plane.describe("ModelReplica", placement["replica"], namespace)
+
+
+def pools_of(replica: Json) -> dict[str, str]:
+    """The pool that the scheduler chose, by engine and role."""
+    return {
+        f"{engine['name']}/{member.get('role', 'Standalone')}": member["nodePoolName"]
+        for engine in replica["spec"]["engines"]
+        for member in engine["members"]
+    }
+
+
+def nodes_in_use(plane: ControlPlane, namespace: str, cluster: str = CLUSTER) -> dict[str, set[str]]:
+    """The nodes that pods of a namespace hold, by pool; a pod holds its node until it is gone."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for pod in plane.pods(cluster, namespace):
+        pool = pod["spec"].get("nodeSelector", {}).get(labels.POOL)
+        if pool and pod["spec"].get("nodeName"):
+            found[pool].add(pod["spec"]["nodeName"])
+    return dict(found)
+
+
+def claimed_nodes(plane: ControlPlane, namespace: str, cluster: str = CLUSTER) -> list[str]:
+    """The node of each allocated device claim of a namespace."""
+    claims = plane.get(cluster, f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims")["items"]
+    allocated = [claim["status"]["allocation"]["devices"]["results"] for claim in claims if claim.get("status", {}).get("allocation")]
+    return sorted({result["pool"] for results in allocated for result in results})
+
+
+def pool_of_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> str:
+    """The pool that a node is in."""
+    found: str = plane.get(cluster, f"/api/v1/nodes/{node}")["metadata"]["labels"][labels.POOL]
+    return found
+
+
+@asynccontextmanager
+async def lost_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> AsyncIterator[None]:
+    """Lose a node for a while: it goes silent, and is marked as out of service."""
+    path, merge = f"/api/v1/nodes/{node}", "application/merge-patch+json"
+    before = plane.get(cluster, path)["spec"].get("taints", [])
+    silent = {"metadata": {"annotations": {"testbed.modelplane.ai/offline": "true"}}, "spec": {"taints": [*before, LOST]}}
+    plane.call(cluster, "PATCH", path, silent, merge)
+    try:
+        yield
+    finally:
+        back = {"metadata": {"annotations": {"testbed.modelplane.ai/offline": None}}, "spec": {"taints": before}}
+        plane.call(cluster, "PATCH", path, back, merge)
+
+
+@dataclass
+class Watched:
+    """What was seen while something went on: the most nodes held per pool, and the fewest ready replicas of the deployment."""
+
+    nodes_most: dict[str, int] = field(default_factory=dict)
+    ready_fewest: int = 1000
+    phases: list[str] = field(default_factory=list)
+    serving_lost: bool = False
+
+
+@asynccontextmanager
+async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str = CLUSTER) -> AsyncIterator[Watched]:
+    """Look at nodes and replicas all the while."""
+    seen = Watched()
+
+    def look_at_nodes() -> None:
+        for pool, nodes in nodes_in_use(plane, namespace, cluster).items():
+            seen.nodes_most[pool] = max(seen.nodes_most.get(pool, 0), len(nodes))
+
+    async def look() -> None:
+        while True:
+            await asyncio.to_thread(look_at_nodes)
+            status = (await plane.describe("ModelDeployment", name, namespace)).get("status", {})
+            if "replicas" in status:
+                seen.ready_fewest = min(seen.ready_fewest, status["replicas"]["ready"])
+            await asyncio.sleep(LOOK_SECONDS)
+
+    task = asyncio.create_task(look())
+    try:
+        yield seen
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def rolled(plane: ControlPlane, document: Json, within: float = 90) -> Json:
+    """Apply a changed deployment and wait until all of it stands."""
+    name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+    request = await plane.apply(document)
+    return await plane.until(
+        "ModelDeployment",
+        name,
+        lambda seen: (
+            request in seen["appliedRequestIds"]
+            and condition(seen, "Ready") == "True"
+            and seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
+        ),
+        namespace,
+        within,
+    )
+
+
+async def leave_nothing(plane: ControlPlane, name: str, namespace: str) -> None:
+    """Delete a deployment and see that nothing of it is left on any cluster."""
+    await plane.delete("ModelDeployment", name, namespace)
+    await plane.gone("ModelDeployment", name, namespace, within=90)
+    for cluster in plane.running.clusters:
+        assert plane.our_objects(cluster, namespace) == []
+        assert plane.pods(cluster, namespace) == []
