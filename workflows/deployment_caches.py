@@ -10,7 +10,6 @@ from api_types import names
 from api_types.cache_messages import CacheChanged, CacheWanted
 from workflows import options
 from workflows.entity import Carried, Entity
-from workflows.status import FALSE, TRUE
 
 # A cache that does not exist announces itself when it comes; this is the net below.
 LOOK_FOR_CACHE = options.soon(4)
@@ -52,7 +51,10 @@ class DeploymentCaches(Entity[StateT]):
         return name
 
     async def cache(self) -> dict[str, Any]:
-        """Give the referenced cache as placement reads it: empty if none is, state Absent or Unresolved while it cannot be used."""
+        """Give the referenced cache as placement reads it: empty if none is, state Absent or Unresolved while it cannot be used.
+
+        What that means for conditions is the scheduler's to say: two who write one condition would never come to rest.
+        """
         name = self.cache_name()
         if self.state.cache and self.state.cache.cache != name:
             self.state.cache = None
@@ -63,13 +65,10 @@ class DeploymentCaches(Entity[StateT]):
             return {}
         if not self.state.cache_registered:
             self.look_again(LOOK_FOR_CACHE)
-            self.condition("ModelCacheResolved", FALSE, "ModelCacheNotFound", f"ModelCache {name} not found; holding replica placement")
             return {"name": name, "state": "Absent"}
         told = self.state.cache
         if told is None or told.cache != name:
-            self.condition("ModelCacheResolved", FALSE, "ModelCacheUnresolved", f"Waiting for ModelCache {name}")
             return {"name": name, "state": "Unresolved"}
-        self.condition("ModelCacheResolved", TRUE, "ModelCacheResolved", "")
         return {
             "name": name,
             "state": "Present",

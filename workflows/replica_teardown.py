@@ -39,6 +39,10 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         """Tell whether there is a way to the cluster; asks for it if that was never done."""
 
     @abstractmethod
+    async def let_go_of_cache(self) -> None:
+        """Tell the cache that no pod of ours mounts it any more."""
+
+    @abstractmethod
     async def report(self) -> None:
         """Tell the deployment what changed."""
 
@@ -118,6 +122,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         """Free the nodes and tell the deployment."""
         # A closed workflow still answers queries: say so before anybody could ask.
         self.gone = True
+        await self.let_go_of_cache()
         await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=self.state.uid, name=self.name))
         await self.report_gone()
         return "done"

@@ -5,7 +5,8 @@ spec/workloads.md 5 and 14, cases 61, 62, 85, 87 to 92 and 95 to 99.
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -94,3 +95,219 @@ async def test_wkl_85_wkl_89_every_cluster_stages_the_commit_that_the_branch_mea
 
 async def _now(look: Callable[[], Any]) -> Any:
     return look()
+
+
+def engines(plane: ControlPlane, cluster: str, namespace: str) -> list[Json]:
+    """The engine Deployments in a namespace of a cluster."""
+    items: list[Json] = (plane.get(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments") or {"items": []})["items"]
+    return [item for item in items if labels.ENGINE in item["metadata"]["labels"]]
+
+
+def mounted(workload: Json) -> list[str]:
+    """The volume claims that an engine's pods mount."""
+    volumes = workload["spec"]["template"]["spec"]["volumes"]
+    return [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume]
+
+
+@contextmanager
+def no_room_for_jobs(plane: ControlPlane, cluster: str) -> Iterator[None]:
+    """Keep pods without GPUs from being scheduled, so that a download does not end by itself."""
+    nodes = [node for node in plane.get(cluster, "/api/v1/nodes")["items"] if not node["spec"].get("taints")]
+    assert nodes
+
+    def cordon(*, on: bool) -> None:
+        for node in nodes:
+            path = f"/api/v1/nodes/{node['metadata']['name']}"
+            plane.call(cluster, "PATCH", path, {"spec": {"unschedulable": on}}, "application/merge-patch+json")
+
+    cordon(on=True)
+    try:
+        yield
+    finally:
+        cordon(on=False)
+
+
+async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: int, text: str) -> None:
+    """Let the pod of the hydration Job end with an exit code and a last word."""
+
+    def pods() -> list[Json]:
+        listed: list[Json] = (plane.get(cluster, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels.CACHE}") or {"items": []})[
+            "items"
+        ]
+        return [pod for pod in listed if pod["status"]["phase"] == "Pending"]
+
+    (pod,) = await eventually(lambda: _now(pods), lambda found: len(found) == 1, what="the pod of the Job")
+    ended = {
+        "exitCode": code,
+        "reason": "Error",
+        "message": text,
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:01Z",
+    }
+    container = {"name": "hydrate", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
+    status = {"status": {"phase": "Failed", "containerStatuses": [container]}}
+    plane.call(cluster, "PATCH", path, status, "application/strategic-merge-patch+json")
+
+
+def in_cluster(plane: ControlPlane, cluster: str) -> dict[str, str]:
+    """Labels that choose one cluster of the testbed."""
+    return {"modelplane.ai/region": {"prod-eu": "eu-west", "prod-us": "us-east"}[cluster]} if cluster in plane.running.clusters else {}
+
+
+async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then_hold_it(
+    plane: ControlPlane, namespace: str, repo: str, store: SecretStore, hub: LocalHub
+) -> None:
+    token = "hf_" + uuid.uuid4().hex
+    hub.repos[repo] = Repo(token=token)
+    match = in_cluster(plane, "prod-eu")
+    await store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": b""}))
+    await plane.apply(a_cache("qwen", namespace, repo, match=match, authSecret={"name": "hub"}))
+    await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}))
+    held = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "ArtifactReady") == "AuthSecretMissing", namespace)
+    assert f"key 'HF_TOKEN' of Secret {namespace}/hub is empty" in message(held, "ArtifactReady")
+    assert ("Warning", "AuthSecretMissing") in {(event["type"], event["reason"]) for event in held["status"]["events"]}
+    assert [kind.partition("/")[0] for kind in objects(plane, "prod-eu", namespace)] == ["persistentvolumeclaims"]
+
+    deployment = await plane.until(
+        "ModelDeployment", "chat", lambda seen: len(seen.get("status", {}).get("placements", ())) == 1, namespace
+    )
+    (placement,) = deployment["status"]["placements"]
+    assert placement["cluster"] == "prod-eu"
+    replica = await plane.until(
+        "ModelReplica", placement["replica"], lambda seen: reason(seen, "ModelAccepted") == "WaitingForCache", namespace
+    )
+    assert f"ModelCache {namespace}/qwen is Hydrating on prod-eu" in message(replica, "ModelAccepted")
+    assert engines(plane, "prod-eu", namespace) == []
+    templates = plane.get("prod-eu", f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates")["items"]
+    assert len(templates) == 1
+
+    await store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": token.encode()}))
+    seen = await plane.ready("ModelCache", "qwen", namespace)
+    claim = clusters_of(seen)["prod-eu"]["claimName"]
+    await plane.ready("ModelDeployment", "chat", namespace)
+    (engine,) = engines(plane, "prod-eu", namespace)
+    assert mounted(engine) == [claim]
+    await eventually(
+        lambda: _now(lambda: objects(plane, "prod-eu", namespace)),
+        lambda found: found == [f"persistentvolumeclaims/{claim}"],
+        what="token and Job gone",
+    )
+    for kind, name in (("ModelCache", "qwen"), ("ModelReplica", placement["replica"])):
+        history = await plane.handle(kind, name, namespace).fetch_history()
+        assert token not in history.to_json()
+
+    await plane.delete("ModelCache", "qwen", namespace)
+    leaving = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
+    assert placement["replica"] in message(leaving, "Deleting")
+    await plane.apply(a_deployment("late", namespace, modelCacheRef={"name": "qwen"}))
+    late = await plane.until("ModelDeployment", "late", lambda seen: condition(seen, "ModelCacheResolved") == "False", namespace)
+    assert late["status"].get("placements", []) == []
+    assert condition(await plane.describe("ModelDeployment", "chat", namespace), "Ready") == "True"
+    assert [mounted(found) for found in engines(plane, "prod-eu", namespace)] == [[claim]]
+    for name in ("chat", "late"):
+        await plane.delete("ModelDeployment", name, namespace)
+        await plane.gone("ModelDeployment", name, namespace)
+    await plane.gone("ModelCache", "qwen", namespace)
+    assert objects(plane, "prod-eu", namespace) == plane.our_objects("prod-eu", namespace) == []
+
+
+async def test_wkl_88_without_clusters_nobody_asks_for_a_token(plane: ControlPlane, namespace: str, repo: str) -> None:
+    await plane.apply(a_cache("far", namespace, repo, match={"tier": "none-such"}, authSecret={"name": "none"}))
+    seen = await plane.until("ModelCache", "far", lambda seen: reason(seen, "ArtifactReady") == "NoClusters", namespace)
+    assert (reason(seen, "ClustersMatched"), seen["status"]["summary"]["ready"]) == ("NoClusters", "0/0")
+    assert "AuthSecretMissing" not in {event["reason"] for event in seen["status"]["events"]}
+    await clean_up(plane, "far", namespace)
+
+
+async def test_wkl_90_a_lost_volume_is_filled_again(plane: ControlPlane, namespace: str, repo: str) -> None:
+    await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
+    before = await plane.ready("ModelCache", "qwen", namespace)
+    claim = clusters_of(before)["prod-eu"]["claimName"]
+    volume = plane.get("prod-eu", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")["metadata"]["uid"]
+    plane.call("prod-eu", "DELETE", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+    lost = await plane.until(
+        "ModelCache", "qwen", lambda seen: "VolumeLost" in {event["reason"] for event in seen["status"]["events"]}, namespace
+    )
+    assert condition(lost, "Ready") == "False"
+    after = await plane.ready("ModelCache", "qwen", namespace)
+    assert clusters_of(after)["prod-eu"]["attempts"] == 2
+    again = plane.get("prod-eu", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")["metadata"]["uid"]
+    assert again != volume
+    await clean_up(plane, "qwen", namespace)
+
+
+async def test_wkl_92_what_cannot_be_found_is_not_tried_again_until_somebody_says_so(
+    plane: ControlPlane, namespace: str, repo: str
+) -> None:
+    with no_room_for_jobs(plane, "prod-eu"):
+        await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
+        blocked = await plane.until("ModelCache", "qwen", lambda seen: "unschedulable" in message(seen, "ArtifactReady"), namespace)
+        assert clusters_of(blocked)["prod-eu"]["phase"] == "Hydrating"
+        await end_download(plane, "prod-eu", namespace, 42, "acme/none does not exist")
+        failed = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "ArtifactReady") == "Failed", namespace)
+    row = clusters_of(failed)["prod-eu"]
+    assert (row["phase"], row["attempts"]) == ("Failed", 1)
+    assert row["message"] == "exit code 42: acme/none does not exist (no further attempt until spec or credential change)"
+    assert failed["status"]["phase"] == "Failed"
+    await plane.handle("ModelCache", "qwen", namespace).signal("retry_now", {"by": "test"})
+    mended = await plane.ready("ModelCache", "qwen", namespace)
+    assert clusters_of(mended)["prod-eu"]["readyAt"]
+    await clean_up(plane, "qwen", namespace)
+
+
+async def test_wkl_95_a_refreshed_branch_reaches_replicas_one_by_one_and_the_old_volume_goes_last(
+    plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
+) -> None:
+    match = in_cluster(plane, "prod-eu")
+    await plane.apply(a_cache("qwen", namespace, repo, match=match))
+    first = clusters_of(await plane.ready("ModelCache", "qwen", namespace))["prod-eu"]["claimName"]
+    await plane.apply(a_deployment("chat", namespace, replicas=2, modelCacheRef={"name": "qwen"}))
+    await plane.ready("ModelDeployment", "chat", namespace)
+    assert {claim for engine in engines(plane, "prod-eu", namespace) for claim in mounted(engine)} == {first}
+
+    commit = hub.repos[repo].branches["main"] = a_commit("second")
+    await plane.apply(a_cache("qwen", namespace, repo, match=match, refresh="1"))
+    fewest = 2
+    both_volumes = False
+
+    async def look() -> tuple[Json, list[str]]:
+        nonlocal fewest, both_volumes
+        deployment = await plane.describe("ModelDeployment", "chat", namespace)
+        fewest = min(fewest, deployment["status"]["replicas"]["ready"])
+        claims = [name for name in objects(plane, "prod-eu", namespace) if name.startswith("persistentvolumeclaims/")]
+        both_volumes = both_volumes or len(claims) == 2
+        return await plane.describe("ModelCache", "qwen", namespace), claims
+
+    seen, claims = await eventually(
+        look,
+        lambda found: (
+            found[0]["status"].get("resolvedRevision") == commit
+            and found[1] == [f"persistentvolumeclaims/{clusters_of(found[0])['prod-eu']['claimName']}"]
+        ),
+        what="one volume left, the new one",
+    )
+    second = clusters_of(seen)["prod-eu"]["claimName"]
+    assert second != first
+    assert both_volumes
+    assert fewest == 1
+    assert claims == [f"persistentvolumeclaims/{second}"]
+    await plane.ready("ModelDeployment", "chat", namespace)
+    assert [mounted(engine) for engine in engines(plane, "prod-eu", namespace)] == [[second], [second]]
+    await plane.delete("ModelDeployment", "chat", namespace)
+    await plane.gone("ModelDeployment", "chat", namespace)
+    await clean_up(plane, "qwen", namespace)
+
+
+async def test_wkl_99_caches_of_equal_name_in_two_namespaces_do_not_touch_each_other(
+    plane: ControlPlane, namespace: str, repo: str
+) -> None:
+    other = f"{namespace}-other"
+    for tenant in (namespace, other):
+        await plane.apply(a_cache("qwen", tenant, repo))
+    rows = [clusters_of(await plane.ready("ModelCache", "qwen", tenant))["prod-eu"] for tenant in (namespace, other)]
+    assert rows[0]["artefactKey"] == rows[1]["artefactKey"]
+    assert rows[0]["claimName"] != rows[1]["claimName"]
+    await clean_up(plane, "qwen", namespace)
+    assert condition(await plane.describe("ModelCache", "qwen", other), "Ready") == "True"
+    await clean_up(plane, "qwen", other)
