@@ -68,6 +68,12 @@ class WorkerProcess:
                 time.sleep(LOOK_EVERY)
         raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
 
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        assert self._process
+        return self._process.pid
+
     def metrics(self) -> str:
         return httpx.get(f"http://{self._listen}/metrics").text
 
