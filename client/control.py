@@ -88,9 +88,9 @@ class ControlPlane:
             raise self._failure(error, wanted) from error
         return tree
 
-    async def query(self, wanted: Target, name: str) -> Any:
+    async def query(self, wanted: Target, name: str, *arguments: Any) -> Any:
         """Ask a running owner. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-        return await self._query(wanted, name)
+        return await self._query(wanted, name, *arguments)
 
     async def rows(self, query: str) -> AsyncIterator[WorkflowExecution]:
         """Give what visibility knows of running owners; nobody is asked. Raises `Unreachable`."""
@@ -146,12 +146,12 @@ class ControlPlane:
             tree = _from_attributes(wanted, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
             return Seen(wanted, tree, answered=False)
 
-    async def _query(self, wanted: Target, name: str) -> Any:
+    async def _query(self, wanted: Target, name: str, *arguments: Any) -> Any:
         handle = self.client.get_workflow_handle(wanted.workflow_id)
         async with self._gate:
             try:
                 # A closed workflow would still answer, from its history: to a user it is gone.
-                return await handle.query(name, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
+                return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
                 raise _not_found(wanted) from error
             except (UnknownKey, KeyError) as error:

@@ -20,12 +20,16 @@ from client.targets import Target, target
 from scheduler.fleet import Fleet
 from scheduler.policydocument import read_policy
 from scheduler.reasons import RELEASING
+from scheduler.rows import unpack_rows
 from scheduler.types import DeploymentView, ReplicaView
 from scheduler.views import cluster_view, deployment_view
-from scheduler.wire import from_wire
+from workflows.packing import unpack
 
 # Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.
 _ASKED_AGAIN = 3
+
+# How often the ledger is read when it changes between two of its pages.
+_READ_AGAIN = 10
 
 # Not one of the kinds that users name, but found and asked like any other owner.
 SCHEDULER = Target(
@@ -118,11 +122,25 @@ async def _asked_again(plane: ControlPlane, seen: Seen) -> Seen | None:
 
 
 async def _ledger(plane: ControlPlane) -> list[ReplicaView]:
-    try:
-        entries: list[dict[str, Any]] = await plane.query(SCHEDULER, "ledger")
-    except NotFound:
-        return []  # it starts with the first thing that there is to decide
-    return [from_wire(ReplicaView, entry) for entry in entries]
+    """Read the whole ledger, page by page. Raises `NoAnswer` when it changes again and again while it is read."""
+    for _ in range(_READ_AGAIN):
+        entries: list[ReplicaView] = []
+        versions: set[int] = set()
+        after = ""
+        while True:
+            try:
+                page: dict[str, Any] = await plane.query(SCHEDULER, "ledger_page", after)
+            except NotFound:
+                return []  # it starts with the first thing that there is to decide
+            entries += unpack_rows(unpack(page["entries"]))
+            versions.add(page["version"])
+            after = page["after"]
+            if not after:
+                break
+        # Pages of different versions are no account: a replica that moved meanwhile would be counted twice or not at all.
+        if len(versions) == 1:
+            return entries
+    raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when the fleet is calmer")
 
 
 async def _policy(plane: ControlPlane) -> dict[str, Any]:

@@ -132,6 +132,7 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
         labels=decision.labels,
         min_available=decision.min_available,
         avoids=decision.avoids,
+        origin=(decision.deployment_uid, decision.request_id),
     )
 
 
@@ -179,6 +180,7 @@ def written(turn: Turn) -> Decision:
         dry_run=turn.request.dry_run,
         labels=tuple(sorted(deployment.labels.items())),
         min_available=deployment.policy.min_available,
+        deployment_uid=deployment.uid,
         waiting_since=_waiting_since(turn) if shortfall else -1,
         avoids=avoided(deployment),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from scheduler import reasons
 from scheduler.capacity import is_stale
@@ -53,12 +54,13 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
         quota = turn.quota or QuotaGate(frame, deployment, turn.priority)
         filler = Filler(frame, turn.request, turn.placing_shape(turn.shape), [k.entry for k in turn.kept], quota)
     found = stages(frame, deployment, filler.shape if filler else None)
+    pool_details = _PoolDetails(filler) if filler else None
     details: dict[str, ClusterDetail] = {}
     for slot in frame.index.ranked:
         if slot.name <= after:
             continue
         reason, text = _cluster_reason(deployment, slot, found, filler)
-        pools = {} if filler is None else _pool_details(filler, slot)
+        pools = {} if pool_details is None else pool_details.of(slot)
         pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
         details[slot.name] = ClusterDetail(reason, text, pools)
         if limit and len(details) >= limit:
@@ -105,23 +107,58 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
     return ", ".join(f"{key}={value}, has {have[key]}" if key in have else f"{key}={value}" for key, value in unmet)
 
 
-def _pool_details(filler: Filler, slot: Slot) -> dict[str, PoolDetail]:
-    free = filler.held.left(slot, filler.frame.free(slot))
-    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
-    if credit:
-        free = [a + b for a, b in zip(free, credit, strict=True)]
-    found = {pool.name: _pool_detail(filler, slot, p, free[p]) for p, pool in enumerate(slot.pools)}
-    if len(filler.shape.engines) > 1 and filler.trial(slot).undecided:
-        cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
-        found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
-    return found
+class _PoolDetails:
+    """Details of pools; what reads alike is worked out once, because a fleet has few kinds of pools."""
+
+    def __init__(self, filler: Filler) -> None:
+        self._filler = filler
+        self._known: dict[tuple[Any, ...], PoolDetail] = {}
+        # Quotas look at clusters, devices at the pods on a pool, and held capacity at who waits: those answers are one pool's own.
+        self._alike = not (filler.held or filler.quota.limits or counts_devices(filler.frame))
+
+    def of(self, slot: Slot) -> dict[str, PoolDetail]:
+        """Explain the pools of a cluster."""
+        filler = self._filler
+        room = _Room(filler, slot)
+        found = {pool.name: self._detail(slot, p, room) for p, pool in enumerate(slot.pools)}
+        if len(filler.shape.engines) > 1 and filler.trial(slot).undecided:
+            cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
+            found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
+        return found
+
+    def _detail(self, slot: Slot, p: int, room: _Room) -> PoolDetail:
+        pool = slot.pools[p]
+        if not self._alike or pool.observed is not None or pool.class_missing:
+            return _pool_detail(self._filler, slot, p, room)
+        fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._filler.shape.on(slot.layout).engines)
+        key = (pool.device_set.digest, pool.nodes, room.free[p], room.used.get(pool.name, 0), room.reserved.get(pool.name, 0), fits)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _pool_detail(self._filler, slot, p, room)
+        return known
 
 
-def _pool_detail(filler: Filler, slot: Slot, p: int, free: int) -> PoolDetail:
+class _Room:
+    """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
+
+    def __init__(self, filler: Filler, slot: Slot) -> None:
+        self.free = filler.held.left(slot, filler.frame.free(slot))
+        credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
+        if credit:
+            self.free = [a + b for a, b in zip(self.free, credit, strict=True)]
+        self.used = filler.frame.ledger.used(slot.name)
+        self.reserved: dict[str, int] = {}
+        for entry in filler.frame.ledger.on_cluster(slot.name).values():
+            if entry.state == reasons.RESERVED:
+                for name, nodes in charges(entry.engines).items():
+                    self.reserved[name] = self.reserved.get(name, 0) + nodes
+
+
+def _pool_detail(filler: Filler, slot: Slot, p: int, room: _Room) -> PoolDetail:
     pool = slot.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
-    failures = list(_engine_failures(filler, slot, p, free))
+    failures = list(_engine_failures(filler, slot, p, room))
     text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, filler.frame.now, filler.frame.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
@@ -137,7 +174,7 @@ def _pool_detail(filler: Filler, slot: Slot, p: int, free: int) -> PoolDetail:
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(filler: Filler, slot: Slot, p: int, free: int) -> Iterator[tuple[str, str, str]]:
+def _engine_failures(filler: Filler, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
     """Give (engine, code, detail) for each engine that the pool does not take."""
     shape = filler.shape
     fits = shape.on(slot.layout).engines
@@ -149,8 +186,8 @@ def _engine_failures(filler: Filler, slot: Slot, p: int, free: int) -> Iterator[
         elif counts_devices(filler.frame):
             if not filler.admits_alone(slot, p, i):
                 yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(filler, slot, i).text.removeprefix('best: needs ')}"
-        elif fit.cost > free:
-            yield engine.name, *_short(filler, slot, p, fit.cost, free)
+        elif fit.cost > room.free[p]:
+            yield engine.name, *_short(filler, slot, p, fit.cost, room)
 
 
 def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
@@ -165,15 +202,15 @@ def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 
 
-def _short(filler: Filler, slot: Slot, p: int, needed: int, free: int) -> tuple[str, str]:
+def _short(filler: Filler, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
     pool = slot.pools[p]
-    declared = pool.nodes - filler.frame.ledger.used(slot.name).get(pool.name, 0)
+    free = max(room.free[p], 0)
+    declared = pool.nodes - room.used.get(pool.name, 0)
     waits = filler.held.violated(slot) if declared >= needed else ""
     if waits:
         return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, kept for others ({waits})"
     if declared >= needed:
-        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {max(free, 0)} really there of {declared} free as declared"
-    entries = filler.frame.ledger.on_cluster(slot.name).values()
-    held = sum(charges(entry.engines).get(pool.name, 0) for entry in entries if entry.state == reasons.RESERVED)
+        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} really there of {declared} free as declared"
+    held = room.reserved.get(pool.name, 0)
     reserved = f", reserved {held}" if held else ""
-    return reasons.INSUFFICIENT_NODES, f"needs {needed}, {max(free, 0)} free of {pool.nodes}{reserved}"
+    return reasons.INSUFFICIENT_NODES, f"needs {needed}, {free} free of {pool.nodes}{reserved}"

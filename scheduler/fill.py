@@ -6,7 +6,6 @@ such a placement says how many nodes it takes over and which replicas it has to 
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +19,15 @@ from scheduler.filters import passing, stages
 from scheduler.fitting import Trial, fit_domains, fit_nodes
 from scheduler.frame import Frame
 from scheduler.heldpools import HeldPools
+from scheduler.identity import replica_uid
 from scheduler.quota import QuotaGate
 from scheduler.results import EnginePlacement, Placement
-from scheduler.score import Chooser, pool_order
+from scheduler.score import DEFAULT, Chooser, pool_order, profile_of
 from scheduler.shapes import Shape, charges, joined_units
 from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
+
+_NO_ROOM = Trial(failed=0)
+_NOTHING = (0, 0)
 
 
 class Filler:
@@ -57,6 +60,10 @@ class Filler:
         self.constraints = Constraints(frame, self.deployment, eligible)
         self.quota = quota
         self.held = HeldPools(frame, self._me, self.priority)
+        # One engine on whole nodes, pools in published order: then room is a matter of one comparison per pool.
+        self.is_simple = (
+            len(shape.engines) == 1 and self.is_plain and not counts_devices(frame) and profile_of(frame, self.deployment) == DEFAULT
+        )
         self.chooser = Chooser(frame, self.deployment, shape, self.trial, self.constraints)
 
     def _load(self, cluster: str, change: int) -> None:
@@ -149,6 +156,8 @@ class Filler:
 
     def trial_with(self, slot: Slot, shape: Shape) -> Trial:
         """Try other engines than the deployment's own."""
+        if self.is_simple and shape is self.shape and not (self.held or slot.observed):
+            return self._simple_trial(slot)
         kept = self.held.positions(slot)
         trial = self._trial_among(slot, shape, kept)
         if trial.failed < 0 or not kept:
@@ -156,6 +165,17 @@ class Filler:
         # Is it those ahead in the queue who stand in the way, or is there no room anyhow?
         alone = self._trial_among(slot, shape, frozenset())
         return alone if alone.failed >= 0 else replace(trial, violation=self.held.violated(slot))
+
+    def _simple_trial(self, slot: Slot) -> Trial:
+        engine = self.shape.on(slot.layout).engines[0]
+        used = self.frame.ledger.used(slot.name)
+        leaving = self.frame.ledger.leaving(*self._me, slot.name)
+        for p in engine.positions:
+            name = slot.pools[p].name
+            nodes, taken = leaving.get(name, _NOTHING) if leaving else _NOTHING
+            if slot.nodes[p] - used.get(name, 0) + max(0, nodes - taken) >= engine.cost:
+                return Trial((p,))
+        return _NO_ROOM
 
     def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int]) -> Trial:
         """Try engines on a cluster without the free nodes of `kept` pools."""
@@ -222,7 +242,7 @@ class Filler:
             cluster=slot.name,
             index=index,
             replica_name=name,
-            uid=replica_uid(deployment, self.request.request_id, slot.name, index),
+            uid=replica_uid(*self._me, (deployment.uid, self.request.request_id), slot.name, index),
             action=reasons.REPLACE if replaced else reasons.CREATE,
             engines=engines,
             gateway_address=slot.view.gateway_address,
@@ -234,7 +254,7 @@ class Filler:
         self._indices[slot.name].add(index)
         self._load(slot.name, 1)
         self.chooser.forget(slot)
-        self.frame.ledger.put(reserved(deployment, placement, self.priority, self.frame.now))
+        self.frame.ledger.put(reserved(self.request, placement, self.priority, self.frame.now))
         self.quota.charge(slot, engines, 1)
         return placement
 
@@ -290,16 +310,9 @@ def _lowest_free(taken: set[int]) -> int:
     return index
 
 
-def replica_uid(deployment: DeploymentView, request_id: str, cluster: str, index: int) -> str:
-    """Make the uid of a new replica: the same for a repeated request, another for every other."""
-    parts = (deployment.namespace, deployment.name, deployment.uid, request_id, cluster, str(index))
-    text = "".join(f"{len(part)}:{part}" for part in parts)
-    digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def reserved(deployment: DeploymentView, placement: Placement, priority: int, now: int) -> ReplicaView:
+def reserved(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> ReplicaView:
     """Give the ledger entry of a new placement."""
+    deployment = request.deployment
     return ReplicaView(
         uid=placement.uid,
         namespace=deployment.namespace,
@@ -317,6 +330,7 @@ def reserved(deployment: DeploymentView, placement: Placement, priority: int, no
         labels=deployment_labels(deployment),
         min_available=deployment.policy.min_available,
         avoids=avoided(deployment),
+        origin=(deployment.uid, request.request_id),
     )
 
 

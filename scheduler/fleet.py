@@ -6,7 +6,7 @@ remembers a version can tell whether it still looks at the same fleet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.clusters import ClusterIndex, Slot
@@ -166,15 +166,15 @@ class Fleet:
         """Recount everything from the entries and name every difference; empty when the books are right."""
         return self.ledger.differences(rebuilt(self.entries()))
 
-    def dump(self) -> bytes:
-        """Pack the whole fleet for continue-as-new."""
+    def dump(self) -> list[bytes]:
+        """Pack the whole fleet, in parts that are quickly read one at a time."""
         from scheduler.snapshot import pack  # noqa: PLC0415  # snapshot builds Fleets
 
         return pack(self)
 
     @staticmethod
-    def load(data: bytes) -> Fleet:
+    def load(parts: Sequence[bytes]) -> Fleet:
         """Unpack what `dump` gave; raises ValueError on anything else."""
         from scheduler.snapshot import unpack  # noqa: PLC0415  # see dump
 
-        return unpack(data)
+        return unpack(parts)

@@ -39,6 +39,9 @@ class HeldPools:
         for held in self._held:
             self._clusters |= held.clusters
 
+    def __bool__(self) -> bool:
+        return bool(self._clusters)
+
     def positions(self, slot: Slot) -> frozenset[int]:
         """Give the pools of a cluster whose free nodes are kept for others."""
         if not self._clusters >> slot.rank & 1:

@@ -56,6 +56,11 @@ class Ledger:
             return self._entries[uid]
         return self._parent.get(uid) if self._parent else None
 
+    @property
+    def size(self) -> int:
+        """The number of entries; of a fork it takes a walk over all of them."""
+        return len(self._entries) if self._parent is None else sum(1 for _ in self.entries())
+
     def entries(self) -> Iterator[ReplicaView]:
         """Give all entries, in no meaningful order."""
         if self._parent:

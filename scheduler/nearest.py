@@ -31,8 +31,7 @@ class Nearest:
         self._key: tuple[int, str] | None = None
         self._found: tuple[Slot, int] | None = None
         self.group = ""
-        # One engine, whole nodes, any network: then room is a matter of one comparison per pool.
-        self._simple = len(filler.shape.engines) == 1 and not counts_devices(filler.frame) and filler.is_plain
+        self._simple = filler.is_simple and not filler.held
 
     def is_full(self, slot: Slot) -> bool | None:
         """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""

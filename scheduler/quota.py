@@ -25,6 +25,11 @@ class QuotaGate:
         self._quotas = [quota for quota in frame.options.quotas if quota.namespace == deployment.namespace]
         self._used = [self._count(quota) for quota in self._quotas]
 
+    @property
+    def limits(self) -> bool:
+        """Whether the namespace has any quota."""
+        return bool(self._quotas)
+
     def refuses(self, slot: Slot, engines: Sequence[EnginePlacement]) -> str:
         """Say which quota a placement would exceed, "" if none."""
         return next((text for text in self._refusals(slot, (), engines) if text), "")

@@ -183,6 +183,7 @@ class Decision:
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
     waiting_since: int = -1
+    deployment_uid: str = ""
     avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
 
     @property

@@ -63,6 +63,9 @@ class Shape:
         self.digest = digest_of([[_engine_content(engine) for engine in engines], rules.reference, rules.lenient_calls, rules.max_cost])
         # Members that stand for themselves because their engine may span pools.
         self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
+        # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.
+        self._alone = not self.spanning and all(len(needs) == 1 for needs in self.needs)
+        self._claimable: dict[tuple[int, str], bool] = {}
         self._fits: dict[tuple[str, ...], LayoutFit] = {}
         self._placed: dict[tuple[int, str, str], EnginePlacement] = {}
 
@@ -84,17 +87,29 @@ class Shape:
 
         So it is when every engine has one member: nobody can be stranded then. Otherwise None, and each layout has to be matched.
         """
-        if self.spanning or any(len(needs) > 1 for needs in self.needs):
+        if not self._alone:
             return None
         known = list(sets)
         return [{s.digest for s in known if (fit := needs[0].fit(s)).fits and fit.resolved} for needs in self.needs]
 
     def engine_on(self, i: int, layout: Layout) -> EngineFit:
         """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""
+        if self._alone:
+            found = tuple(p for p, devices in enumerate(layout.sets) if devices is not None and self._claims_alone(i, devices))
+            claims = (bool(found),)
+            return EngineFit(found, engine_cost(self.engines[i], claims), claims)
         table = self.member_fits(i, layout)
         capable = tuple(any(fit is not None and fit.fits and fit.resolved for fit in row) for row in table)
         positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p, claims=i in self.spanning))
         return EngineFit(positions, engine_cost(self.engines[i], capable), capable)
+
+    def _claims_alone(self, i: int, devices: DeviceSet) -> bool:
+        key = (i, devices.digest)
+        known = self._claimable.get(key)
+        if known is None:
+            fit = self.needs[i][0].fit(devices)
+            known = self._claimable[key] = fit.fits and bool(fit.resolved)
+        return known
 
     def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
         """For each member of an engine its fit on each pool; None where a pool takes no new replica."""

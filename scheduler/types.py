@@ -244,6 +244,7 @@ class ReplicaView:
         since: when its state began, in ms.
         labels: of its deployment, by which affinity terms of others find it.
         avoids: required anti-affinity of its deployment: (topology key, namespaces, labels).
+        origin: uid of the deployment and id of the request that placed it, from which its uid was made; empty when unknown.
         heir: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
 
     """
@@ -267,6 +268,7 @@ class ReplicaView:
     min_available: int = 0
     avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
     heir: tuple[str, str] | None = None
+    origin: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,10 @@ def decide_batch(order: DecideOrder) -> Decided:
         StaleSnapshot: the ledger of that run and version is not in this process (any more).
 
     """
-    fleet = live.find(order.run_id, order.version)
-    if fleet is None:
+    keeper = live.find(order.run_id, order.version)
+    if keeper is None:
         raise StaleSnapshot(f"the ledger of run {order.run_id} at version {order.version} is not in this process")
+    fleet = keeper.fleet
     requests: list[ScheduleRequest] = []
     problems: dict[str, str] = {}
     for place in order.requests:

@@ -7,39 +7,35 @@ A scheduler that starts without memory draws a new epoch and asks every cluster,
 nothing before that, and nothing on a cluster of which one replica has not answered.
 """
 
+import asyncio
 from datetime import timedelta
+from heapq import nsmallest
 from typing import Any, ClassVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, Messaging, Survey
-from api_types import names
 from api_types.errors import error_message
 from api_types.messages import (
-    Evict,
-    Occupied,
     Place,
-    Placed,
-    PlacedCondition,
-    ReplicaEviction,
-    ReplicaPlacement,
     Resync,
-    Revoke,
     Revoked,
     Tell,
     TellMany,
+    ToldMany,
 )
 from scheduler import live
 from scheduler.decide import apply
-from scheduler.fleet import Fleet
 from scheduler.policydocument import write_policy
 from scheduler.reasons import RESERVED
-from scheduler.types import Decision, DeploymentView, Eviction
+from scheduler.types import Decision, DeploymentView
 from scheduler.wire import from_wire, to_wire
 from workflows import options
+from workflows import scheduler_tells as tells
+from workflows.carrying import BooksOrder, audit_books, pack_books
 from workflows.deciding import Decided, DecideOrder, decide_batch
-from workflows.scheduler_books import Books, SchedulerState
+from workflows.scheduler_books import Books, SchedulerState, owner_of
 
 # More requests than this wait for the next batch: a decision must fit one payload and one short activity.
 BATCH_REQUESTS = 256
@@ -54,6 +50,20 @@ RESERVATION_TTL = timedelta(minutes=10)
 # Nobody's account is lost for good: entities that are slow to answer are asked again.
 ASK_AGAIN = timedelta(seconds=5)
 
+# Answers of so many at once fit one payload.
+ASKED_AT_ONCE = 200
+
+# What a small fleet is packed into, and the pause between the parts of a large one.
+PARTS_AT_ONCE = 3
+BREATH = timedelta(milliseconds=1)
+
+# How often the ledger is recounted, and what may be recounted while somebody waits for a query.
+AUDIT_EVERY = timedelta(hours=1)
+AUDITED_AT_ONCE = 10_000
+
+# Entries that one plain answer shows: each takes up to a kilobyte.
+LEDGER_SHOWN = 1_000
+
 
 @workflow.defn(name="FleetScheduler")
 class FleetSchedulerWorkflow:
@@ -67,18 +77,22 @@ class FleetSchedulerWorkflow:
         self.state = state or SchedulerState()
         self.books = Books(self.state, self._ms, workflow.logger)
         self.shown_phase = ""
-        live.register(workflow.info().run_id, self.books.fleet)
+        self.audit_due = False
+        live.register(workflow.info().run_id, self.books)
 
     @workflow.run
     async def run(self, state: SchedulerState | None) -> None:
         """Decide for ever."""
         del state
-        if self.born:
+        await self.load()
+        if self.born or self.state.rebuild:
             await self.rebuild()
+        reminding = asyncio.create_task(self.remind())
         self.publish()
         while not workflow.info().is_continue_as_new_suggested():
             await self._until_work()
-            self.books.take_inbox()
+            while self.books.take_inbox():
+                await workflow.sleep(BREATH, summary="more messages than can be read at once")
             await self.tell_leaving_clusters()
             await self.tell_drained()
             await self.ask_after_reservations()
@@ -86,16 +100,52 @@ class FleetSchedulerWorkflow:
                 await self.ask_silent()
             while self.state.queue:
                 await self.decide()
+                self.books.wake()
+            await self.audit_when_due()
             self.publish()
+        reminding.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(self.books.carried())
+        packed = await workflow.execute_local_activity(
+            pack_books, self._books_order(), **options.local(options.DECIDE, "pack the books for the next run")
+        )
+        workflow.continue_as_new(self.books.carried(packed))
+
+    async def load(self) -> None:
+        """Read the carried fleet; a large one a part at a time, because nothing may block the worker for long."""
+        large = self.books.parts_left > PARTS_AT_ONCE
+        while self.books.parts_left:
+            self.books.read_part()
+            if large and self.books.parts_left:
+                await workflow.sleep(BREATH, summary=f"{self.books.parts_left} parts of the fleet left to read")
+        if large:
+            live.settle()
+
+    def _books_order(self) -> BooksOrder:
+        return BooksOrder(run_id=workflow.info().run_id, version=self.books.fleet.version)
+
+    async def remind(self) -> None:
+        """Have the ledger recounted now and then."""
+        while True:
+            self.audit_due = self.books.fleet.ledger.size > 0
+            await workflow.sleep(AUDIT_EVERY, summary="recount the ledger")
+
+    async def audit_when_due(self) -> None:
+        """Compare the ledger with a recount of itself; a difference is a bug, and is told."""
+        if not self.audit_due:
+            return
+        self.audit_due = False
+        self.state.audit = await workflow.execute_local_activity(
+            audit_books, self._books_order(), **options.local(options.DECIDE, "recount the ledger")
+        )
+        for difference in self.state.audit:
+            workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
 
     async def _until_work(self) -> None:
         pauses = [ASK_AGAIN if self.state.silent else None, RESERVATION_TTL if self.books.unbound else None, self.books.holds_end_after()]
         pause = min((pause for pause in pauses if pause is not None), default=None)
         try:
             await workflow.wait_condition(
-                lambda: bool(self.state.inbox or self.state.queue),
+                lambda: bool(self.state.inbox or self.state.queue or self.audit_due),
                 timeout=pause,
                 timeout_summary="look after silent entities, unused reservations and held capacity",
             )
@@ -159,8 +209,8 @@ class FleetSchedulerWorkflow:
                 "epoch": self.state.epoch,
                 "clusters": len(self.books.fleet.clusters),
                 "classes": len(self.state.classes),
-                "replicas": sum(1 for _ in self.books.fleet.entries()),
-                "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced],
+                "replicas": self.books.fleet.ledger.size,
+                "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced.values()],
                 "silent": sorted(self.state.silent),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
@@ -170,51 +220,55 @@ class FleetSchedulerWorkflow:
     @workflow.query
     def waiting(self) -> list[str]:
         """Name the deployments whose replicas are not all placed, and whose account a rebuild waits for."""
-        return [f"{place.namespace}/{place.name} waits for capacity" for place in self.state.unplaced] + [
+        return [f"{place.namespace}/{place.name} waits for capacity" for place in self.state.unplaced.values()] + [
             f"waits for the account of {workflow_id}" for workflow_id in sorted(self.state.silent)
         ]
 
     @workflow.query
     def ledger(self) -> list[dict[str, Any]]:
-        """Give every ledger entry, in order."""
-        return [to_wire(entry) for entry in sorted(self.books.fleet.entries(), key=lambda entry: entry.uid)]
+        """Give the ledger entries in order, the first of them in a large fleet: `ledger_page` gives them all."""
+        return [to_wire(entry) for entry in nsmallest(LEDGER_SHOWN, self.books.fleet.entries(), key=lambda entry: entry.uid)]
+
+    @workflow.query
+    def ledger_page(self, after: str = "") -> dict[str, Any]:
+        """Give the ledger entries whose uid comes after `after`, packed, with the ledger's version and where to go on (empty: all)."""
+        return self.books.ledger_page(after)
 
     @workflow.query
     def audit(self) -> list[str]:
-        """Compare the ledger with one rebuilt from its entries; a difference is a bug, and is named."""
-        return self.books.fleet.audit()
+        """Compare the ledger with one rebuilt from its entries; a difference is a bug. Of a large one, the last hourly look."""
+        return self.books.fleet.audit() if self.books.fleet.ledger.size <= AUDITED_AT_ONCE else self.state.audit
 
     # --- deciding -----------------------------------------------------------------------------------------------------------------
 
     def next_batch(self) -> list[Place]:
         """Take what waits, by priority and then arrival, as far as one decision can carry it."""
         classes = self.books.fleet.options.priority_classes
-        self.state.queue.sort(key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0))
         batch: list[Place] = []
         replicas = 0
-        while self.state.queue and len(batch) < BATCH_REQUESTS and (not batch or replicas + self.state.queue[0].wanted <= BATCH_REPLICAS):
-            place = self.state.queue.pop(0)
+        for place in sorted(
+            self.state.queue.values(), key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0)
+        ):
+            if batch and (len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS):
+                break
             replicas += place.wanted
             batch.append(place)
+            del self.state.queue[owner_of(place)]
         return batch
 
     async def decide(self) -> None:
         """Decide one batch, charge the ledger, answer."""
         batch = self.next_batch()
         fresh = [place for place in batch if place.request_id not in self.books.answers]
-        repeated = [place for place in batch if place not in fresh]
-        tells = [self._answer_to(place, self.books.answers[place.request_id]) for place in repeated]
+        said = [tells.answer_to(place, self.books.answers[place.request_id]) for place in batch if place.request_id in self.books.answers]
         decided = await self._decided(fresh) if fresh else Decided()
         for place in fresh:
             if place.request_id in decided.decisions:
-                tells += self._settle(place, from_wire(Decision, decided.decisions[place.request_id]), decided.scheduler_version)
+                said += self._settle(place, from_wire(Decision, decided.decisions[place.request_id]), decided.scheduler_version)
             elif place.request_id in decided.problems:
                 problem = decided.problems[place.request_id]
                 workflow.logger.warning("an unreadable request was dropped", extra={"request": place.request_id, "problem": problem})
-        if tells:
-            await workflow.execute_activity_method(
-                Messaging.tell_many, TellMany(tells=tells), **options.remote(options.TELL_MANY, f"answer {len(tells)} deployments")
-            )
+        await self._tell(said, f"answer {len(said)} deployments")
 
     async def _decided(self, places: list[Place]) -> Decided:
         """Have a batch decided. One that fails is cut in half, until the request is found that cannot be decided: that one is dropped."""
@@ -228,89 +282,67 @@ class FleetSchedulerWorkflow:
             if len(places) == 1:
                 return Decided(problems={places[0].request_id: error_message(error)})
             half = len(places) // 2
-            self.state.queue = [*places[half:], *self.state.queue]
+            # What was asked meanwhile is newer than what goes back.
+            self.state.queue = {**{owner_of(place): place for place in places[half:]}, **self.state.queue}
             return await self._decided(places[:half])
         return decided
 
     def _settle(self, place: Place, decision: Decision, version: str) -> list[Tell]:
+        if decision.waiting_since < 0:
+            self.books.end_hold(place.namespace, place.name)
         asked = from_wire(DeploymentView, place.need) if decision.waiting_since >= 0 else None
         apply(self.books.fleet, decision, asked)
         self.state.decided += 1
         self.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
-        answer = placed_message(place, decision, self.books.fleet, self.state.epoch, version).wire()
+        answer = tells.placed_message(place, decision, self.books.fleet, self.state.epoch, version).wire()
         before = self.books.superseded.pop(place.request_id, None)
         self.books.answers[place.request_id] = answer
         while len(self.books.answers) > ANSWERS_KEPT:
             del self.books.answers[next(iter(self.books.answers))]
         if decision.waits_for_capacity:
-            self.state.unplaced.append(place)
+            self.state.unplaced[owner_of(place)] = place
         for placement in decision.placements:
             entry = self.books.fleet.replica(placement.uid)
             if entry is not None and entry.state == RESERVED:
                 self.books.unbound[placement.uid] = None
-        evictions = [self._eviction(victim) for victim in decision.victims]
+        evictions = [tells.eviction(victim, self.state.epoch) for victim in decision.victims]
         # Who waits hears again only what is new to it.
-        return evictions if before == answer else [*evictions, self._answer_to(place, answer)]
+        return evictions if before == answer else [*evictions, tells.answer_to(place, answer)]
 
-    def _eviction(self, victim: Eviction) -> Tell:
-        eviction = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
-        return Tell(
-            workflow_id=names.workflow_id("ModelDeployment", victim.namespace, victim.deployment),
-            signal="evict",
-            payload=Evict(epoch=self.state.epoch, eviction=eviction).wire(),
-        )
-
-    def _answer_to(self, place: Place, answer: dict[str, Any]) -> Tell:
-        workflow_id = names.workflow_id("ModelDeployment", place.namespace, place.name)
-        return Tell(workflow_id=workflow_id, signal="placed", payload=answer)
+    async def _tell(self, said: list[Tell], summary: str) -> ToldMany:
+        """Say it to all of them; nothing is sent where there is nothing to say."""
+        missing: list[str] = []
+        for part in tells.in_parts(said):
+            told = await workflow.execute_activity_method(
+                Messaging.tell_many, TellMany(tells=part), **options.remote(options.TELL_MANY, summary)
+            )
+            missing += told.missing
+        return ToldMany(missing=missing)
 
     async def ask_after_reservations(self) -> None:
         """Ask the deployments of old reservations whether they are still wanted."""
-        expired = self.books.fleet.expired(self._ms()) if self.books.unbound else []
-        tells = [
-            Tell(
-                workflow_id=names.workflow_id("ModelDeployment", entry.namespace, entry.deployment),
-                signal="revoke",
-                payload=Revoke(uid=entry.uid, epoch=self.state.epoch).wire(),
-            )
-            for entry in expired
-        ]
-        if not tells:
-            return
-        told = await workflow.execute_activity_method(
-            Messaging.tell_many, TellMany(tells=tells), **options.remote(options.TELL_MANY, f"ask after {len(tells)} reservations")
-        )
-        for entry, tell in zip(expired, tells, strict=True):
+        expired = self.books.expired()
+        said = [tells.revoke(entry, self.state.epoch) for entry in expired]
+        told = await self._tell(said, f"ask after {len(said)} reservations")
+        for entry, tell in zip(expired, said, strict=True):
             if tell.workflow_id in told.missing:
                 self.state.inbox.append(("revoked", Revoked(uid=entry.uid).wire()))
 
     async def tell_drained(self) -> None:
         """Have deployments ask anew whose replicas a new taint sends away."""
         drained, self.books.drained = self.books.drained, {}
-        tells = [
-            Tell(workflow_id=names.workflow_id("ModelDeployment", namespace, name), signal="resync") for namespace, name in sorted(drained)
-        ]
-        if tells:
-            await workflow.execute_activity_method(
-                Messaging.tell_many,
-                TellMany(tells=tells),
-                **options.remote(options.TELL_MANY, f"a taint moves {len(tells)} deployments"),
-            )
+        said = [tells.ask_anew(*owner) for owner in sorted(drained)]
+        await self._tell(said, f"a taint moves {len(said)} deployments")
 
     async def tell_leaving_clusters(self) -> None:
         """Tell clusters that are being deleted what the ledger still holds on them, when that changes."""
-        tells: list[Tell] = []
+        said: list[Tell] = []
         for cluster, told in self.state.leaving.items():
             held = sorted(f"{entry.namespace}/{entry.name}" for entry in self.books.fleet.on_cluster(cluster).values())
             if held != told:
                 self.state.leaving[cluster] = held
-                occupied = Occupied(cluster=cluster, sequence=self.state.clusters[cluster], replicas=held)
-                workflow_id = names.workflow_id("InferenceCluster", "", cluster)
-                tells.append(Tell(workflow_id=workflow_id, signal="occupied", payload=occupied.wire()))
-        if tells:
-            await workflow.execute_activity_method(
-                Messaging.tell_many, TellMany(tells=tells), **options.remote(options.TELL_MANY, "tell leaving clusters what they hold")
-            )
+                said.append(tells.occupied(cluster, self.state.clusters[cluster], held))
+        await self._tell(said, "tell leaving clusters what they hold")
 
     # --- rebuilding ---------------------------------------------------------------------------------------------------------------
 
@@ -350,7 +382,9 @@ class FleetSchedulerWorkflow:
 
     async def ask_silent(self) -> None:
         """Ask those again who did not answer."""
-        asked = list(self.state.silent)
+        # Who does not answer again goes to the end, so that everybody's turn comes.
+        asked = list(self.state.silent)[:ASKED_AT_ONCE]
+        waiting = {workflow_id: self.state.silent[workflow_id] for workflow_id in list(self.state.silent)[ASKED_AT_ONCE:]}
         answered = await workflow.execute_activity_method(
             Messaging.ask_each,
             AskEach(workflow_ids=asked, query="account"),
@@ -358,7 +392,7 @@ class FleetSchedulerWorkflow:
         )
         for workflow_id, account in answered.answers.items():
             self.books.take_account(workflow_id, account)
-        self.state.silent = answered.silent
+        self.state.silent = {**waiting, **answered.silent}
         self.books.settle_accounts()
 
     # --- showing ------------------------------------------------------------------------------------------------------------------
@@ -377,44 +411,3 @@ class FleetSchedulerWorkflow:
 
     def _ms(self) -> int:
         return int(workflow.time() * 1000)
-
-
-def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, version: str) -> Placed:
-    """Say a decision, which the fleet has taken over, in the words of the protocol.
-
-    The deployment may never have seen an earlier answer: what it does not list among its own is told in full.
-    """
-    listed = {kept.uid for kept in place.kept}
-    return Placed(
-        request_id=place.request_id,
-        epoch=epoch,
-        generation=place.generation,
-        placements=[
-            ReplicaPlacement(
-                uid=placement.uid,
-                name=placement.replica_name,
-                cluster=placement.cluster,
-                index=placement.index,
-                action=placement.action,
-                entry=_entry(fleet, placement.uid) if placement.action != "Keep" or placement.uid not in listed else {},
-                after=list(placement.after),
-            )
-            for placement in decision.placements
-        ],
-        evictions=[
-            ReplicaEviction(uid=eviction.uid, name=eviction.replica_name, cluster=eviction.cluster, reason=eviction.reason)
-            for eviction in decision.evictions
-        ],
-        shortfall=decision.shortfall,
-        message=decision.message,
-        conditions=[
-            PlacedCondition(type=item.type, status=item.status, reason=item.reason, message=item.message) for item in decision.conditions
-        ],
-        more=decision.more,
-        scheduler_version=version,
-    )
-
-
-def _entry(fleet: Fleet, uid: str) -> dict[str, Any]:
-    entry = fleet.replica(uid)
-    return to_wire(entry) if entry else {}

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from heapq import nsmallest
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,10 +28,20 @@ from scheduler.fleet import Fleet
 from scheduler.holds import next_expiry
 from scheduler.policydocument import read_policy
 from scheduler.reasons import BOUND, RELEASING, RESERVED
-from scheduler.types import ReplicaView
+from scheduler.rows import pack_rows
+from scheduler.snapshot import Unpacking
+from scheduler.types import ClusterView, ReplicaView
 from scheduler.views import cluster_view
 from scheduler.wire import from_wire
-from workflows.packing import pack, pack_bytes, unpack, unpack_bytes
+from workflows.carrying import Carried
+from workflows.packing import pack, unpack, unpack_bytes
+from workflows.wakeups import Grown
+
+# Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
+LEDGER_PAGE = 5_000
+
+# Messages that are read in a tenth of a second.
+INBOX_AT_ONCE = 250
 
 NO_EXECUTE = "NoExecute"
 
@@ -44,10 +55,13 @@ class SchedulerState(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
 
     epoch: int = 0
-    fleet: str = ""
+    fleet: list[str] = Field(default_factory=list)
+    luggage: str = ""
+    arrived: str = ""
+    rebuild: bool = False
     inbox: list[tuple[str, Any]] = Field(default_factory=list)
-    queue: list[Place] = Field(default_factory=list)
-    unplaced: list[Place] = Field(default_factory=list)
+    queue: dict[str, Place] = Field(default_factory=dict)
+    unplaced: dict[str, Place] = Field(default_factory=dict)
     answers: str = ""
     clusters: dict[str, int] = Field(default_factory=dict)
     policy: dict[str, Any] | None = None
@@ -56,6 +70,7 @@ class SchedulerState(BaseModel):
     leaving: dict[str, list[str]] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
     holds_seen: int = 0
+    audit: list[str] = Field(default_factory=list)
     decided: int = 0
     placed: int = 0
 
@@ -67,25 +82,71 @@ class Books:
         self.state = state
         self.now = now
         self.log = log
-        self.fleet = Fleet.load(unpack_bytes(state.fleet)) if state.fleet else Fleet()
+        self._unpacking = Unpacking([unpack_bytes(part) for part in state.fleet])
+        self.fleet: Fleet = self._unpacking.fleet
         self.answers: dict[str, dict[str, Any]] = unpack(state.answers) or {}
         self.superseded: dict[str, dict[str, Any]] = {}
         self.drained: dict[tuple[str, str], None] = {}
-        self.unbound = dict.fromkeys(entry.uid for entry in self.fleet.entries() if entry.state == RESERVED)
-        state.fleet = state.answers = ""
-        if state.policy is not None:
+        self.unbound: dict[str, None] = {}
+        self.grown = Grown()
+        if state.luggage:
+            self._take_luggage(unpack(state.luggage))
+        if state.arrived:
+            state.inbox = [(kind, order) for kind, order in unpack(state.arrived)] + state.inbox
+        state.fleet, state.answers, state.luggage, state.arrived = [], "", "", ""
+        if state.policy is not None and not self.parts_left:
             self.fleet.set_options(read_policy(state.policy))
 
-    def carried(self) -> SchedulerState:
-        """Give everything in the form that continue-as-new carries."""
-        self.state.fleet = pack_bytes(self.fleet.dump())
-        self.state.answers = pack(self.answers)
-        return self.state
+    @property
+    def parts_left(self) -> int:
+        """Parts of the carried fleet that are still to be read; until then the fleet is not whole."""
+        return self._unpacking.left
 
-    def take_inbox(self) -> None:
-        """Apply what arrived, in order; requests join the queue, and those that waited join it when capacity may have grown."""
-        inbox, self.state.inbox = self.state.inbox, []
-        handlers: dict[str, Callable[[Any], bool]] = {
+    def read_part(self) -> None:
+        """Read the next part of the carried fleet."""
+        self._unpacking.read_next()
+        if not self.parts_left:
+            self.unbound = dict.fromkeys(entry.uid for entry in self.fleet.entries() if entry.state == RESERVED)
+
+    def luggage(self) -> dict[str, Any]:
+        """Give what is carried beside the fleet."""
+        state = self.state
+        return {
+            "answers": self.answers,
+            "unplaced": {owner: place.wire() for owner, place in state.unplaced.items()},
+            "clusters": state.clusters,
+            "classes": state.classes,
+            "silent": state.silent,
+            "leaving": state.leaving,
+        }
+
+    def ledger_page(self, after: str) -> dict[str, Any]:
+        """Give the packed ledger entries whose uid comes after `after`."""
+        entries = nsmallest(LEDGER_PAGE, (entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
+        more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
+        return {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
+
+    def _take_luggage(self, luggage: dict[str, Any]) -> None:
+        state = self.state
+        state.unplaced = {owner: Place.model_validate(place) for owner, place in luggage["unplaced"].items()}
+        state.clusters, state.classes = luggage["clusters"], luggage["classes"]
+        state.silent, state.leaving = luggage["silent"], luggage["leaving"]
+
+    def carried(self, packed: Carried) -> SchedulerState:
+        """Give everything in the form that continue-as-new carries; what is too large to be carried is asked for again by the next run."""
+        state = self.state
+        carried = {"fleet": packed.fleet, "luggage": packed.luggage, "answers": packed.answers, "rebuild": packed.too_large}
+        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "clusters": {}, "classes": {}, "silent": {}, "leaving": {}}
+        # Thousands of messages may have arrived meanwhile, and most of them are alike.
+        return state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
+
+    def take_inbox(self) -> bool:
+        """Apply what arrived, in order, a bounded number at once; True while there is more.
+
+        Requests join the queue, and so do those that waited, when their answer may have changed.
+        """
+        inbox, self.state.inbox = self.state.inbox[:INBOX_AT_ONCE], self.state.inbox[INBOX_AT_ONCE:]
+        handlers: dict[str, Callable[[Any], None]] = {
             "place": self._take_place,
             "bound": self._take_bound,
             "released": self._take_released,
@@ -95,15 +156,29 @@ class Books:
             "forget": self._take_forget,
             "set_policy": self._take_policy,
         }
-        grown = self._holds_ran_out()
         for kind, order in inbox:
             try:
-                grown = handlers[kind](order) or grown
+                handlers[kind](order)
             except ValueError as error:
                 self.log.warning("a malformed message was ignored", extra={"signal": kind, "problems": str(error)})
-        if grown and self.state.unplaced:
-            asked = {(place.namespace, place.name) for place in self.state.queue}
-            self.try_again([place for place in self.state.unplaced if (place.namespace, place.name) not in asked])
+        if self._holds_ran_out():
+            self.grown.anywhere()
+        self.wake()
+        return bool(self.state.inbox)
+
+    def wake(self) -> None:
+        """Queue those that wait and whose answer may have changed."""
+        grown, self.grown = self.grown, Grown()
+        if grown:
+            self.try_again(
+                [place for place in grown.concerned(self.state.unplaced.values(), self.fleet) if owner_of(place) not in self.state.queue]
+            )
+
+    def expired(self) -> list[ReplicaView]:
+        """Give the reservations that nobody has used within their time, oldest first."""
+        limit = self.now() - self.fleet.options.reservation_ttl_seconds * 1000
+        waiting = [entry for uid in self.unbound if (entry := self.fleet.replica(uid)) is not None and entry.state == RESERVED]
+        return sorted((entry for entry in waiting if entry.since <= limit), key=lambda entry: (entry.since, entry.uid))
 
     def _holds_ran_out(self) -> bool:
         """Whether capacity that was held for those ahead came free since this was last asked."""
@@ -119,98 +194,105 @@ class Books:
 
     def try_again(self, places: list[Place]) -> None:
         """Queue what waited for room; its last answer is kept aside, so that only a different one is told."""
-        self.state.queue += places
-        self.state.unplaced = []
         for place in places:
+            self.state.queue[owner_of(place)] = place
+            del self.state.unplaced[owner_of(place)]
             if place.request_id in self.answers:
                 self.superseded[place.request_id] = self.answers.pop(place.request_id)
 
-    def _take_place(self, order: Any) -> bool:
+    def _take_place(self, order: Any) -> None:
         place = Place.model_validate(order)
-        key = (place.namespace, place.name)
-        self.state.queue = [waiting for waiting in self.state.queue if (waiting.namespace, waiting.name) != key]
+        owner = owner_of(place)
+        # A newer request joins the end of the queue in place of the older.
+        self.state.queue.pop(owner, None)
         if place.request_id not in self.answers:
-            self.state.unplaced = [waiting for waiting in self.state.unplaced if (waiting.namespace, waiting.name) != key]
-        self.state.queue.append(place)
-        return False
+            self.state.unplaced.pop(owner, None)
+        self.state.queue[owner] = place
 
-    def _take_bound(self, order: Any) -> bool:
+    def _take_bound(self, order: Any) -> None:
         for uid, wire in Bound.model_validate(order).entries.items():
             if self.fleet.replica(uid) is None:
                 # Placed by a scheduler that was lost before anybody told us: what runs is charged, whatever we would have said.
                 self.fleet.put_replica(replace(from_wire(ReplicaView, wire), since=self.now()))
             self.fleet.bind(uid, self.now())
             self.unbound.pop(uid, None)
-        return False
 
-    def _take_released(self, order: Any) -> bool:
-        return self._release(Released.model_validate(order).uid)
+    def _take_released(self, order: Any) -> None:
+        self._release(Released.model_validate(order).uid)
 
-    def _take_revoked(self, order: Any) -> bool:
-        return self._release(Revoked.model_validate(order).uid)
+    def _take_revoked(self, order: Any) -> None:
+        self._release(Revoked.model_validate(order).uid)
 
-    def _release(self, uid: str) -> bool:
+    def _release(self, uid: str) -> None:
         self.unbound.pop(uid, None)
-        return self.fleet.release(uid)
+        entry = self.fleet.replica(uid)
+        if entry is not None:
+            self.fleet.release(uid)
+            self.grown.on(entry.cluster)
 
-    def _take_policy(self, order: Any) -> bool:
+    def _take_policy(self, order: Any) -> None:
         document = SetPolicy.model_validate(order).policy
         if not isinstance(document, dict):
             self.state.policy_problem = "the policy must be an object"
-            return False
+            return
         try:
             self.fleet.set_options(read_policy(document))
         except ValueError as error:
             self.state.policy_problem = str(error)
-            return False
+            return
         self.state.policy, self.state.policy_problem = document, ""
-        return True
+        self.grown.anywhere()
 
-    def _take_cluster(self, order: Any) -> bool:
+    def _take_cluster(self, order: Any) -> None:
         report = ReportCluster.model_validate(order)
         if report.gone or report.sequence < self.state.clusters.get(report.name, 0):
-            return False
+            return
         self.state.clusters[report.name] = report.sequence
         before = self.fleet.version
-        accounted = report.name not in self.state.silent.values()
-        self._note_drained(report)
-        self.fleet.put_cluster(cluster_view(report.manifest, accounted=accounted), self.now())
+        view = cluster_view(report.manifest, accounted=report.name not in self.state.silent.values())
+        self._note_drained(view)
+        self.fleet.put_cluster(view, self.now())
         if "deletionTimestamp" in report.manifest["metadata"]:
             self.state.leaving[report.name] = ["?"]
-        return self.fleet.version != before
+        if self.fleet.version != before:
+            self.grown.on(report.name)
 
-    def _note_drained(self, report: ReportCluster) -> None:
+    def _note_drained(self, view: ClusterView) -> None:
         """Note the deployments that a new NoExecute taint concerns: they must ask where their replicas may stay."""
-        old = self.fleet.cluster(report.name)
+        old = self.fleet.cluster(view.name)
         known = {(taint.key, taint.value) for taint in old.taints if taint.effect == NO_EXECUTE} if old else set()
-        new = {(taint.key, taint.value) for taint in cluster_view(report.manifest).taints if taint.effect == NO_EXECUTE}
+        new = {(taint.key, taint.value) for taint in view.taints if taint.effect == NO_EXECUTE}
         if new - known:
-            self.drained |= dict.fromkeys((entry.namespace, entry.deployment) for entry in self.fleet.on_cluster(report.name).values())
+            self.drained |= dict.fromkeys((entry.namespace, entry.deployment) for entry in self.fleet.on_cluster(view.name).values())
 
-    def _take_class(self, order: Any) -> bool:
+    def _take_class(self, order: Any) -> None:
         report = ReportClass.model_validate(order)
         self.state.classes[report.name] = report.generation
-        return False
 
-    def _take_forget(self, order: Any) -> bool:
+    def _take_forget(self, order: Any) -> None:
         gone = Forget.model_validate(order)
         if gone.kind == "InferenceCluster":
             self.fleet.remove_cluster(gone.name)
             self.state.clusters.pop(gone.name, None)
             self.state.leaving.pop(gone.name, None)
             # No more room, but those who wait should not be told of a cluster that is gone.
-            return True
-        if gone.kind == "InferenceClass":
+            self.grown.anywhere()
+        elif gone.kind == "InferenceClass":
             self.state.classes.pop(gone.name, None)
         elif gone.kind == "ModelDeployment":
-            key = (gone.namespace, gone.name)
-            self.state.queue = [place for place in self.state.queue if (place.namespace, place.name) != key]
-            self.state.unplaced = [place for place in self.state.unplaced if (place.namespace, place.name) != key]
-            waited = self.fleet.set_hold(key, None)
-            unused = [entry.uid for entry in self.fleet.owned(*key).values() if entry.state == RESERVED]
-            released = [self._release(uid) for uid in unused]
-            return waited or any(released)
-        return False
+            self._forget_deployment(gone.namespace, gone.name)
+
+    def _forget_deployment(self, namespace: str, name: str) -> None:
+        self.state.queue.pop(f"{namespace}/{name}", None)
+        self.state.unplaced.pop(f"{namespace}/{name}", None)
+        self.end_hold(namespace, name)
+        for uid in [entry.uid for entry in self.fleet.owned(namespace, name).values() if entry.state == RESERVED]:
+            self._release(uid)
+
+    def end_hold(self, namespace: str, name: str) -> None:
+        """Forget that a deployment waited, and let those behind it try."""
+        if self.fleet.set_hold((namespace, name), None):
+            self.grown.anywhere()
 
     def settle_accounts(self) -> None:
         """Open the clusters whose account is whole, and hold the others."""
@@ -218,7 +300,8 @@ class Books:
         for name, slot in list(self.fleet.clusters.items()):
             if slot.view.accounted == (name in held):
                 self.fleet.put_cluster(replace(slot.view, accounted=name not in held), self.now())
-                self.try_again(self.state.unplaced)
+                self.grown.on(name)
+        self.wake()
         self.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in self.state.silent)
 
     def take_account(self, workflow_id: str, account: Any) -> None:
@@ -245,3 +328,8 @@ class Books:
         entry = from_wire(ReplicaView, replica.entry)
         state = RELEASING if replica.deleting else state
         self.fleet.put_replica(replace(entry, state=state, since=self.now(), ready=replica.ready, serving=replica.serving))
+
+
+def owner_of(place: Place) -> str:
+    """Name whose request it is; of one deployment only the newest counts."""
+    return f"{place.namespace}/{place.name}"

@@ -11,6 +11,7 @@ from scheduler.decide import apply, decide
 from scheduler.explain import headline, joined, named
 from scheduler.policy import SchedulerOptions
 from scheduler.results import Diagnosis, ReasonGroup
+from scheduler.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, Unpacking
 from scheduler.types import Decision, ScheduleRequest
 from scheduler.wire import from_wire, to_wire
 from tests.scheduler.builders import (
@@ -218,6 +219,25 @@ def test_a_fleet_survives_its_packing() -> None:
     assert copy.audit() == []
 
 
+def test_a_large_fleet_is_packed_in_parts_that_are_read_one_at_a_time() -> None:
+    one = pool("p", 6_000)
+    world = fleet(*(cluster(f"c{i:05}", one) for i in range(CLUSTERS_PER_PART + 1)))
+    settled(world, deployment(want=REPLICAS_PER_PART + 1, uid="6a1f"), request_id="6a1f/1/1")
+    bind_all(world)
+    parts = world.dump()
+    assert len(parts) == 5
+    reading = Unpacking(parts)
+    while reading.left:
+        reading.read_next()
+    assert reading.fleet.dump() == parts
+    assert {e.uid: e for e in reading.fleet.entries()} == {e.uid: e for e in world.entries()}
+    # What can be made again is not written, so a replica takes a handful of bytes.
+    assert sum(len(part) for part in parts[3:]) < 5 * REPLICAS_PER_PART
+
+
 def test_rubbish_is_no_packed_fleet() -> None:
     with pytest.raises(ValueError, match="not a packed fleet"):
-        type(fleet()).load(b"rubbish")
+        type(fleet()).load([b"rubbish"])
+    for parts in ([], fleet(cluster("a", 1)).dump()[1:]):
+        with pytest.raises(ValueError, match="not a packed fleet"):
+            type(fleet()).load(parts)

@@ -1,17 +1,28 @@
 """The scheduler's books alone: what each message changes, and who is asked about again because of it. No server is needed."""
 
 import logging
+import uuid
 from datetime import timedelta
 from typing import Any
 
-from api_types.messages import Place, SetPolicy
+import pytest
+
+from api_types.errors import StaleSnapshot
+from api_types.messages import Place, Released, ReportClass, SetPolicy, Tell
+from scheduler import live
 from scheduler.decide import apply, decide
 from scheduler.fleet import Fleet
+from scheduler.policy import PlacementPolicy, TopologySpread
+from scheduler.rows import unpack_rows
 from scheduler.types import DeploymentView
 from scheduler.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
+from workflows import carrying
+from workflows.carrying import BooksOrder, Carried, audit_books, newest_answers, pack_books
 from workflows.deciding import schedule_request
-from workflows.scheduler_books import Books, SchedulerState
+from workflows.packing import unpack
+from workflows.scheduler_books import INBOX_AT_ONCE, Books, SchedulerState, owner_of
+from workflows.scheduler_tells import PLACEMENTS_AT_ONCE, in_parts
 
 LOG = logging.getLogger(__name__)
 START = 1_700_000_000_000
@@ -52,13 +63,14 @@ def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> Bo
 def turn(made: Books, *orders: tuple[str, Any]) -> list[str]:
     """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
     made.state.inbox += [(kind, order.wire()) for kind, order in orders]
-    made.take_inbox()
-    queue, made.state.queue = made.state.queue, []
+    while made.take_inbox():
+        pass
+    queue, made.state.queue = list(made.state.queue.values()), {}
     for waiting in queue:
         decision = decide(made.fleet, [schedule_request(waiting)], made.now())[0]
         apply(made.fleet, decision, from_wire(DeploymentView, waiting.need))
         if decision.waits_for_capacity:
-            made.state.unplaced.append(waiting)
+            made.state.unplaced[owner_of(waiting)] = waiting
     return [waiting.name for waiting in queue]
 
 
@@ -87,3 +99,150 @@ def test_sch_18_4_10_a_hold_ends_with_its_deployment_and_is_carried_over() -> No
     assert turn(made, ("place", place(deployment(name="small")))) == ["small"]
     assert made.holds_end_after() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
+
+
+def carried(made: Books) -> SchedulerState:
+    """Carry books over to the next run, the way the workflow does, through JSON."""
+    run_id = uuid.uuid4().hex
+    live.register(run_id, made)
+    packed = pack_books(BooksOrder(run_id=run_id, version=made.fleet.version))
+    state = made.carried(Carried.model_validate_json(packed.model_dump_json(by_alias=True)))
+    return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
+
+
+def reopened(state: SchedulerState, clock: Clock) -> Books:
+    made = Books(state, clock, LOG)
+    while made.parts_left:
+        made.read_part()
+    return made
+
+
+def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+    turn(made)
+    turn(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    made.answers = {"one": {"epoch": 3}}
+    made.state.silent = {"modelreplica/ml/lost": "b"}
+    made.state.leaving = {"b": ["ml/x"]}
+    made.state.inbox.append(("released", {"uid": "later"}))
+    kept = made.luggage()
+    entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
+    state = carried(made)
+    assert (state.inbox, state.unplaced, state.clusters) == ([], {}, {})
+    again = reopened(state, clock)
+    assert again.luggage() == kept
+    assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
+    assert again.fleet.options == made.fleet.options
+    assert (list(again.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
+    assert not again.state.rebuild
+
+
+def test_sch_14_books_that_do_not_fit_are_asked_for_again_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), policy={"profile": "dense"})
+    turn(made)
+    made.state.inbox.append(("released", {"uid": "later"}))
+    monkeypatch.setattr(carrying, "CARRIED_CHARACTERS_MAX", 10)
+    again = reopened(carried(made), clock)
+    assert again.state.rebuild
+    assert (list(again.fleet.clusters), again.fleet.options.profile) == ([], "dense")
+    assert again.state.inbox == [("released", {"uid": "later"})]
+
+
+def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "ANSWERS_CHARACTERS_MAX", 2_000)
+    answers = {f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex} for i in range(200)}
+    kept = unpack(newest_answers(answers))
+    assert list(kept) == list(answers)[-len(kept) :]
+    assert 0 < len(kept) < len(answers)
+
+
+def test_sch_14_a_look_at_other_books_than_those_meant_is_refused() -> None:
+    made = books(Clock(), cluster("a", 1))
+    live.register("run-1", made)
+    assert audit_books(BooksOrder(run_id="run-1", version=made.fleet.version)) == []
+    for order in (BooksOrder(run_id="run-1", version=made.fleet.version + 1), BooksOrder(run_id="run-2", version=made.fleet.version)):
+        with pytest.raises(StaleSnapshot, match="are not in this process"):
+            pack_books(order)
+
+
+def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
+    made = books(Clock(), cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    live.register("run-3", made)
+    made.fleet.ledger._used["a"]["p"] = 2
+    assert audit_books(BooksOrder(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
+
+
+def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
+    made = books(Clock(), cluster("a", 5))
+    turn(made, ("place", place(deployment(want=5))))
+    uids = sorted(entry.uid for entry in made.fleet.entries())
+    page = made.ledger_page(uids[1])
+    assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
+    assert (page["version"], page["after"]) == (made.fleet.version, "")
+
+
+def test_large_answers_are_told_in_parts_in_order() -> None:
+    said = [
+        Tell(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size}) for i, size in enumerate((300, 300, 300, 900, 1))
+    ]
+    parts = list(in_parts(said))
+    assert [[tell.workflow_id for tell in part] for part in parts] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
+    assert PLACEMENTS_AT_ONCE == 800
+    assert list(in_parts([])) == []
+
+
+US, EU = {"region": "us"}, {"region": "eu"}
+
+
+@pytest.mark.parametrize(
+    ("wants", "woken"),
+    [
+        ({"match_labels": US}, ["waits"]),
+        ({"match_labels": EU}, []),
+        ({}, ["waits"]),
+        ({"match_labels": EU, "policy": PlacementPolicy(topology_spread=(TopologySpread("region"),))}, ["waits"]),
+    ],
+    ids=["same labels", "other labels", "no labels", "a rule that counts elsewhere"],
+)
+def test_sch_14_only_those_are_asked_about_again_whose_answer_can_change(wants: dict[str, Any], woken: list[str]) -> None:
+    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
+    turn(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
+    assert turn(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == woken
+
+
+def test_sch_14_whoever_waits_to_grow_is_asked_about_when_its_own_cluster_has_room() -> None:
+    made = books(Clock(), cluster("a", 2, labels=US))
+    turn(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
+    made.fleet.put_cluster(cluster("a", 2, labels=EU))
+    grown = deployment(engine(copies=2), name="grows", match_labels=US, template="v2")
+    assert turn(made, ("place", place(grown, 2))) == ["grows"]
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
+    assert turn(made) == []
+
+
+def test_sch_14_a_quota_that_is_used_less_concerns_everybody() -> None:
+    quota = {"namespace": "ml", "maxNodes": 1}
+    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU), policy={"quotas": [quota]})
+    turn(made)
+    turn(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
+
+
+def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
+    made = books(Clock())
+    made.state.inbox += [("place", place(deployment(name=f"d{i}")).wire()) for i in range(INBOX_AT_ONCE + 10)]
+    assert made.take_inbox()
+    assert len(made.state.queue) == INBOX_AT_ONCE
+    assert not made.take_inbox()
+    assert list(made.state.queue) == [f"ml/d{i}" for i in range(INBOX_AT_ONCE + 10)]
+
+
+def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() -> None:
+    made = books(Clock())
+    made.state.inbox += [("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))]
+    made.take_inbox()
+    assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]

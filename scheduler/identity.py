@@ -1,0 +1,16 @@
+"""The uid of a replica, made from who asked and where it goes."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def replica_uid(namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int) -> str:
+    """Make the uid of a new replica: the same for a repeated request, another for every other.
+
+    `origin` is the uid of the deployment and the id of the request that placed the replica.
+    """
+    parts = (namespace, deployment, *origin, cluster, str(index))
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
