@@ -8,6 +8,8 @@ bit of what is left is the first cluster by name. Changing a cluster flips its b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
 
 from scheduler.shapes import Layout, Shape
 from scheduler.types import ClusterView, DeviceSet, PoolView, Taint
@@ -62,6 +64,8 @@ class ClusterIndex:
         self.pooled = 0
         self.tainted: dict[tuple[Taint, ...], int] = {}
         self.layouts: dict[Layout, int] = {}
+        # Clusters with a pool of these devices that takes new replicas, by digest.
+        self.offering: dict[str, int] = {}
 
     def put(self, view: ClusterView) -> None:
         """Add or replace a cluster."""
@@ -127,6 +131,8 @@ class ClusterIndex:
             self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, 0), holds=True)
             if not self.tainted[slot.taints]:
                 del self.tainted[slot.taints]
+        for digest in set(slot.layout.key) - {""}:
+            self.offering[digest] = flipped(self.offering.get(digest, 0), holds=True)
         self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, 0), holds=True)
         if not self.layouts[slot.layout]:
             del self.layouts[slot.layout]
@@ -141,11 +147,15 @@ class ClusterIndex:
     def matching(self, shape: Shape) -> int:
         """Give the clusters whose pools fit every engine, node counts left aside."""
         claimable = shape.claimable_sets(self.device_sets.values())
+        if claimable is not None:
+            found = self.everything
+            for good in claimable:
+                found &= reduce(or_, (self.offering.get(digest, 0) for digest in good), 0)
+            return found
         ranks: list[int] = []
         found = 0
         for layout, clusters in self.layouts.items():
-            fits = shape.on(layout).blocked < 0 if claimable is None else all(any(d in good for d in layout.key) for good in claimable)
-            if not fits:
+            if shape.on(layout).blocked >= 0:
                 continue
             if clusters & (clusters - 1):
                 found |= clusters
@@ -195,6 +205,7 @@ class _Gathered:
         self.labels: dict[tuple[str, str], list[int]] = {}
         self.tainted: dict[tuple[Taint, ...], list[int]] = {}
         self.layouts: dict[Layout, list[int]] = {}
+        self.offering: dict[str, list[int]] = {}
         self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "pooled")}
 
     def add(self, slot: Slot) -> None:
@@ -204,6 +215,8 @@ class _Gathered:
         if slot.taints:
             self.tainted.setdefault(slot.taints, []).append(slot.rank)
         self.layouts.setdefault(slot.layout, []).append(slot.rank)
+        for digest in set(slot.layout.key) - {""}:
+            self.offering.setdefault(digest, []).append(slot.rank)
         holds = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(slot.pools))
         for ranks, held in zip(self.flags.values(), holds, strict=True):
             if held:
@@ -216,6 +229,7 @@ class _Gathered:
             index.label_values.setdefault(key, {})[value] = clusters
         index.tainted = {taints: bits(ranks, size) for taints, ranks in self.tainted.items()}
         index.layouts = {layout: bits(ranks, size) for layout, ranks in self.layouts.items()}
+        index.offering = {digest: bits(ranks, size) for digest, ranks in self.offering.items()}
         index.ready, index.gateway, index.deleting, index.storage, index.pooled = (bits(r, size) for r in self.flags.values())
 
 

@@ -21,6 +21,7 @@ from scheduler.decide import apply, decide
 from scheduler.devices import DeviceEntry
 from scheduler.fleet import Fleet
 from scheduler.plan import explain_request
+from scheduler.snapshot import Unpacking
 from scheduler.types import ClusterView, DeploymentView, EngineView, MemberView, PoolView, RequestView, ScheduleRequest, Taint
 
 CLASSES = 40
@@ -108,9 +109,12 @@ def measure(clusters: int, deployments: int, seed: int) -> None:
     fleet = mixed_fleet(clusters, dice)
     requests = requests_of(deployments, dice)
     cold(fleet, requests)
-    packed: list[bytes] = []
-    say("T1 dump", bytes=len(fleet.dump()), **timed(lambda _: packed.append(fleet.dump()), 1))
+    packed: list[list[bytes]] = []
+    dumped = timed(lambda _: packed.append(fleet.dump()), 1)
+    say("T1 dump", bytes=sum(map(len, packed[0])), parts=len(packed[0]), **dumped)
     say("T1 load", **timed(lambda _: Fleet.load(packed[0]), 1))
+    reading = Unpacking(packed[0])
+    say("T1 load, one part at a time", **timed(lambda _: reading.read_next(), len(packed[0])))
     say("T4 one deployment of 10, warm", **timed(lambda i: decide(fleet, [fresh(requests[i], i)], 0), 100))
     say("T5 nothing to do", **timed(lambda i: decide(fleet, [requests[i]], 0), 200))
     huge = replace(requests[0].deployment.engines[0], copies=NODES + 1)
