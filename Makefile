@@ -24,8 +24,9 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
+# Two processes with a testbed each: most tests wait for real parts more than they compute.
 test: venv check programs
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: venv
 	$(BIN)/ruff check .

@@ -250,6 +250,15 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes(cli: C
         assert cli("up").code == 0
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever runs the tests in the background has their children ignore the interrupt that a person at a terminal can give."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_watch_prints_what_changes_until_it_is_interrupted(tenant: str, written: Callable[[str], str], cli: Cli, here: Running) -> None:
     command = [sys.executable, "-m", "client.main", "get", "md", "-n", tenant, "-w"]
     environment = {**os.environ, HOME_VARIABLE: str(here.home)}
