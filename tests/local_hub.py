@@ -62,7 +62,8 @@ class LocalHub:
         hidden = repo is None or (repo.token and not repo.gated and auth != repo.token)
         if repo is None or hidden:
             # Strangers learn nothing, not even that there is nothing.
-            return refused(HTTPStatus.NOT_FOUND if auth and repo is None else HTTPStatus.UNAUTHORIZED, "RepoNotFound", "Repository not found")
+            status = HTTPStatus.NOT_FOUND if auth and repo is None else HTTPStatus.UNAUTHORIZED
+            return refused(status, "RepoNotFound", "Repository not found")
         commit = repo.branches.get(revision or "main") or (revision if revision in repo.branches.values() else None)
         if commit is None:
             return refused(HTTPStatus.NOT_FOUND, "RevisionNotFound", "Invalid rev id")
@@ -135,7 +136,7 @@ def local_hub() -> Iterator[LocalHub]:
             if answer.cut:
                 self.close_connection = True
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815 -- the name that the library calls
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.address = f"http://127.0.0.1:{server.server_address[1]}"

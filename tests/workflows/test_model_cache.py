@@ -131,10 +131,8 @@ async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: 
     """Let the pod of the hydration Job end with an exit code and a last word."""
 
     def pods() -> list[Json]:
-        listed: list[Json] = (plane.get(cluster, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels.CACHE}") or {"items": []})[
-            "items"
-        ]
-        return [pod for pod in listed if pod["status"]["phase"] == "Pending"]
+        listed = plane.get(cluster, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels.CACHE}") or {"items": []}
+        return [pod for pod in listed["items"] if pod["status"]["phase"] == "Pending"]
 
     (pod,) = await eventually(lambda: _now(pods), lambda found: len(found) == 1, what="the pod of the Job")
     ended = {
