@@ -25,7 +25,8 @@ import yaml
 from temporalio.client import Client
 
 from activities.messaging import attributes_of
-from activities.secrets import StoredSecret, secret_store
+from activities.secrets import StoredSecret
+from activities.stores import secret_store
 from api_types import names, queues
 from api_types.messages import SetSpec
 from api_types.settings import SecretSettings, Settings
