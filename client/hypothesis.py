@@ -152,4 +152,10 @@ def _deployments(live: LiveFleet, supposed: Hypothesis) -> Iterator[DeploymentVi
         trees[owner] = {**tree, "metadata": {**tree["metadata"], **identity}}
     for owner, tree in trees.items():
         view = live.view(tree, caches)
-        yield replace(view, replicas=supposed.scales.get(owner, view.replicas))
+        yield replace(view, replicas=supposed.scales.get(owner, _ordered(live, owner, view.replicas)))
+
+
+def _ordered(live: LiveFleet, owner: Owner, written: int) -> int:
+    """Give the replica count after an apply: what was applied before is no new order, so what somebody scaled to since stays."""
+    before = live.deployments.get(owner)
+    return int(before["spec"]["replicas"]) if before and live.applied.get(owner) == written else written

@@ -5,8 +5,8 @@ not answer makes a plan impossible: what a silent cluster would take is not know
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from activities.messaging import NAME, NAMESPACE, READY, visibility_query
@@ -46,6 +46,8 @@ class LiveFleet:
     clusters: Mapping[str, Tree]
     deployments: Mapping[Owner, Tree]
     caches: Mapping[Owner, Tree]
+    # The replica count that was last applied, where it is known: another one may have been ordered since.
+    applied: Mapping[Owner, int] = field(default_factory=dict)
 
     @property
     def views(self) -> dict[Owner, DeploymentView]:
@@ -61,8 +63,8 @@ class LiveFleet:
         return deployment_view(tree, found or {"name": owner[1], "state": "Absent"})
 
 
-async def read_live(plane: ControlPlane) -> LiveFleet:
-    """Read the whole fleet. Raises `NoAnswer` naming who is silent, `Unreachable`."""
+async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
+    """Read the whole fleet; `written` are deployments that a file would apply. Raises `NoAnswer` naming who is silent, `Unreachable`."""
     classes, clusters, deployments, entries, policy = await asyncio.gather(
         _answered(plane, "InferenceClass"),
         _answered(plane, "InferenceCluster"),
@@ -84,6 +86,7 @@ async def read_live(plane: ControlPlane) -> LiveFleet:
         clusters={seen.target.name: seen.tree for seen in clusters},
         deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in standing},
         caches=await _caches(plane, owners),
+        applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in standing} & set(written)),
     )
 
 
@@ -161,6 +164,12 @@ async def _observe(plane: ControlPlane, fleet: Fleet) -> None:
         if uid:
             ready = attributes.get(READY) == "True"
             fleet.observe(uid, ready=ready, serving=ready)
+
+
+async def _applied(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, int]:
+    wanted = sorted(owners)
+    found = await asyncio.gather(*(plane.query(target(BY_KIND["ModelDeployment"], *owner), "applied_replicas") for owner in wanted))
+    return {owner: count for owner, count in zip(wanted, found, strict=True) if count is not None}
 
 
 async def _caches(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, Tree]:

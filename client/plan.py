@@ -94,7 +94,7 @@ def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None,
 
 async def _live(wanted: Hypothesis, policy: SchedulerOptions | None) -> Tree:
     async with control_plane(load_settings()) as plane:
-        live = await read_live(plane)
+        live = await read_live(plane, wanted.deployments)
     return live_plan(live, wanted, policy, now_ms())
 
 

@@ -79,6 +79,11 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         self.lost: list[str] = []
         self.look_after = False
 
+    @workflow.query
+    def applied_replicas(self) -> int | None:
+        """Give the replica count that was last applied; another one may have been ordered since. None if nothing was applied yet."""
+        return self.state.applied_replicas
+
     def kept(self) -> list[Held]:
         """Give the replicas in name order; a successor may wait behind a namesake that leaves."""
         return sorted(self.state.replicas.values(), key=lambda held: (held.name, held.uid))

@@ -1,5 +1,6 @@
 """Plans and explanations over a live fleet, here one that was put together from manifests."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,18 @@ def test_a_plan_says_what_would_change(
 ) -> None:
     found = moves(live_plan(two_sites(), supposed, None, now_ms()))
     assert found == (found[0] if placed is None else placed, evicted, short)
+
+
+@pytest.mark.parametrize(
+    ("applied", "written", "planned"), [(2, 2, 3), (2, 1, 1), (None, 2, 2)], ids=["the applied count again", "another count", "unknown"]
+)
+def test_ruling_g14_a_count_that_was_applied_before_is_no_new_order(applied: int | None, written: int, planned: int) -> None:
+    """Two were applied, and an autoscaler ordered three since."""
+    live = two_sites()
+    live.deployments[CHAT]["spec"]["replicas"] = 3
+    live = replace(live, applied={} if applied is None else {CHAT: applied})
+    tree = live_plan(live, Hypothesis(trees=[a_deployment(replicas=written)]), None, now_ms())
+    assert tree["decisions"][0]["desired"] == planned
 
 
 def test_planning_changes_nothing() -> None:
