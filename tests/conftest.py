@@ -27,7 +27,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the session's testbed."""
     kept = os.environ.get("MODELPLANE_TESTBED_HOME")
-    return Path(kept) if kept else tmp_path_factory.mktemp("testbed")
+    # Test processes that run side by side have a testbed each.
+    return Path(kept, os.environ.get("PYTEST_XDIST_WORKER", "")) if kept else tmp_path_factory.mktemp("testbed")
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ from kubernetes.client import ApiClient
 
 from activities.secrets import SecretStore, StoredSecret
 from activities.stores import secret_store
+from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
 from tests.local_hub import LocalHub, local_hub
 from tests.workflows.harness import ControlPlane, a_worker, connected
+from tests.workflows.replaying import replay_all
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +42,12 @@ def hub() -> Iterator[LocalHub]:
 async def plane(
     testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
 ) -> AsyncIterator[ControlPlane]:
-    """Testbed, worker and the testbed's clusters, Ready."""
+    """Testbed, worker and the testbed's clusters, Ready. In the end every run that was made here is replayed."""
     for document in documents(testbed.manifests / "secrets.yaml"):
         data = {key: base64.b64decode(value) for key, value in document["data"].items()}
         metadata = document["metadata"]
         await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
+    began = utc_now()
     settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": "3"}
     with a_worker(testbed, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
@@ -55,6 +58,8 @@ async def plane(
             for cluster in testbed.clusters:
                 await plane.ready("InferenceCluster", cluster)
             yield plane
+            # Whatever these tests did to the workflows, the code must be able to read it again.
+            await replay_all(client, began)
 
 
 def documents(file: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,26 @@
+"""Replay histories with the code as it is now."""
+
+from datetime import datetime
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from workflows import registry
+
+
+def replayer() -> Replayer:
+    """Make a replayer of every workflow type."""
+    workflows = [*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS]
+    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=pydantic_data_converter)
+
+
+async def replay_all(client: Client, since: datetime) -> None:
+    """Replay every run that was started since then, and name all that fail."""
+    failed = []
+    async for run in client.list_workflows(f'StartTime >= "{since.isoformat()}"'):
+        handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+        result = await replayer().replay_workflow(await handle.fetch_history(), raise_on_replay_failure=False)
+        if result.replay_failure is not None:
+            failed.append(f"{run.id} {run.run_id}: {result.replay_failure}")
+    assert not failed, "\n".join(failed)
