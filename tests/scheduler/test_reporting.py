@@ -164,6 +164,12 @@ def test_152_names_of_any_deployment_are_labels() -> None:
     assert all(len(name) <= 63 and name[0].isalpha() and "." not in name for name in names)
 
 
+def test_153_parts_of_an_identity_do_not_run_into_each_other() -> None:
+    stem = "m" * 57
+    assert replica_name("ml", f"{stem}-a", "b", 0) != replica_name("ml", stem, "a-b", 0)
+    assert replica_name("ml", "m-a", "b", 0) != replica_name("ml", "m", "a-b", 0)
+
+
 def test_154_a_name_in_use_by_another_identity_is_made_again() -> None:
     world = fleet(cluster("a", 4))
     taken = replica_name("ml", "m", "a", 0)
