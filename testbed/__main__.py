@@ -8,7 +8,7 @@ from pathlib import Path
 from testbed.download import DownloadRefused
 from testbed.fleet import FleetFile, FleetFileError
 from testbed.home import HomeBusy
-from testbed.install import Installer, InstallFailed
+from testbed.install import Installer, InstallFailed, needed
 from testbed.kube import KubeError
 from testbed.testbed import Running, Testbed
 from testbed.waiting import StartFailed
@@ -26,7 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command. 0 done; 1 failed, or not up; 2 bad usage or a bad fleet file."""
     parser = argparse.ArgumentParser(prog="python -m testbed", description="A whole fleet on one machine.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("install", help="have every program the testbed needs; nothing is started")
+    install = commands.add_parser("install", help="have every program the testbed needs; nothing is started")
+    install.add_argument("--all", action="store_true", help="also what only people use: kubectl and helm")
     up = commands.add_parser("up", help="start everything, with the data that is there")
     up.add_argument("--fleet", type=Path, help="fleet file; a built-in fleet of two clusters without it")
     up.add_argument("--no-temporal", action="store_true", help="use a Temporal server of your own")
@@ -49,7 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.command == "install":
-        for name, path in sorted(Installer(_say).install_all().items()):
+        installer = Installer(_say)
+        programs = installer.install_all() if options.all else installer.programs(needed(data_plane=True))
+        for name, path in sorted(programs.items()):
             print(f"{name}: {path}")
         return 0
     testbed = Testbed(options.home, FleetFile.load(getattr(options, "fleet", None)), _say)

@@ -121,7 +121,7 @@ class Installer:
 
 def needed(*, data_plane: bool) -> list[Tool]:
     """List what `up` cannot do without; the rest is there for people, or only for a data plane."""
-    return [tool for tool in TOOLS if tool.name not in ("kubectl", *(() if data_plane else ("traefik",)))]
+    return [tool for tool in TOOLS if tool.name not in ("kubectl", "helm", *(() if data_plane else ("traefik",)))]
 
 
 def on_path(tool: Tool) -> dict[str, Path] | None:
