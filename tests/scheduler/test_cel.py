@@ -245,7 +245,7 @@ def _nested(count: int) -> str:
     return f"{numbers}.all(x, {numbers}.all(y, {numbers}.all(z, x + y + z >= 0)))"
 
 
-def test_a_dear_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -> None:
+def test_57_a_dear_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -> None:
     """sch-17-57: the fleet allows less than Kubernetes, and says both numbers; what Kubernetes refuses no setting allows."""
     assert compile_selector(_nested(10)).match(HOPPER) == Match(matched=True)
     estimate = oracle.select(_nested(40), [])["max_cost"]
@@ -258,7 +258,7 @@ def test_a_dear_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -> N
         compile_selector("true", max_cost=KUBERNETES_COST_MAX + 1)
 
 
-def test_selectors_of_one_request_are_all_asked() -> None:
+def test_59_selectors_of_one_request_are_all_asked() -> None:
     """sch-17-59: two selectors are two verdicts; whoever asks ANDs them."""
     verdicts = [compile_selector(text).match(HOPPER) for text in ("true", 'device.driver == "other"')]
     assert [verdict.matched for verdict in verdicts] == [True, False]
