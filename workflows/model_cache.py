@@ -5,43 +5,29 @@ away only what nobody mounts. A cluster that is badly described for a moment, a 
 costs a volume.
 """
 
-import asyncio
-import hashlib
-import json
 from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.caches import CacheActivities
 from activities.messaging import AskEach, Messaging, Survey
-from activities.render.artefact import Artefact, artefact_key, claim_name, read_artefact
-from activities.render.facts import CacheInput
-from activities.render.findings import InvalidSpec
-from activities.revisions import RevisionActivities
-from api_types import labels, names, queues
+from api_types import names
 from api_types.cache_messages import (
-    AwaitCredential,
     CacheAccount,
     CacheChanged,
-    CacheOrder,
     CacheSite,
-    ResolveRevision,
 )
-from api_types.errors import error_message, error_type
-from api_types.messages import Connection, Tell, TellMany
+from api_types.messages import Tell, TellMany
 from api_types.observations import Observed
 from workflows import options
-from workflows.cache_plan import AUTH_REFUSED, Wanted, absorb, can_begin, chooses, forgive
-from workflows.cache_staging import CacheStaging
-from workflows.cache_state import CacheState, Copy, Pin, Place
+from workflows.cache_plan import Wanted, absorb, can_begin, chooses, forgive
+from workflows.cache_source import CacheSource
+from workflows.cache_state import CacheState, Place
 from workflows.cache_status import (
     Standing,
     artifact_verdict,
     matched_verdict,
     phase_of,
-    pin_verdict,
     shown,
     standings,
 )
@@ -60,7 +46,7 @@ ASK_USERS = timedelta(minutes=1)
 
 
 @workflow.defn(name="ModelCache")
-class ModelCacheWorkflow(CacheStaging):
+class ModelCacheWorkflow(CacheSource):
     """One cache."""
 
     kind = "ModelCache"
@@ -68,7 +54,6 @@ class ModelCacheWorkflow(CacheStaging):
     @workflow.init
     def __init__(self, state: CacheState | None) -> None:
         super().__init__(state or CacheState())
-        self.awaiting: asyncio.Task[None] | None = None
         self.leaving = False
         self.gone = False
 
@@ -134,59 +119,6 @@ class ModelCacheWorkflow(CacheStaging):
         pin = self.state.pin
         if pin and pin.problem and not any(copy.attempts for place in self.state.places.values() for copy in place.copies):
             self.state.pin = None
-
-    def match_labels(self) -> dict[str, str]:
-        """Give the labels that a cluster must have."""
-        return dict(((self.state.spec or {}).get("clusterSelector") or {}).get("matchLabels") or {})
-
-    def as_input(self, revision: str = "") -> CacheInput:
-        """Give this cache as rendering reads it."""
-        return CacheInput(self.namespace, self.name, self.state.uid, self.state.generation, "", self.state.spec or {}, revision=revision)
-
-    def artefact(self) -> Artefact:
-        """Give what is staged, its revision as written."""
-        return read_artefact(self.as_input())
-
-    def can_be_read(self) -> bool:
-        """Tell whether the spec names an artefact; admission knows less of image references than rendering does."""
-        try:
-            self.artefact()
-        except InvalidSpec as error:
-            self.refuse(str(error))
-            self.condition("Ready", FALSE, "InvalidInput", str(error))
-            return False
-        return True
-
-    def wanted(self) -> Wanted | None:
-        """Give what shall be staged, and where; None before the revision was asked for."""
-        if self.state.spec is None or self.state.pin is None:
-            return None
-        pinned = self.as_input(self.state.pin.revision)
-        return Wanted(
-            artefact_key=artefact_key(pinned),
-            claim=claim_name(pinned),
-            revision=self.state.pin.revision or self.artefact().revision,
-            generation=self.state.generation,
-            match_labels=self.match_labels(),
-            deleting=bool(self.state.deleted),
-        )
-
-    def order(self, place: Place, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
-        """Say all that is needed to stage an artefact on a cluster."""
-        return CacheOrder(
-            connection=connection,
-            cluster=place.site.name,
-            namespace=self.namespace,
-            name=self.name,
-            uid=self.state.uid,
-            generation=self.state.generation,
-            spec=self.state.spec or {},
-            revision=self.state.pin.revision if self.state.pin else "",
-            storage_class_name=place.site.storage_class_name,
-            scheduler_type=place.site.scheduler_type,
-            hydrate=hydrate,
-            spent_job=copy.spent,
-        )
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
@@ -256,89 +188,6 @@ class ModelCacheWorkflow(CacheStaging):
             elif workflow_id not in asked.silent:
                 place = self.state.places[name]
                 place.site = place.site.model_copy(update={"present": False})
-
-    # --- the revision -------------------------------------------------------------------------------------------------------------
-
-    async def pin(self) -> None:
-        """Find out once which revision is meant; a new value of the refresh annotation asks anew."""
-        artefact, refresh = self.artefact(), self.state.annotations.get(labels.REFRESH, "")
-        reference = hashlib.sha256(json.dumps([artefact.source, artefact.origin, artefact.revision]).encode()).hexdigest()[:16]
-        old = self.state.pin
-        if old and (old.reference, old.refresh) == (reference, refresh):
-            return
-        kept = old.revision if old and old.reference == reference else ""
-        try:
-            answer = await self.unless(
-                lambda: bool(self.state.deleted),
-                workflow.execute_activity_method(
-                    RevisionActivities.resolve_revision,
-                    ResolveRevision(namespace=self.namespace, name=self.name, spec=self.state.spec or {}),
-                    **options.remote(options.ASK_OUTSIDE, f"find the revision of {artefact.origin}", queues.CLUSTERS),
-                ),
-            )
-        except ActivityError as error:
-            self.state.pin = Pin(reference=reference, refresh=refresh, revision=kept, problem=error_message(error))
-            self.event("Warning", "Unresolved", self.state.pin.problem)
-        else:
-            if answer is None:
-                return
-            self.state.pin = Pin(reference=reference, refresh=refresh, revision=answer.revision)
-            if kept and kept != answer.revision:
-                self.event("Normal", "Refreshed", f"{artefact.origin} moved from {kept} to {answer.revision}")
-        self.condition("RevisionPinned", *pin_verdict(self.state.pin))
-        self.publish()
-
-    # --- the credential -----------------------------------------------------------------------------------------------------------
-
-    def await_credential(self) -> None:
-        """Have somebody wait for the credential while a cluster waits for it."""
-        if self.awaiting and self.awaiting.done():
-            self.awaiting = None
-        artefact = self.artefact()
-        waits = any(
-            copy.missing or (copy.failed and copy.exit_code == AUTH_REFUSED)
-            for place in self.state.places.values()
-            for copy in place.copies[:1]
-        )
-        if waits and artefact.credential and self.awaiting is None:
-            order = AwaitCredential(
-                namespace=self.namespace, name=artefact.credential, key=artefact.credential_key, version=self.state.credential
-            )
-            self.awaiting = asyncio.create_task(self._await_credential(order))
-        elif not waits and self.awaiting:
-            self.awaiting.cancel()
-
-    async def _await_credential(self, order: AwaitCredential) -> None:
-        try:
-            version = await workflow.execute_activity_method(
-                CacheActivities.await_credential,
-                order,
-                **options.remote(options.UNTIL_GONE, f"wait for a change of Secret {order.namespace}/{order.name}", queues.CLUSTERS),
-            )
-        except ActivityError as error:
-            if not is_cancelled_exception(error):
-                self.event("Warning", error_type(error), error_message(error))
-                self.look_again(options.patience(0))
-            return
-        self.state.credential = version
-        for place in self.state.places.values():
-            for copy in place.copies[:1]:
-                copy.missing = ""
-                if copy.failed and copy.exit_code == AUTH_REFUSED:
-                    forgive(copy)
-        pin = self.state.pin
-        if pin and not pin.revision and not any(copy.attempts for place in self.state.places.values() for copy in place.copies):
-            # Nothing was downloaded under the revision as written: with the credential it may be found out after all.
-            self.state.pin = None
-        self.touch()
-
-    async def put_down(self) -> None:
-        """End what runs in the background."""
-        if self.awaiting:
-            self.awaiting.cancel()
-            await asyncio.gather(self.awaiting, return_exceptions=True)
-            self.awaiting = None
-        await super().put_down()
 
     # --- judging ------------------------------------------------------------------------------------------------------------------
 

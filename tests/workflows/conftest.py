@@ -18,6 +18,9 @@ from tests.local_hub import LocalHub, local_hub
 from tests.workflows.harness import ControlPlane, a_worker, connected
 from tests.workflows.replaying import replay_all
 
+# How long a cache keeps a volume on a cluster that it no longer chooses.
+EVICT_GRACE_SECONDS = 3
+
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,7 +51,7 @@ async def plane(
         metadata = document["metadata"]
         await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
     began = utc_now()
-    settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": "3"}
+    settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": str(EVICT_GRACE_SECONDS)}
     with a_worker(testbed, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)

@@ -4,8 +4,9 @@ spec/workloads.md 5 and 14, cases 61, 62, 85, 87 to 92 and 95 to 99.
 """
 
 import asyncio
+import copy
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from activities.secrets import SecretStore, StoredSecret
 from api_types import labels
 from tests.local_hub import LocalHub, Repo, a_commit
+from tests.local_registry import local_registry
+from tests.workflows.conftest import EVICT_GRACE_SECONDS
 from tests.workflows.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 
 pytestmark = pytest.mark.testbed
@@ -309,3 +312,103 @@ async def test_wkl_99_caches_of_equal_name_in_two_namespaces_do_not_touch_each_o
     await clean_up(plane, "qwen", namespace)
     assert condition(await plane.describe("ModelCache", "qwen", other), "Ready") == "True"
     await clean_up(plane, "qwen", other)
+
+
+@pytest.fixture
+async def spare(plane: ControlPlane, namespace: str) -> AsyncIterator[Json]:
+    """A cluster of the test's own, Ready: another record of the API server behind `prod-eu`, so that it may be changed and deleted."""
+    known = await plane.describe("InferenceCluster", "prod-eu")
+    metadata = {"name": f"spare-{namespace}", "labels": {"spare": namespace}, "annotations": known["metadata"]["annotations"]}
+    document = {"apiVersion": known["apiVersion"], "kind": "InferenceCluster", "metadata": metadata, "spec": known["spec"]}
+    # Nothing else shall be placed there.
+    document["spec"] = {**known["spec"], "taints": [{"key": "spare", "effect": "NoSchedule"}]}
+    await plane.apply(document)
+    await plane.ready("InferenceCluster", metadata["name"])
+    yield document
+    if await plane.describe("InferenceCluster", metadata["name"]):
+        await plane.delete("InferenceCluster", metadata["name"])
+        await plane.gone("InferenceCluster", metadata["name"])
+
+
+async def test_wkl_96_wkl_97_a_cluster_keeps_its_volume_while_it_is_badly_described_or_mounted(
+    plane: ControlPlane, namespace: str, repo: str, spare: Json
+) -> None:
+    name = spare["metadata"]["name"]
+    await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
+    claim = clusters_of(await plane.ready("ModelCache", "qwen", namespace))[name]["claimName"]
+    tolerations = [{"key": "spare", "operator": "Exists"}]
+    await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, tolerations=tolerations))
+    await plane.ready("ModelDeployment", "chat", namespace)
+
+    classless = copy.deepcopy(spare)
+    del classless["spec"]["cluster"]["existing"]["cache"]
+    await plane.apply(classless)
+    noted = await plane.until(
+        "ModelCache", "qwen", lambda seen: "no storage class" in clusters_of(seen)[name].get("message", ""), namespace
+    )
+    assert (condition(noted, "Ready"), noted["status"]["summary"]["ready"]) == ("True", "1/1")
+
+    # The class comes back; the label by which the cache chose the cluster goes.
+    relabelled = copy.deepcopy(spare)
+    relabelled["metadata"]["labels"] = {"spare": "no"}
+    await plane.apply(relabelled)
+    retained = await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen)[name].get("retained", False), namespace)
+    assert retained["status"]["summary"]["ready"] == "0/0"
+    await asyncio.sleep(EVICT_GRACE_SECONDS + 1)
+    assert objects(plane, "prod-eu", namespace) == [f"persistentvolumeclaims/{claim}"]
+    assert condition(await plane.describe("ModelDeployment", "chat", namespace), "Ready") == "True"
+
+    await plane.delete("ModelDeployment", "chat", namespace)
+    await plane.gone("ModelDeployment", "chat", namespace)
+    await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen) == {}, namespace)
+    assert objects(plane, "prod-eu", namespace) == []
+    await clean_up(plane, "qwen", namespace)
+
+
+async def test_a_cluster_that_is_deleted_waits_until_caches_have_taken_their_volumes_away(
+    plane: ControlPlane, namespace: str, repo: str, spare: Json
+) -> None:
+    name = spare["metadata"]["name"]
+    await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
+    await plane.ready("ModelCache", "qwen", namespace)
+    await plane.delete("InferenceCluster", name)
+    await plane.gone("InferenceCluster", name)
+    assert objects(plane, "prod-eu", namespace) == []
+    left = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "ClustersMatched") == "NoClusters", namespace)
+    assert clusters_of(left) == {}
+    await clean_up(plane, "qwen", namespace)
+
+
+async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, namespace: str, repo: str) -> None:
+    with no_room_for_jobs(plane, "prod-eu"):
+        await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
+        seen = await plane.until("ModelCache", "qwen", lambda seen: "unschedulable" in message(seen, "ArtifactReady"), namespace)
+        claim = clusters_of(seen)["prod-eu"]["claimName"]
+        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}"
+        plane.call("prod-eu", "PATCH", path, {"metadata": {"finalizers": ["test/hold"]}}, "application/merge-patch+json")
+        handle = plane.handle("ModelCache", "qwen", namespace)
+        await plane.delete("ModelCache", "qwen", namespace)
+        await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "TearingDown", namespace)
+        await handle.signal("force", {"by": "test", "scope": "step", "reason": "a test"})
+        await plane.gone("ModelCache", "qwen", namespace)
+        closed = await handle.query("describe")
+        assert ("PersistentVolumeClaim", claim, "prod-eu") in {
+            (left["kind"], left["name"], left["location"]) for left in closed["status"]["leftBehind"]
+        }
+        plane.call("prod-eu", "PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+    plane.call("prod-eu", "DELETE", f"/apis/batch/v1/namespaces/{namespace}/jobs/{claim}-hyd")
+    plane.call("prod-eu", "DELETE", path)
+
+
+async def test_wkl_100_an_image_by_tag_is_pinned_to_its_digest(plane: ControlPlane, namespace: str) -> None:
+    with local_registry() as registry:
+        digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
+        document = a_cache("pack", namespace, "", match=in_cluster(plane, "prod-eu"))
+        image = {"image": f"{registry.host}/models/qwen:1.0", "sizeGiB": 20, "plainHTTP": True}
+        document["spec"] = {**document["spec"], "source": "OCI", "oci": image}
+        del document["spec"]["huggingFace"]
+        await plane.apply(document)
+        seen = await plane.ready("ModelCache", "pack", namespace)
+    assert seen["status"]["resolvedRevision"] == digest
+    assert clusters_of(seen)["prod-eu"]["revision"] == digest
+    await clean_up(plane, "pack", namespace)
