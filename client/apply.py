@@ -25,7 +25,7 @@ from client.progress import Progress
 from client.store import put_away
 from client.targets import Target, served_kinds, target
 from client.waiting import Goal, until_ready
-from workflows.registry import KINDS as SERVED
+from workflows.served import SERVED
 
 Outcome = Literal["created", "configured", "unchanged"]
 _OF_A_USER = ("labels", "annotations")

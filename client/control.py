@@ -27,7 +27,6 @@ from client.connection import connect, unreachable
 from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
 from client.objects import Tree
 from client.targets import Target, target
-from workflows.registry import KINDS as SERVED
 
 QUERIES_AT_ONCE = 32
 _ANSWER_WAIT = timedelta(seconds=3)
@@ -112,7 +111,7 @@ class ControlPlane:
         kind = wanted.kind.kind
         try:
             await self.client.start_workflow(
-                SERVED[kind],
+                kind,
                 None,
                 id=wanted.workflow_id,
                 task_queue=queues.WORKFLOWS,

@@ -9,7 +9,7 @@ from api_types.schema import json_schema
 from client.output import TreeFormat, as_json, as_yaml
 from client.tables import columns
 from client.targets import kind_named
-from workflows.registry import KINDS as SERVED
+from workflows.served import SERVED
 
 
 def schema(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from api_types.kinds import BY_KIND, KINDS, KindInfo, UnknownKind, find_kind
 from api_types.names import workflow_id
 from client.errors import Refused
-from workflows.registry import KINDS as SERVED
+from workflows.served import SERVED
 
 DEFAULT_NAMESPACE = "default"
 

@@ -17,9 +17,6 @@ from workflows.model_replica import ModelReplicaWorkflow
 
 ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 
-# Kind -> Temporal workflow type, for the kinds that this release serves.
-KINDS: dict[str, str] = {entity.kind: entity.kind for entity in ENTITIES}
-
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_books, audit_books)
 

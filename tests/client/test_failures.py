@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.client.conftest import Cli
-from workflows.registry import KINDS as SERVED
 
 DEPLOYMENT = """
 apiVersion: modelplane.ai/v1alpha1
@@ -122,7 +121,7 @@ def test_ruling_41_what_the_control_plane_writes_is_refused_with_the_kind_to_wri
 
 @pytest.mark.usefixtures("nowhere")
 def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(SERVED, "ModelDeployment")
+    monkeypatch.setattr("client.apply.SERVED", ())
     (tmp_path / "good.yaml").write_text(GOOD)
     result = cli("apply", "-f", str(tmp_path / "good.yaml"))
     assert result.code == 2

@@ -8,9 +8,14 @@ from temporalio.client import WorkflowHistory
 
 from tests.workflows.replaying import replayer
 from workflows import registry
+from workflows.served import SERVED
 
 HISTORIES = Path(__file__).parents[1] / "histories"
-TYPES = sorted([*registry.KINDS.values(), "FleetScheduler"])
+TYPES = sorted([*SERVED, "FleetScheduler"])
+
+
+def test_every_kind_that_is_served_has_its_workflow() -> None:
+    assert tuple(entity.kind for entity in registry.ENTITIES) == SERVED
 
 
 @pytest.mark.parametrize("kind", TYPES)
