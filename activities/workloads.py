@@ -24,11 +24,14 @@ from activities.replica_inputs import Prepared, prepare
 from activities.secrets import SecretStore
 from activities.teardown_steps import take_step
 from api_types import labels
-from api_types.errors import NameConflict
-from api_types.messages import Applied, AppliedEngine, AppliedObject, ReplicaOrder, StepDone, TeardownStep
+from api_types.errors import NameConflict, StillThere
+from api_types.messages import Applied, AppliedEngine, AppliedObject, Pruned, ReplicaOrder, StepDone, TeardownStep
 
 _WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8
+# Pods have this long to end; then it is said what holds an update up.
+_MAKE_ROOM_WITHIN = timedelta(seconds=40)
+_NAMED_MAX = 5
 
 
 class WorkloadActivities:
@@ -45,7 +48,8 @@ class WorkloadActivities:
         """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
-        CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else (nothing is applied then).
+        CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else, StillThere if something that must
+        make room does not go (nothing is applied then).
         """
         cluster = await self._clusters.at(order.connection)
         prepared = await prepare(self._store, order, self._settings)
@@ -88,24 +92,26 @@ class WorkloadActivities:
         return inventory, changed
 
     @activity.defn
-    async def prune_replica(self, order: ReplicaOrder) -> list[str]:
-        """Delete what the inventory has and the present render has not. Gives the ids that are gone, or belong to somebody else.
+    async def prune_replica(self, order: ReplicaOrder) -> Pruned:
+        """Delete what the inventory has and the present render has not, and come back when that is gone, or when patience ends.
 
         Nothing is deleted while workloads are held back: what ran before them runs on.
         """
         cluster = await self._clusters.at(order.connection)
         prepared = await prepare(self._store, order, self._settings)
         if prepared.rendered.held:
-            return []
+            return Pruned()
         wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
         wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
         leaving = [entry for entry in order.inventory if entry.id not in wanted]
         async with heartbeating() as tell:
             own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
-            await Leaver(cluster, order.uid, tell, self._force_after).until_gone(own)
+            within = timedelta(seconds=order.patience_seconds) if order.patience_seconds else None
+            _, remaining = await Leaver(cluster, order.uid, tell, self._force_after).until_gone(own, within)
             shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
             await release_all(cluster, shared, prepared.rendered.workload_name)
-        return [entry.id for entry in leaving]
+        held = {item.id for item in remaining}
+        return Pruned(removed=[entry.id for entry in leaving if entry.id not in held], remaining=remaining)
 
     @activity.defn
     async def teardown_replica_step(self, order: TeardownStep) -> StepDone:
@@ -121,7 +127,7 @@ class WorkloadActivities:
 async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
     """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
 
-    Gives what is gone, and notes it in `found`.
+    Gives what is gone, and notes it in `found`. Raises StillThere when that takes long.
     """
     wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
     leaving = [
@@ -137,7 +143,9 @@ async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, fo
         for target, item in found.items()
         if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
     ]
-    await leaver.until_gone(leaving)
+    _, remaining = await leaver.until_gone(leaving, _MAKE_ROOM_WITHIN)
+    if remaining:
+        raise StillThere(f"cluster {order.cluster}: applies once these are gone: {', '.join(map(str, remaining[:_NAMED_MAX]))}")
     found.update(dict.fromkeys((target for target in leaving if target in found), None))
     return leaving
 

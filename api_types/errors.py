@@ -69,6 +69,10 @@ class Broken(NeedsPersonError):
     """The outside object is in a state that only a person can mend."""
 
 
+class StillThere(NeedsPersonError):
+    """What must be gone first is still there, perhaps held by somebody's finalizer."""
+
+
 class TransientError(ModelplaneError):
     """The world may heal; retried."""
 

@@ -373,6 +373,7 @@ class ReplicaOrder(Message):
     """All that is needed to render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
+    `patience_seconds` is for what shall go, as in `TeardownStep`.
     """
 
     connection: Connection
@@ -388,6 +389,7 @@ class ReplicaOrder(Message):
     cache_claim: str = ""
     picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list["AppliedObject"] = Field(default_factory=list)
+    patience_seconds: float = 0
 
 
 class AppliedObject(Message):
@@ -470,6 +472,13 @@ class StepDone(Message):
     """What a teardown step left alone on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
 
     skipped: list[str] = Field(default_factory=list)
+    remaining: list[Awaited] = Field(default_factory=list)
+
+
+class Pruned(Message):
+    """What became of objects that an update left over: ids that are gone or belong to somebody else, and what remains of the others."""
+
+    removed: list[str] = Field(default_factory=list)
     remaining: list[Awaited] = Field(default_factory=list)
 
 

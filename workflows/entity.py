@@ -269,6 +269,14 @@ class Entity(Generic[StateT]):
         at = workflow.now() + after
         self.due = at if self.due is None else min(at, self.due)
 
+    def is_early(self, moment: str) -> bool:
+        """Tell whether a moment (ISO 8601) is still to come; if so, ask for a pass then."""
+        left = datetime.fromisoformat(moment) - workflow.now()
+        if left <= timedelta():
+            return False
+        self.look_again(left)
+        return True
+
     def now(self) -> str:
         """Give the workflow's time as Kubernetes writes it."""
         return clock.timestamp(workflow.now())

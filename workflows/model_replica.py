@@ -27,6 +27,7 @@ from api_types.messages import (
 from api_types.observations import Observed
 from workflows import options
 from workflows.replica_caches import ReplicaCaches
+from workflows.replica_pruning import ReplicaPruning
 from workflows.replica_state import ReplicaCarried
 from workflows.replica_status import drift, endpoint_url, holds_floor, model_problem, routing_problem, shown
 from workflows.replica_teardown import ReplicaTeardown
@@ -44,6 +45,7 @@ NEWS_PATIENCE = timedelta(seconds=5)
 # The reason that a condition shows for an error, where it is not the error's own name.
 _REASONS = {
     "InvalidInput": "InvalidSpec",
+    "StillThere": "Deploying",
     "StackMissing": "ServingStackMissing",
     "Unsupported": "RoutingUnsupported",
     "CredentialsInvalid": "ClusterUnreachable",
@@ -52,7 +54,7 @@ _REASONS = {
 
 
 @workflow.defn(name="ModelReplica")
-class ModelReplicaWorkflow(ReplicaCaches, ReplicaTeardown):
+class ModelReplicaWorkflow(ReplicaCaches, ReplicaPruning, ReplicaTeardown):
     """One replica of a deployment."""
 
     kind = "ModelReplica"
@@ -194,11 +196,8 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaTeardown):
 
     def wants_apply(self) -> bool:
         """Tell whether what stands on the cluster is not what the spec asks for."""
-        if self.state.retry_at:
-            wait = datetime.fromisoformat(self.state.retry_at) - workflow.now()
-            if wait > timedelta():
-                self.look_again(wait)
-                return False
+        if self.state.retry_at and self.is_early(self.state.retry_at):
+            return False
         applied = self.state.applied
         if applied is None or self.state.applied_generation != self.state.generation or self.state.applied_inputs != self.inputs():
             return True
@@ -293,7 +292,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaTeardown):
             warning for warning in applied.warnings if self.state.applied is None or warning not in self.state.applied.warnings
         ]:
             self.event("Warning", "Rendering", warning)
-        self.state.prune = self.state.prune or self.state.applied_generation not in (0, order.generation)
+        self.state.prune, self.state.prune_at = self.state.prune or self.state.applied_generation not in (0, order.generation), ""
         self.state.prune = self.state.prune or self.state.applied_inputs not in ([], inputs)
         self.state.applied, self.state.applied_generation, self.state.whole = applied, order.generation, True
         self.state.applied_inputs, self.state.applied_mode = inputs, self.mode()
@@ -314,20 +313,6 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaTeardown):
             self.condition("Serving", FALSE, "NotServing", f"changes from {self.state.applied_mode} to {self.mode()}")
             self.condition("Ready", FALSE, "Unavailable", f"changes from {self.state.applied_mode} to {self.mode()}")
             await self.report()
-
-    async def prune(self) -> None:
-        """Remove what older generations left, once the new one is fully there."""
-        if not (self.state.prune and is_true(self.state.conditions, "Ready") and self.state.applied):
-            return
-        removed = await workflow.execute_activity_method(
-            WorkloadActivities.prune_replica,
-            self.order(),
-            **options.remote(options.UNTIL_GONE, f"remove what older generations of {self.name} left", self.order().connection.task_queue),
-        )
-        self.state.prune = False
-        self.state.applied = self.state.applied.model_copy(
-            update={"inventory": [item for item in self.state.applied.inventory if item.id not in removed]}
-        )
 
     # --- judging ------------------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ class ReplicaCarried(Carried):
         applied_inputs: what came from outside the spec into the last apply.
         applied_mode: how the engines shared the work then.
         copies_due: when copies of Secrets are next compared with their sources.
+        prune: something of an older generation may still be there; looked for again at `prune_at`, after `prunes` looks in vain.
         attempted: something of ours may be on the cluster; `whole`: the last apply was not interrupted, so the inventory is complete.
         told: what the deployment last heard.
 
@@ -51,6 +52,8 @@ class ReplicaCarried(Carried):
     observed: ObservedReplica | None = None
     drift_since: str = ""
     prune: bool = False
+    prune_at: str = ""
+    prunes: int = 0
     serving: bool = False
     served: bool = False
     was_ready: bool = False

@@ -6,7 +6,7 @@ somebody's word (`force`) gives a step up, and then what stays on the cluster is
 
 from abc import abstractmethod
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -149,8 +149,9 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             return self.abandon("the InferenceCluster was deleted")
         if self.state.forced and progress.looks:
             return self.give_up()
-        if self.waits_for_retry():
+        if self.state.retry_at and self.is_early(self.state.retry_at):
             return None
+        self.state.retry_at = ""
         self.say()
         try:
             done = await self.look()
@@ -214,17 +215,6 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             return given_up or known is None or not known.present or known.connection != connection
 
         return changed
-
-    def waits_for_retry(self) -> bool:
-        """Tell whether the next attempt is not due yet."""
-        if not self.state.retry_at:
-            return False
-        left = datetime.fromisoformat(self.state.retry_at) - workflow.now()
-        if left <= timedelta():
-            self.state.retry_at = ""
-            return False
-        self.look_again(left)
-        return True
 
     def say(self) -> None:
         """Write down which step is at hand and what it waits for."""

@@ -148,7 +148,7 @@ class World:
         return await self.environment().run(self.workloads(settings).apply_replica, order)
 
     async def prune(self, order: ReplicaOrder) -> list[str]:
-        return await self.environment().run(self.workloads().prune_replica, order)
+        return (await self.environment().run(self.workloads().prune_replica, order)).removed
 
     async def step(self, order: ReplicaOrder, applied: Applied, number: int) -> StepDone:
         step = TeardownStep(

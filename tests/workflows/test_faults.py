@@ -237,6 +237,30 @@ async def test_wkl_10_a_finalizer_that_never_goes_is_named_and_holds_the_nodes_u
     await nothing_is_left(plane, namespace)
 
 
+async def test_wkl_6_what_an_update_left_and_does_not_go_holds_up_neither_the_rollout_nor_a_deletion(
+    plane: ControlPlane, namespace: str
+) -> None:
+    await plane.apply(here("updated", namespace, gpus=1))
+    await plane.ready("ModelDeployment", "updated", namespace)
+    name = await the_replica(plane, "updated", namespace)
+    templates = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates"
+    (old,) = plane.get(CLUSTER, templates)["items"]
+    set_finalizers(plane, f"{templates}/{old['metadata']['name']}", HOLD)
+    await plane.apply(here("updated", namespace, gpus=2))
+    told = await plane.until("ModelReplica", name, lambda seen: HOLD in str(event_messages(seen, "Pruning")), namespace, within=60)
+    assert f"ResourceClaimTemplate {namespace}/{old['metadata']['name']}" in event_messages(told, "Pruning")[-1]
+    await plane.ready("ModelDeployment", "updated", namespace, within=30)
+    await plane.delete("ModelDeployment", "updated", namespace)
+    await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 9), namespace, within=60)
+    set_finalizers(plane, f"{templates}/{old['metadata']['name']}")
+    await plane.gone("ModelDeployment", "updated", namespace, within=45)
+    await nothing_is_left(plane, namespace)
+
+
+def event_messages(seen: Json, why: str) -> list[str]:
+    return [event["message"] for event in seen.get("status", {}).get("events", ()) if event["reason"] == why]
+
+
 async def test_ruling_74_a_step_that_is_given_up_is_listed_and_the_next_one_follows(plane: ControlPlane, namespace: str) -> None:
     await plane.apply(here("forced", namespace))
     await plane.ready("ModelDeployment", "forced", namespace)
