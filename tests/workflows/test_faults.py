@@ -201,14 +201,14 @@ async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, le
     assert {entry["deployment"] for entry in await held(plane, namespace)} == {"rolling", "leaving"}
 
 
-async def went_on(plane: ControlPlane, namespace: str, image: str) -> None:
+async def went_on(plane: ControlPlane, namespace: str, image: str, within: float = 90) -> None:
     """The rollout and the teardown come to their ends once the API server answers."""
-    await plane.gone("ModelDeployment", "leaving", namespace, within=90)
+    await plane.gone("ModelDeployment", "leaving", namespace, within=within)
 
     async def running() -> list[str]:
         return await images(plane, namespace)
 
-    await eventually(running, lambda found: found == [image], within=90, what="the rollout")
+    await eventually(running, lambda found: found == [image], within=within, what="the rollout")
     await plane.ready("ModelDeployment", "rolling", namespace, within=90)
     (entry,) = await held(plane, namespace)
     assert entry["deployment"] == "rolling"
