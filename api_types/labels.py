@@ -58,6 +58,9 @@ PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
+# An annotation that `rollout restart` puts on pod templates.
+RESTARTED_AT = f"{GROUP}/restarted-at"
+
 # A taint key that `drain` adds.
 MAINTENANCE = f"{GROUP}/maintenance"
 

@@ -179,6 +179,23 @@ class ReplicaCounts(Shape):
     """Of those, how many are Ready."""
 
 
+class RolloutProgress(Shape):
+    """How far the present template has come."""
+
+    template_generation: int = 0
+    """The generation that brought it."""
+    updated: int = 0
+    """Replicas that were given it."""
+    updated_ready: int = 0
+    """Of those, how many are Ready with it."""
+    total: int = 0
+    """Placed now."""
+    paused: bool = False
+    """Nothing further is changed until somebody resumes."""
+    revisions: tuple[int, ...] = ()
+    """Generations whose templates `rollout undo` can bring back, the oldest first."""
+
+
 class ModelDeploymentStatus(ResourceStatus):
     """How much of a deployment stands."""
 
@@ -188,6 +205,8 @@ class ModelDeploymentStatus(ResourceStatus):
     """Label selector of this deployment's replicas, for the scale subresource."""
     last_scale: LastScale | None = None
     """The last accepted order of a replica count."""
+    rollout: RolloutProgress | None = None
+    """How far the present template has come."""
 
 
 class EngineStatus(Shape):

@@ -24,6 +24,7 @@ from client.plan import plan
 from client.policy import policy
 from client.render import render
 from client.retry import retry
+from client.rollout import rollout
 from client.scale import scale
 from client.schema import schema
 from client.ui import ui
@@ -54,6 +55,7 @@ app.command("plan")(plan)
 app.command("render")(render)
 app.add_typer(policy, name="policy")
 app.command("scale")(scale)
+app.add_typer(rollout, name="rollout")
 app.command("drain")(drain)
 app.command("uncordon")(uncordon)
 app.command("retry")(retry)

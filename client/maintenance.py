@@ -5,21 +5,20 @@ deployments. Whoever looks at the cluster sees why nothing runs there.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from api_types import labels
 from api_types.kinds import BY_KIND
-from api_types.messages import SetSpec
 from client import options
+from client.changing import as_manifest, change
 from client.configuration import load_settings
 from client.control import ControlPlane, control_plane
 from client.drainage import order_moves, until_drained
-from client.errors import InTheWay, Refused
-from client.objects import Tree, deleting, generation, refusal
-from client.orders import new_request_id, until_taken, who
+from client.errors import Refused
+from client.objects import Tree, generation
 from client.progress import Progress
 from client.targets import Target, kinds_and_names, target
 
@@ -59,8 +58,7 @@ def retainted(tree: Tree, change: Callable[[Taints], Taints]) -> Tree | None:
     if after == before:
         return None
     spec = {key: value for key, value in tree["spec"].items() if key != "taints"} | ({"taints": after} if after else {})
-    metadata = {key: tree["metadata"][key] for key in ("name", "labels", "annotations") if tree["metadata"].get(key)}
-    return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}
+    return as_manifest(tree, spec)
 
 
 def _is_maintenance(taint: dict[str, Any]) -> bool:
@@ -91,25 +89,6 @@ async def _uncordon(wanted: Target) -> None:
         print(f"{wanted.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
 
 
-async def _retaint(plane: ControlPlane, wanted: Target, change: Callable[[Taints], Taints]) -> bool:
+async def _retaint(plane: ControlPlane, wanted: Target, taints: Callable[[Taints], Taints]) -> bool:
     """Send the cluster with other taints; False if they are right already. Raises `NotFound`, `InTheWay`, `Refused`, `NoAnswer`."""
-    tree = await plane.describe(wanted)
-    if deleting(tree):
-        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
-    if not tree.get("spec"):
-        raise Refused(f"{wanted.title} has no good spec yet", details=_lines(tree), next_step="mend its manifest and apply it again")
-    manifest = retainted(tree, change)
-    if manifest is None:
-        return False
-    order = SetSpec(request_id=new_request_id(), by=who(), manifest=manifest)
-    await plane.signal(wanted, "set_spec", order)
-    after = await until_taken(plane, wanted, order.request_id)
-    if after is None or deleting(after):
-        raise InTheWay(f"{wanted.title} was deleted meanwhile")
-    if why := _lines(after):
-        raise Refused(f"{wanted.title} was refused by its owner", details=why, next_step="mend its manifest and apply it again")
-    return True
-
-
-def _lines(tree: Tree) -> Sequence[str]:
-    return refusal(tree).splitlines()
+    return await change(plane, wanted, lambda tree: (retainted(tree, taints) or tree)["spec"]) is not None

@@ -1,5 +1,6 @@
 """What a ModelDeployment knows of its replicas, and what that means for its conditions: pure readings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,3 +102,15 @@ def ready_verdict(standing: Standing) -> Verdict:
         return TRUE, "Available", ""
     why = f"{blocked[1]}: {blocked[2]}" if blocked else "rolling out a new generation"
     return FALSE, "Unavailable" if any(held.ready for held in standing.staying) else "Creating", why
+
+
+def rollout_progress(staying: Sequence[Held], template_generation: int, *, paused: bool) -> dict[str, Any]:
+    """Count how far the present template has come: replicas that have it, those that are Ready with it, and all."""
+    ordered = [held for held in staying if held.generation >= template_generation]
+    return {
+        "templateGeneration": template_generation,
+        "updated": len(ordered),
+        "updatedReady": sum(held.current for held in ordered),
+        "total": len(staying),
+        "paused": paused,
+    }

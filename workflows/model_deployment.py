@@ -23,9 +23,18 @@ from api_types.messages import (
 from api_types.status import LastScale
 from scheduler.views import deployment_view
 from scheduler.wire import to_wire
-from workflows.deployment_status import Held, Pace, Standing, ready_replicas_verdict, ready_verdict, scheduled_verdict
+from workflows.deployment_status import (
+    Held,
+    Pace,
+    Standing,
+    ready_replicas_verdict,
+    ready_verdict,
+    rollout_progress,
+    scheduled_verdict,
+)
 from workflows.replica_keeper import DeploymentState, ReplicaKeeper
 from workflows.status import TRUE
+from workflows.template_history import remember
 
 REPLICAS_MAX = 1000
 
@@ -151,6 +160,11 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         waiting = [held for held in self.state.replicas.values() if not held.started]
         return {"unstarted": [self._state_of(held).wire() for held in waiting]} if self.state.spec else {"unstarted": []}
 
+    @workflow.query
+    def revisions(self) -> list[dict[str, Any]]:
+        """Give the templates that were replaced, the oldest first."""
+        return [revision.wire() for revision in self.state.revisions]
+
     def _state_of(self, held: Held) -> ReplicaState:
         return ReplicaState(
             uid=held.uid,
@@ -174,7 +188,17 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         elif self.state.spec is not None:
             self.state.last_scale = LastScale(replicas=written, by="apply", at=self.now())
         self.state.applied_replicas = written
+        self.keep_template(spec)
         return {**spec, "replicas": kept}
+
+    def keep_template(self, spec: dict[str, Any]) -> None:
+        """Remember the template that a new spec replaces, so that somebody can go back to it."""
+        before = self.state.spec
+        if before is not None and before["template"]["spec"] == spec["template"]["spec"]:
+            return
+        if before is not None:
+            self.state.revisions = remember(self.state.revisions, self.state.template_generation, before["template"]["spec"], self.now())
+        self.state.template_generation = self.state.generation + 1
 
     def spec_changed(self) -> None:
         """A new generation begins; how long it takes is shown."""
@@ -351,6 +375,10 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
                 for held in self.kept()
             ],
         }
+        if self.state.spec:
+            paused = bool((self.state.spec.get("rollout") or {}).get("paused"))
+            status["rollout"] = rollout_progress(staying, self.state.template_generation, paused=paused)
+            status["rollout"]["revisions"] = [revision.generation for revision in self.state.revisions]
         if self.state.pace:
             pace = self.state.pace
             status["pace"] = {

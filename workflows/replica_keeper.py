@@ -31,6 +31,7 @@ from workflows import options
 from workflows.deployment_caches import DeploymentCaches, WithCache
 from workflows.deployment_status import Held, Pace
 from workflows.status import FALSE
+from workflows.template_history import Revision
 
 # A replica that ends says so first, and that takes no longer than this to arrive.
 LAST_WORD = timedelta(seconds=2)
@@ -65,6 +66,8 @@ class DeploymentState(WithCache):
     adopted: bool = False
     told_labels: dict[str, str] = Field(default_factory=dict)
     told_flags: str = ""
+    template_generation: int = 0
+    revisions: list[Revision] = Field(default_factory=list)
     evictions: list[ReplicaEviction] = Field(default_factory=list)
     forgotten: bool = False
     strangers: list[str] = Field(default_factory=list)

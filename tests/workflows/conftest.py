@@ -1,6 +1,7 @@
 """One control plane for all workflow tests: testbed, worker process, the testbed's clusters made known."""
 
 import base64
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,17 @@ async def plane(
             yield plane
             # Whatever these tests did to the workflows, the code must be able to read it again.
             await replay_all(client, began)
+
+
+@pytest.fixture
+async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
+    """A tenant of the test's own; what a failed test leaves there is sent away, for nodes are few."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    yield name
+    async for run in plane.client.list_workflows('WorkflowType = "ModelDeployment" AND ExecutionStatus = "Running"'):
+        _, where, deployment = run.id.split("/")
+        if where.startswith(name):
+            await plane.delete("ModelDeployment", deployment, where)
 
 
 def documents(file: Path) -> list[dict[str, Any]]:

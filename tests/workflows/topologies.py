@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+import os
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,16 +19,23 @@ IMAGE = "registry.example/engine:1"
 # What an administrator does with a node that is lost for good: its pods end at once, and nothing new is placed there.
 LOST = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 LOOK_SECONDS = 0.1
+WORKLOADS = {
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/namespaces/{}/leaderworkersets",
+}
 
 
-def a_member(product: str, *, role: str = "", nodes: int = 0, gpus: int = 8, image: str = IMAGE, **container: Any) -> Json:
+def a_member(
+    product: str, *, role: str = "", nodes: int = 0, gpus: int = 8, image: str = IMAGE, ready_after: str = "", **container: Any
+) -> Json:
     """One member that claims GPUs of one product."""
+    slow = {"metadata": {"annotations": {"testbed.modelplane.ai/ready-after": ready_after}}} if ready_after else {}
     selector = {"cel": f'device.attributes["gpu.nvidia.com"].productName == "{product}"'}
     return {
         **({"role": role} if role else {}),
         **({"worker": {"nodes": nodes}} if nodes else {}),
         "nodeSelector": {"devices": [{"name": "gpu", "count": gpus, "selectors": [selector]}]},
-        "template": {"spec": {"containers": [{"name": "engine", "image": image, **container}]}},
+        "template": {**slow, "spec": {"containers": [{"name": "engine", "image": image, **container}]}},
     }
 
 
@@ -62,10 +71,10 @@ def a_model(name: str, namespace: str, *engines: Json, replicas: int = 1, mode: 
     }
 
 
-def a_pair(namespace: str, name: str = "pair", image: str = IMAGE) -> Json:
-    """Prefill and decode on pools of their own, three copies and two."""
-    prefill = an_engine("prefill", L40S, copies=3, phase="Prefill", image=image)
-    decode = an_engine("decode", H100, copies=2, phase="Decode", image=image)
+def a_pair(namespace: str, name: str = "pair", prefills: int = 3, decodes: int = 2, **member: Any) -> Json:
+    """Prefill and decode on pools of their own."""
+    prefill = an_engine("prefill", L40S, copies=prefills, phase="Prefill", **member)
+    decode = an_engine("decode", H100, copies=decodes, phase="Decode", **member)
     return a_model(name, namespace, prefill, decode, mode="PrefillDecode")
 
 
@@ -159,12 +168,14 @@ async def lost_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> A
 
 @dataclass
 class Watched:
-    """What was seen while something went on: the most nodes held per pool, and the fewest ready replicas of the deployment."""
+    """What was seen while something went on: the most nodes held per pool, and the fewest published endpoints.
+
+    `together`: kinds of workloads that stood side by side.
+    """
 
     nodes_most: dict[str, int] = field(default_factory=dict)
-    ready_fewest: int = 1000
-    phases: list[str] = field(default_factory=list)
-    serving_lost: bool = False
+    endpoints_fewest: int = 1000
+    together: set[frozenset[str]] = field(default_factory=set)
 
 
 @asynccontextmanager
@@ -175,13 +186,14 @@ async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str 
     def look_at_nodes() -> None:
         for pool, nodes in nodes_in_use(plane, namespace, cluster).items():
             seen.nodes_most[pool] = max(seen.nodes_most.get(pool, 0), len(nodes))
+        seen.together.add(frozenset(kind for kind, path in WORKLOADS.items() if plane.get(cluster, path.format(namespace))["items"]))
 
     async def look() -> None:
         while True:
             await asyncio.to_thread(look_at_nodes)
             status = (await plane.describe("ModelDeployment", name, namespace)).get("status", {})
-            if "replicas" in status:
-                seen.ready_fewest = min(seen.ready_fewest, status["replicas"]["ready"])
+            if "placements" in status:
+                seen.endpoints_fewest = min(seen.endpoints_fewest, sum(bool(each["endpoint"]) for each in status["placements"]))
             await asyncio.sleep(LOOK_SECONDS)
 
     task = asyncio.create_task(look())
@@ -209,6 +221,17 @@ async def rolled(plane: ControlPlane, document: Json, within: float = 90) -> Jso
         namespace,
         within,
     )
+
+
+async def run(plane: ControlPlane, *words: str) -> tuple[int, str]:
+    """Run one command of the client; gives its exit code and all that it said."""
+    environment = {**os.environ, "MODELPLANE_TEMPORAL__ADDRESS": plane.running.temporal_address}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "client.main", *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, said.decode()
 
 
 async def leave_nothing(plane: ControlPlane, name: str, namespace: str) -> None:
