@@ -241,6 +241,18 @@ def a_deployment(
     }
 
 
+def a_cache(name: str, namespace: str, repo: str, *, match: dict[str, str] | None = None, refresh: str = "", **block: Any) -> Json:
+    """A ModelCache of a repository of the hub, 20 GiB."""
+    selector = {"clusterSelector": {"matchLabels": match}} if match else {}
+    annotations = {"annotations": {labels.REFRESH: refresh}} if refresh else {}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": name, "namespace": namespace, **annotations},
+        "spec": {"source": "HuggingFace", "huggingFace": {"repo": repo, "sizeGiB": 20, **block}, **selector},
+    }
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

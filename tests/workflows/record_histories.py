@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from api_types import names
-from tests.workflows.harness import ControlPlane, a_deployment
+from tests.local_hub import LocalHub, Repo, a_commit
+from tests.workflows.harness import ControlPlane, a_cache, a_deployment
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 
@@ -25,19 +26,28 @@ def scrubbed(value: Any) -> Any:
 
 
 @pytest.mark.testbed
-async def test_record_a_life_of_each_workflow_type(plane: ControlPlane) -> None:
+async def test_record_a_life_of_each_workflow_type(plane: ControlPlane, hub: LocalHub) -> None:
     namespace = f"t-{uuid.uuid4().hex[:8]}"
     cluster = min(plane.running.clusters)
-    await plane.apply(a_deployment("life", namespace, replicas=1))
+    hub.repos["acme/life"] = Repo()
+    await plane.apply(a_cache("life", namespace, "acme/life"))
+    await plane.apply(a_deployment("life", namespace, replicas=1, modelCacheRef={"name": "life"}))
     first = await plane.ready("ModelDeployment", "life", namespace)
     await plane.scale("life", namespace, 2)
     await plane.until("ModelDeployment", "life", lambda seen: seen["status"]["replicas"]["ready"] == 2, namespace)
-    await plane.apply(a_deployment("life", namespace, replicas=1, image="example/engine:2"))
+    await plane.apply(a_deployment("life", namespace, replicas=1, image="example/engine:2", modelCacheRef={"name": "life"}))
     await plane.until("ModelDeployment", "life", lambda seen: seen["status"]["replicas"]["ready"] == 2, namespace)
+    commit = hub.repos["acme/life"].branches["main"] = a_commit("refreshed")
+    await plane.apply(a_cache("life", namespace, "acme/life", refresh="1"))
+    await plane.until("ModelCache", "life", lambda seen: seen["status"].get("resolvedRevision") == commit, namespace)
+    await plane.ready("ModelCache", "life", namespace)
+    await plane.delete("ModelCache", "life", namespace)
     await plane.delete("ModelDeployment", "life", namespace)
-    await plane.gone("ModelDeployment", "life", namespace)
+    for kind in ("ModelDeployment", "ModelCache"):
+        await plane.gone(kind, "life", namespace)
     pool = (await plane.describe("InferenceCluster", cluster))["spec"]["nodePools"][0]
     ids = {
+        "ModelCache": names.workflow_id("ModelCache", namespace, "life"),
         "ModelDeployment": names.workflow_id("ModelDeployment", namespace, "life"),
         "ModelReplica": names.workflow_id("ModelReplica", namespace, first["status"]["placements"][0]["replica"]),
         "InferenceCluster": names.workflow_id("InferenceCluster", "", cluster),

@@ -17,7 +17,7 @@ from api_types import labels
 from tests.local_hub import LocalHub, Repo, a_commit
 from tests.local_registry import local_registry
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
-from tests.workflows.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
+from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually, message, reason
 
 pytestmark = pytest.mark.testbed
 
@@ -34,18 +34,6 @@ def repo(hub: LocalHub, namespace: str) -> str:
     name = f"acme/{namespace}"
     hub.repos[name] = Repo()
     return name
-
-
-def a_cache(name: str, namespace: str, repo: str, *, match: dict[str, str] | None = None, refresh: str = "", **block: Any) -> Json:
-    """A ModelCache of a repository of the hub, 20 GiB."""
-    selector = {"clusterSelector": {"matchLabels": match}} if match else {}
-    annotations = {"annotations": {labels.REFRESH: refresh}} if refresh else {}
-    return {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "ModelCache",
-        "metadata": {"name": name, "namespace": namespace, **annotations},
-        "spec": {"source": "HuggingFace", "huggingFace": {"repo": repo, "sizeGiB": 20, **block}, **selector},
-    }
 
 
 def clusters_of(seen: Json) -> dict[str, Json]:
