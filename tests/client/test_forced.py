@@ -1,0 +1,61 @@
+"""A teardown that is stuck, as a user sees it and ends it, on a real fleet."""
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from testbed.testbed import ClusterRunning, Running
+from tests.client.conftest import Cli
+from tests.client.test_fleet import eventually, fleet, here, manifest, tenant, written  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.testbed
+
+HOLD = "example.com/hold"
+
+
+def test_ruling_74_a_stuck_teardown_is_described_and_given_up_with_a_list_of_what_stays(
+    cli: Cli,
+    tenant: str,  # noqa: F811
+    written: Callable[[str], str],  # noqa: F811
+    here: Running,  # noqa: F811
+    kube: Callable[[ClusterRunning], ApiClient],
+) -> None:
+    assert cli("apply", "-f", written(manifest(tenant, replicas=1)), "--wait", "--timeout", "90").code == 0
+    titles, row = cli("get", "mr", "-n", tenant).out.splitlines()
+    replica, cluster = row.split()[0], row.split()[titles.split().index("CLUSTER")]
+    hold = workload(kube(here.clusters[cluster]), here.clusters[cluster].server, tenant)
+    hold([HOLD])
+    cli("delete", "md/demo", "-n", tenant)
+    described = eventually(lambda: cli("describe", "mr", replica, "-n", tenant), lambda seen: HOLD in seen.out).out
+    assert "Teardown:" in described
+    stuck = next(line for line in described.splitlines() if line.split()[:1] == ["7"])
+    assert "delete the engines" in stuck
+    assert "waiting" in stuck
+    assert f"(finalizer {HOLD}" in stuck
+    late = cli("delete", "md/demo", "-n", tenant, "--wait", "--timeout", "1")
+    assert late.code == 5
+    assert HOLD in late.err
+    forced = cli("delete", "md/demo", "-n", tenant, "--force", "--reason", f"test {uuid.uuid4().hex[:4]}", "--timeout", "60")
+    assert forced.code == 0, forced.err
+    assert "modeldeployment/demo left 1 object behind:" in forced.out
+    left = forced.out.splitlines()[-1].split()
+    assert left[:3] == [cluster, "Deployment", tenant]
+    hold([])
+
+
+def workload(api: ApiClient, server: str, namespace: str) -> Callable[[list[str]], None]:
+    """Find the only engine of a namespace; gives what sets its finalizers."""
+    base = f"{server}/apis/apps/v1/namespaces/{namespace}/deployments"
+    found: Any = api.call_api("GET", base, header_params={"Accept": "application/json"})
+    (item,) = json.loads(found.read())["items"]
+
+    def set_finalizers(finalizers: list[str]) -> None:
+        body = {"metadata": {"finalizers": finalizers or None}}
+        headers = {"Content-Type": "application/merge-patch+json"}
+        api.call_api("PATCH", f"{base}/{item['metadata']['name']}", header_params=headers, body=body).read()
+
+    return set_finalizers
