@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import Field
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import (
+    QueryRejectCondition,
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -146,16 +147,18 @@ class Messaging:
     async def ask(self, question: Ask) -> Answer:
         """Query one entity; raises TimeoutError when it gives no answer within eight seconds."""
         handle = activity.client().get_workflow_handle(question.workflow_id)
+        # A closed workflow would still answer, from its history; whether it runs is told with the answer, not asked for in a second call.
+        running_only = QueryRejectCondition.NOT_OPEN
         async with asyncio.timeout(_ASK_SECONDS):
             try:
-                value = await handle.query(question.query, rpc_timeout=_QUERY_TIMEOUT)
+                value = await handle.query(question.query, reject_condition=running_only, rpc_timeout=_QUERY_TIMEOUT)
+            except WorkflowQueryRejectedError:
+                return Answer(found=False)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     return Answer(found=False)
                 raise
-            description = await handle.describe()
-        # A closed workflow still answers queries, from its history.
-        return Answer(found=description.status == WorkflowExecutionStatus.RUNNING, value=value)
+        return Answer(found=True, value=value)
 
     @activity.defn
     async def start_replicas(self, order: StartReplicas) -> StartedReplicas:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Messaging, Survey
+from activities.messaging import AskEach, Messaging, Survey
 from api_types import labels, names
 from api_types.messages import (
     Bound,
@@ -38,6 +38,9 @@ LAST_WORD = timedelta(seconds=2)
 
 # More messages than this are no local activity's work: it has to end within seconds.
 FEW = 16
+
+# A replica whose worker is just starting answers at the second or third question.
+ASKED_AGAIN = 3
 
 # A condition names so many of the replicas that are waited for, and counts the others.
 NAMED_MAX = 5
@@ -125,13 +128,47 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
     # --- finding --------------------------------------------------------------------------------------------------------------------
 
     async def adopt(self) -> None:
-        """Take over replicas that outlived an earlier life of this deployment."""
-        found = await workflow.execute_activity_method(
-            Messaging.survey,
-            Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name, query="account"),
-            **options.remote(options.TELL_MANY, "look for replicas of an earlier life"),
+        """Take over replicas that outlived an earlier life of this deployment. Most have none, and that costs one local look."""
+        look = Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name)
+        found = await workflow.execute_local_activity_method(
+            Messaging.survey, look, **options.local(options.TELL, "look for replicas of an earlier life")
         )
-        for answer in found.answers.values():
+        if found.answers:
+            await self._adopt_all(look)
+        self.state.adopted = True
+
+    async def _adopt_all(self, look: Survey) -> None:
+        silent: list[str] = []
+        after = ""
+        while True:
+            page = await workflow.execute_activity_method(
+                Messaging.survey,
+                look.model_copy(update={"query": "account", "after": after}),
+                **options.remote(options.TELL_MANY, "ask replicas of an earlier life for their accounts"),
+            )
+            self._take_over(page.answers)
+            silent += page.silent
+            after = page.after
+            if not after:
+                break
+        for attempt in range(ASKED_AGAIN):
+            if not silent:
+                break
+            await workflow.sleep(options.soon(attempt), summary="replicas of an earlier life answer")
+            again = await workflow.execute_activity_method(
+                Messaging.ask_each,
+                AskEach(workflow_ids=silent, query="account"),
+                **options.remote(options.TELL_MANY, "ask silent replicas again for their accounts"),
+            )
+            self._take_over(again.answers)
+            silent = sorted(again.silent)
+        if silent:
+            self.event("Warning", "Silent", f"replicas of an earlier life do not answer and are not taken over: {', '.join(silent)}")
+        adopted = [held for held in self.state.replicas.values() if held.started]
+        await self.tell_each(adopted, "resync", None)
+
+    def _take_over(self, answers: dict[str, Any]) -> None:
+        for answer in answers.values():
             state = ReplicaState.model_validate(answer)
             if state.gone or (state.namespace, state.deployment) != (self.namespace, self.name):
                 continue
@@ -148,9 +185,6 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
                 leaving="Terminating" if state.deleting else "",
             )
             self.event("Normal", "Adopted", f"{state.name} on {state.cluster}")
-        adopted = [held for held in self.state.replicas.values() if held.started]
-        await self.tell_each(adopted, "resync", None)
-        self.state.adopted = True
 
     async def tell_each(self, replicas: list[Held], signal: str, payload: Any) -> None:
         """Send the same signal to several replicas."""
