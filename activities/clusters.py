@@ -17,6 +17,7 @@ from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.ownership import Owner
 from activities.watch.board import REPLICA
+from activities.watch.capacity import capacity_book
 from activities.watch.cluster_watch import ClusterWatch
 from activities.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.watch.teller import Undelivered
@@ -84,6 +85,7 @@ class ClusterActivities:
             partial(_signal, activity.client()),
             partial(_absent, order.connection.cluster),
             self._unreachable_after_seconds,
+            capacity=capacity_book(order.capacity_adapter, order.connection.cluster),
         )
         tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
         try:

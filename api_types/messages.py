@@ -367,6 +367,7 @@ class WatchCluster(Message):
     connection: Connection
     cluster_uid: str
     pools: list[str] = Field(default_factory=list)
+    capacity_adapter: str = "none"
 
 
 class ReplicaOrder(Message):

@@ -82,6 +82,11 @@ def connection_handle(cluster: str) -> str:
     return made(f"{cluster}-cluster-kubeconfig", ("connection", "", cluster), _LABEL_MAX)
 
 
+def tenant_queue(namespace: str) -> str:
+    """Name the admission queue of a tenant: a KAI Queue, or a LocalQueue of Kueue."""
+    return label_value(f"modelplane-{namespace}")
+
+
 def label_value(name: str) -> str:
     """Give a name as a label value: itself if it fits, else cut with a digest (the whole name then stands in an annotation)."""
     return name if len(name) <= _LABEL_MAX else made(name, ("label", name), _LABEL_MAX)

@@ -6,6 +6,7 @@ An observation is the whole of what one owner should know, never a difference: a
 from pydantic import Field
 
 from api_types.base import Message
+from api_types.capacity import CapacitySnapshot
 
 
 class ObservedObject(Message):
@@ -80,6 +81,7 @@ class ObservedCluster(Message):
     gateway_address: str = ""
     gateway_message: str = ""
     nodes: list[ObservedNodes] = Field(default_factory=list)
+    capacity: CapacitySnapshot | None = None
 
 
 class ObservedVolume(Message):

@@ -293,7 +293,12 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         connection = self.connection()
         if self.watching is None and connection and self.state.connected_generation:
             pools = [pool["name"] for pool in (self.state.spec or {}).get("nodePools", ())]
-            order = WatchCluster(connection=connection, cluster_uid=self.state.uid, pools=pools)
+            order = WatchCluster(
+                connection=connection,
+                cluster_uid=self.state.uid,
+                pools=pools,
+                capacity_adapter=self.state.annotations.get(labels.CAPACITY_ADAPTER, "none"),
+            )
             self.watching = asyncio.create_task(
                 workflow.execute_activity_method(
                     ClusterActivities.watch_cluster,
@@ -353,6 +358,8 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         whole = self.manifest()
         status = {field: value for field, value in whole["status"].items() if field in ("gateway", "cache", "gpuPools")}
         status["conditions"] = [c for c in whole["status"]["conditions"] if c["type"] == "Ready"]
+        if self.state.observed and self.state.observed.capacity:
+            status["capacity"] = self.state.observed.capacity.wire()
         metadata = {k: v for k, v in whole["metadata"].items() if k in ("name", "uid", "labels", "annotations", "deletionTimestamp")}
         spec = {field: value for field, value in whole["spec"].items() if field in ("taints", "nodePools")}
         return ReportCluster(

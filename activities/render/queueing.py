@@ -23,7 +23,7 @@ _KAI_SKIP_GROUPER = "kai.scheduler/skip-podgrouper"
 
 def queue_name(namespace: str) -> str:
     """Name the queue of a tenant: a KAI Queue, or a LocalQueue of Kueue."""
-    return names.label_value(f"modelplane-{namespace}")
+    return names.tenant_queue(namespace)
 
 
 def check_queue(context: Context) -> None:

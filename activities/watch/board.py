@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from activities.cluster_api import Kind, ObjectId
 from activities.observe.cache import MODEL_CACHE
@@ -21,6 +21,7 @@ from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
 from activities.ownership import Owner
 from activities.watch.cache_board import CacheBoard
+from activities.watch.capacity import CapacityBook
 from activities.watch.reflector import Key
 from api_types.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
@@ -39,7 +40,8 @@ class Note(NamedTuple):
 class Board:
     """The records of one cluster. `touch` is told every owner for whom something changed; `cluster` is the cluster's own entity."""
 
-    def __init__(self, cluster: Owner, touch: Callable[[Owner], None]) -> None:
+    def __init__(self, cluster: Owner, touch: Callable[[Owner], None], capacity: CapacityBook | None = None) -> None:
+        self._capacity = capacity
         self.reachable = True
         self.error_type = ""
         self.error = ""
@@ -130,6 +132,11 @@ class Board:
             self._device_slices[key] = seen
         self._touch(self._cluster)
 
+    def put_capacity(self, kind: str, key: Key, item: dict[str, Any] | None) -> None:
+        """Keep an object that the capacity adapter reads, or forget it."""
+        if self._capacity and self._capacity.objects.put(kind, key.namespace, key.name, item):
+            self._touch(self._cluster)
+
     def put_gateway(self, seen: GatewayState | None) -> None:
         """Keep the state of the gateway."""
         self._gateway = seen or observe_gateway(None)
@@ -144,7 +151,8 @@ class Board:
     def note(self, owner: Owner, now: datetime) -> Note:
         """Put together what an owner should know now."""
         if owner == self._cluster:
-            return Note(_observed(owner, cluster=self._observe_cluster()))
+            observed = self._observe_cluster(now)
+            return Note(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
         if owner.kind == MODEL_CACHE:
             return Note(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
         targets = self._owned.get(owner, set())
@@ -164,7 +172,7 @@ class Board:
     def _mark(self, owner: Owner) -> None:
         self._touch(owner)
 
-    def _observe_cluster(self) -> ObservedCluster:
+    def _observe_cluster(self, now: datetime) -> ObservedCluster:
         return ObservedCluster(
             reachable=self.reachable,
             error_type=self.error_type,
@@ -172,6 +180,7 @@ class Board:
             gateway_address=self._gateway.address,
             gateway_message=self._gateway.message,
             nodes=observe_nodes(self._nodes.values(), self._device_slices.values()),
+            capacity=self._capacity.snapshot(now) if self._capacity else None,
         )
 
 

@@ -1,11 +1,12 @@
 """The watch over one cluster, put together: who is followed, what is kept, who is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from activities import kinds
+from activities.capacity.objects import reduced
 from activities.cluster_api import ClusterApi, Json, Kind, Resource, Selection
 from activities.observe.cache import read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
@@ -15,6 +16,7 @@ from activities.observe.objects import read_object
 from activities.observe.pods import read_pod
 from activities.ownership import Owner
 from activities.watch.board import Board
+from activities.watch.capacity import CapacityBook
 from activities.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.watch.reflector import Key, Reflector
 from activities.watch.teller import Send, Teller
@@ -32,6 +34,29 @@ _ABOUT_CLUSTER = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_
 _PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
 
 
+class Follow(NamedTuple):
+    """How objects of a selection are reduced, and who is told of a changed one (None: it is gone)."""
+
+    read: Callable[[Json], Any]
+    changed: Callable[[Key, Any], None]
+
+
+def joined(follows: Sequence[Follow]) -> Follow:
+    """Let several readers follow one selection."""
+    if len(follows) == 1:
+        return follows[0]
+
+    def read(item: Json) -> tuple[Any, ...] | None:
+        records = tuple(follow.read(item) for follow in follows)
+        return None if all(record is None for record in records) else records
+
+    def changed(key: Key, records: tuple[Any, ...] | None) -> None:
+        for follow, record in zip(follows, records or (None,) * len(follows), strict=True):
+            follow.changed(key, record)
+
+    return Follow(read, changed)
+
+
 class ClusterWatch:
     """One cluster, watched until cancelled.
 
@@ -46,11 +71,14 @@ class ClusterWatch:
         send: Send,
         absent: Absent,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
+        *,
+        capacity: CapacityBook | None = None,
     ) -> None:
+        self._capacity = capacity
         self._cluster = cluster
         self._absent = absent
         self._teller = Teller(send, self._is_held)
-        self._board = Board(cluster, self._teller.touch)
+        self._board = Board(cluster, self._teller.touch, capacity)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}
@@ -103,29 +131,44 @@ class ClusterWatch:
             await asyncio.sleep(_DISCOVERY_SECONDS)
 
     def _wanted(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
+        """Give a maker of reflectors for each selection; what two readers want of one selection is followed once."""
+        follows = {selection: [follow] for selection, follow in self._followed(served).items()}
+        for selection, follow in self._capacity_followed(served).items():
+            follows.setdefault(selection, []).append(follow)
+        return {selection: partial(self._reflector, joined(wanted)) for selection, wanted in follows.items()}
+
+    def _capacity_followed(self, served: Mapping[Kind, Resource]) -> dict[Selection, Follow]:
+        found: dict[Selection, Follow] = {}
+        for api_version, name, selector in self._capacity.adapter.kinds if self._capacity else ():
+            kind = kinds.resolve((api_version, name), served)
+            if kind:
+                found[Selection(kind, labels=selector)] = Follow(partial(reduced, name), partial(self._board.put_capacity, name))
+        return found
+
+    def _followed(self, served: Mapping[Kind, Resource]) -> dict[Selection, Follow]:
         board = self._board
-        wanted: dict[Selection, Callable[[Selection], Reflector[Any]]] = {
-            Selection(kind, labels=_OURS, metadata_only=kind == kinds.SECRET): self._reflector(read_object, partial(board.put_object, kind))
+        wanted: dict[Selection, Follow] = {
+            Selection(kind, labels=_OURS, metadata_only=kind == kinds.SECRET): Follow(read_object, partial(board.put_object, kind))
             for kind in kinds.ours(served)
         }
-        wanted |= {Selection(kinds.POD, labels=selector): self._reflector(read_pod, board.put_pod) for selector in _PODS}
+        wanted |= {Selection(kinds.POD, labels=selector): Follow(read_pod, board.put_pod) for selector in _PODS}
         caches = board.caches
-        wanted[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = self._reflector(read_volume, caches.put_volume)
-        wanted[Selection(kinds.JOB, labels=_OF_CACHES)] = self._reflector(read_job, caches.put_job)
-        wanted[Selection(kinds.POD, labels=labels.CACHE)] = self._reflector(read_job_pod, caches.put_pod)
-        wanted[Selection(kinds.NODE, labels=labels.POOL)] = self._reflector(read_node, board.put_node)
-        wanted[Selection(kinds.ENDPOINT_SLICE, labels=_OURS)] = self._reflector(read_endpoints, board.put_endpoints)
+        wanted[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = Follow(read_volume, caches.put_volume)
+        wanted[Selection(kinds.JOB, labels=_OF_CACHES)] = Follow(read_job, caches.put_job)
+        wanted[Selection(kinds.POD, labels=labels.CACHE)] = Follow(read_job_pod, caches.put_pod)
+        wanted[Selection(kinds.NODE, labels=labels.POOL)] = Follow(read_node, board.put_node)
+        wanted[Selection(kinds.ENDPOINT_SLICE, labels=_OURS)] = Follow(read_endpoints, board.put_endpoints)
         if kinds.GATEWAY in served:
-            wanted[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = self._reflector(
+            wanted[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = Follow(
                 observe_gateway, lambda _key, seen: board.put_gateway(seen)
             )
         for kind in kinds.only_watched(served):
             if kind.kind == kinds.RESOURCE_SLICE:
-                wanted[Selection(kind)] = self._reflector(read_slice, board.put_device_slice)
+                wanted[Selection(kind)] = Follow(read_slice, board.put_device_slice)
         return wanted
 
-    def _reflector(self, read: Callable[[Json], Any], changed: Callable[[Key, Any], None]) -> Callable[[Selection], Reflector[Any]]:
-        return lambda selection: Reflector(self._current, selection, read, changed, self._listed)
+    def _reflector(self, follow: Follow, selection: Selection) -> Reflector[Any]:
+        return Reflector(self._current, selection, follow.read, follow.changed, self._listed)
 
     def _current(self) -> ClusterApi:
         if self._client is None:

@@ -1,0 +1,68 @@
+"""The adapters by name; a cluster chooses one by annotation, and without one its declared capacity counts.
+
+A new adapter is one module that maps objects, and one row here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from activities.capacity import kai, kube, kueue
+from activities.capacity.objects import Objects
+from activities.kinds import LWS_NAME_LABEL
+from api_types import labels
+from api_types.capacity import CapacityQueue, CapacitySnapshot
+
+VERSION = "1"
+_KUBE_KINDS = (("v1", "Node", labels.POOL), ("resource.k8s.io/", "ResourceSlice", ""), ("resource.k8s.io/", "ResourceClaim", ""))
+_PODS = (("v1", "Pod", labels.SERVING), ("v1", "Pod", f"{LWS_NAME_LABEL},!{labels.SERVING}"))
+_KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+def _nothing(_: Objects) -> list[CapacityQueue]:
+    return []
+
+
+def _no_reasons(_: Objects) -> dict[tuple[str, str], str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What an adapter reads ((apiVersion, kind, label selector)), and how it finds queues and the reasons why pods wait."""
+
+    name: str
+    kinds: tuple[tuple[str, str, str], ...] = (*_KUBE_KINDS, *_PODS)
+    queues: Callable[[Objects], list[CapacityQueue]] = field(default=_nothing)
+    reasons: Callable[[Objects], dict[tuple[str, str], str]] = field(default=_no_reasons)
+
+    def snapshot(self, cluster: str, objects: Objects, observed_at: int) -> CapacitySnapshot:
+        """Map the objects; `observed_at` in ms. Raises ValueError naming an amount that cannot be read."""
+        return CapacitySnapshot(
+            cluster=cluster,
+            source=self.name,
+            adapter_version=VERSION,
+            observed_at=observed_at,
+            generation=objects.changes,
+            pools=kube.pools(objects),
+            queues=self.queues(objects),
+            admission=kube.admission(objects, self.reasons(objects)),
+        )
+
+
+ADAPTERS: Mapping[str, Adapter] = {
+    adapter.name: adapter
+    for adapter in (
+        Adapter("kube"),
+        Adapter(
+            "kueue",
+            (*_KUBE_KINDS, *_PODS, *((_KUEUE, kind, "") for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort"))),
+            kueue.queues,
+        ),
+        Adapter(
+            "kai",
+            (*_KUBE_KINDS, *_PODS, ("scheduling.run.ai/v2", "Queue", ""), ("scheduling.run.ai/v2alpha2", "PodGroup", "")),
+            kai.queues,
+            kai.reasons,
+        ),
+    )
+}

@@ -1,0 +1,57 @@
+"""The objects that adapters read, as far as they read them, kept by kind and key.
+
+The same objects give the same picture, whether they came as a list or as a series of changes.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+Json = Mapping[str, Any]
+_KEPT_METADATA = ("name", "namespace", "labels", "annotations")
+# Of these kinds there are many, and most of what they say is not read here: (fields of the spec, fields of the status).
+_KEPT = {"Node": (("taints", "unschedulable"), ("conditions",)), "Pod": ((), ("conditions",))}
+
+
+def reduced(kind: str, item: Json) -> dict[str, Any]:
+    """Keep of an object what adapters read; the rest, above all managed fields, is large."""
+    metadata = {key: value for key, value in item["metadata"].items() if key in _KEPT_METADATA}
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    if kind in _KEPT:
+        spec, status = ({key: part[key] for key in kept if key in part} for part, kept in zip((spec, status), _KEPT[kind], strict=True))
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+class Objects:
+    """The objects of one cluster; `changes` counts what changed."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._kept: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+
+    def put(self, kind: str, namespace: str, name: str, item: dict[str, Any] | None) -> bool:
+        """Keep an object, or forget it (None); True if that changed anything."""
+        kept = self._kept.setdefault(kind, {})
+        if kept.get((namespace, name)) == item:
+            return False
+        if item is None:
+            del kept[namespace, name]
+        else:
+            kept[namespace, name] = item
+        self.changes += 1
+        return True
+
+    def of(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Give the objects of a kind by namespace and name."""
+        kept = self._kept.get(kind, {})
+        return (kept[key] for key in sorted(kept))
+
+
+def holds(item: Json, kind: str) -> bool:
+    """Whether a condition of an object is True."""
+    return any(c.get("type") == kind and c.get("status") == "True" for c in item["status"].get("conditions") or ())
+
+
+def milliseconds(stamp: str) -> int:
+    """Read a timestamp of Kubernetes in ms since 1970; 0 for none."""
+    return int(datetime.fromisoformat(stamp).timestamp() * 1000) if stamp else 0

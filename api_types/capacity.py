@@ -1,0 +1,65 @@
+"""What a capacity adapter saw on one cluster: one shape, whatever scheduler or admission runs there.
+
+Counts are whole nodes or devices. Free is rounded down and used is rounded up, so that nothing is promised twice over a fraction.
+"""
+
+from pydantic import Field
+
+from api_types.base import Message
+
+ADMITTED = "Admitted"
+PENDING = "Pending"
+
+
+class CapacityPool(Message):
+    """The nodes of one pool: all there are, those that take pods of ours now, those among the rest that others use.
+
+    `device_free`: device entry (driver) to a histogram, free devices on a node -> number of such nodes.
+    """
+
+    name: str
+    nodes_total: int = 0
+    nodes_schedulable: int = 0
+    foreign_nodes: int = 0
+    device_free: dict[str, dict[int, int]] = Field(default_factory=dict)
+
+
+class CapacityQueue(Message):
+    """An admission queue, in devices; -1 means without limit. `pools` is empty when it serves all of them.
+
+    `tenants` are the names under which workloads reach it. `free` is what it would still admit.
+    """
+
+    name: str
+    tenants: list[str] = Field(default_factory=list)
+    pools: list[str] = Field(default_factory=list)
+    nominal: int = -1
+    used: int = 0
+    borrowed: int = 0
+    borrowable: int = 0
+    limit: int = -1
+    free: int = -1
+    pending: int = 0
+    active: bool = True
+
+
+class Admission(Message):
+    """Whether a replica's pods were admitted; `workload` is the base name of its objects, `since` in ms."""
+
+    workload: str
+    state: str
+    reason: str = ""
+    since: int = 0
+
+
+class CapacitySnapshot(Message):
+    """One look at a cluster; `observed_at` in ms, `generation` counts the changes since the adapter started."""
+
+    cluster: str
+    source: str
+    adapter_version: str
+    observed_at: int = 0
+    generation: int = 0
+    pools: list[CapacityPool] = Field(default_factory=list)
+    queues: list[CapacityQueue] = Field(default_factory=list)
+    admission: list[Admission] = Field(default_factory=list)

@@ -1,0 +1,213 @@
+"""Capacity adapters over recorded objects (spec/scheduling.md 18.5 #6): units exact, unknown fields ignored, a list as good as a watch."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from activities.capacity.adapters import ADAPTERS
+from activities.capacity.counts import amount, ceiling, floor
+from activities.capacity.objects import Objects, reduced
+from activities.watch.capacity import CapacityBook, capacity_book
+from api_types import labels
+from api_types.capacity import CapacityPool, CapacitySnapshot
+from tests.activities.capacity import recorded as r
+
+AT = 1_700_000_000_000
+Item = tuple[str, dict[str, Any]]
+
+
+def put(objects: Objects, kind: str, item: dict[str, Any], *, gone: bool = False) -> bool:
+    metadata = item["metadata"]
+    return objects.put(kind, metadata.get("namespace", ""), metadata["name"], None if gone else reduced(kind, item))
+
+
+def listed(items: list[Item]) -> Objects:
+    objects = Objects()
+    for kind, item in items:
+        put(objects, kind, item)
+    return objects
+
+
+def watched(items: list[Item], seed: int) -> Objects:
+    """The same objects in any order, each first as something else, some deleted and made again."""
+    dice = random.Random(seed)  # noqa: S311  # not for secrets
+    objects = Objects()
+    shuffled = list(items)
+    dice.shuffle(shuffled)
+    for kind, item in shuffled:
+        put(objects, kind, {**item, "spec": {}, "status": {}})
+        if dice.random() < 0.5:
+            put(objects, kind, item, gone=True)
+    for kind, item in reversed(shuffled):
+        put(objects, kind, item)
+    return objects
+
+
+def snapshot(adapter: str, items: list[Item]) -> CapacitySnapshot:
+    return ADAPTERS[adapter].snapshot("eu-1", listed(items), AT)
+
+
+WORLDS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KAI]}
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+@pytest.mark.parametrize("seed", range(5))
+def test_18_5_6_a_watch_gives_the_snapshot_of_a_list(adapter: str, seed: int) -> None:
+    seen = ADAPTERS[adapter].snapshot("eu-1", watched(WORLDS[adapter], seed), AT)
+    assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, WORLDS[adapter]).model_copy(update={"generation": 0})
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_18_5_6_unknown_fields_change_nothing(adapter: str) -> None:
+    def grown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                **{key: grown(item) for key, item in value.items() if key not in ("labels", "nodeLabels")},
+                **kept(value),
+                "newField": 7,
+            }
+        return [grown(item) for item in value] if isinstance(value, list) else value
+
+    def kept(value: dict[str, Any]) -> dict[str, Any]:
+        plain = ("labels", "nodeLabels", "annotations", "allocated", "requested")
+        return {key: item for key, item in value.items() if key in plain}
+
+    assert snapshot(adapter, [(kind, grown(item)) for kind, item in WORLDS[adapter]]) == snapshot(adapter, WORLDS[adapter])
+
+
+def test_18_5_kube_counts_nodes_that_take_our_pods() -> None:
+    """Six nodes: one cordoned, one not Ready, one tainted, one with a stranger's claim; the GPU taint is tolerated."""
+    found = snapshot("kube", r.KUBE)
+    assert (found.source, found.cluster, found.observed_at) == ("kube", "eu-1", AT)
+    assert found.pools == [
+        CapacityPool(name="h100", nodes_total=6, nodes_schedulable=2, foreign_nodes=1, device_free={"gpu.nvidia.com": {4: 1, 6: 1, 8: 1}}),
+        CapacityPool(name="spare", nodes_total=1, nodes_schedulable=1, device_free={}),
+    ]
+
+
+def test_18_5_kube_takes_the_newest_generation_of_a_drivers_pool() -> None:
+    old = r.resource_slice("n1", 16, generation=0)
+    old["metadata"]["name"] = "n1-old"
+    assert snapshot("kube", [*r.KUBE, ("ResourceSlice", old)]).pools == snapshot("kube", r.KUBE).pools
+
+
+def test_18_5_4_kube_says_whose_pods_wait_and_since_when() -> None:
+    """One pod of a gang that waits makes the gang wait; the earliest of them says since when."""
+    states = {seen.workload: (seen.state, seen.reason, seen.since) for seen in snapshot("kube", r.KUBE).admission}
+    assert states == {
+        "chat-11111111": ("Admitted", "", 0),
+        "gang-22222222": ("Pending", "Unschedulable", int(datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000)),
+    }
+
+
+def queues(adapter: str, items: list[Item]) -> dict[str, Any]:
+    return {queue.name: queue for queue in snapshot(adapter, items).queues}
+
+
+def test_18_5_kueue_free_is_nominal_less_reserved_plus_what_may_be_borrowed() -> None:
+    found = queues("kueue", [*r.KUBE, *r.KUEUE])
+    # 16 nominal, 12 reserved (only 4 run); the cohort's other queue has 8 spare and lends 5, of which 3 may be borrowed.
+    red = found["red/h100-flavor"]
+    assert (red.tenants, red.pools, red.nominal, red.used, red.borrowable, red.limit, red.free, red.pending) == (
+        ["modelplane-red"],
+        ["h100"],
+        16,
+        12,
+        3,
+        19,
+        7,
+        2,
+    )
+    assert (found["blue/h100-flavor"].nominal, found["blue/h100-flavor"].used, found["blue/h100-flavor"].free) == (8, 0, 12)
+    assert (found["stopped/h100-flavor"].active, found["stopped/h100-flavor"].free) == (False, 0)
+
+
+def test_18_5_kueue_a_queue_that_has_borrowed_has_only_the_rest_to_borrow() -> None:
+    used = [(kind, r.with_reserved(item, "17500m") if item["metadata"]["name"] == "red" else item) for kind, item in r.KUEUE]
+    red = queues("kueue", [*r.KUBE, *used])["red/h100-flavor"]
+    assert (red.used, red.borrowed, red.borrowable, red.free) == (18, 2, 1, 1)
+
+
+def test_18_5_kueue_without_a_cohort_nothing_is_borrowed() -> None:
+    alone = [
+        (kind, {**item, "spec": {**item["spec"], "cohortName": ""}}) if kind == "ClusterQueue" else (kind, item) for kind, item in r.KUEUE
+    ]
+    assert queues("kueue", [*r.KUBE, *alone])["red/h100-flavor"].free == 4
+
+
+def test_18_5_kai_free_is_the_least_along_the_parents() -> None:
+    found = queues("kai", [*r.KUBE, *r.KAI])
+    assert {name: (queue.nominal, queue.limit, queue.used, queue.free) for name, queue in found.items()} == {
+        "company": (-1, 20, 18, 2),  # 17.5 GPUs are used, and a part counts as one
+        "modelplane-red": (8, 16, 10, 2),
+        "modelplane-strict": (8, -1, 7, 1),  # no share of what is left over, so its quota is its limit
+        "free": (-1, -1, 0, -1),
+    }
+    assert found["modelplane-red"].borrowed == 2
+    assert found["modelplane-red"].tenants == ["modelplane-red"]
+
+
+def test_18_5_4_kai_gives_the_words_of_the_pod_group() -> None:
+    gang = next(seen for seen in snapshot("kai", [*r.KUBE, *r.KAI]).admission if seen.workload == "gang-22222222")
+    assert (gang.state, gang.reason) == ("Pending", "OverLimit: the queue has no quota left")
+
+
+@pytest.mark.parametrize(
+    ("text", "down", "up"), [("8", 8, 8), (8, 8, 8), ("1500m", 1, 2), ("2k", 2000, 2000), (0.5, 0, 1), ("-1", -1, -1), ("1Ki", 1024, 1024)]
+)
+def test_18_5_6_units_are_exact(text: Any, down: int, up: int) -> None:
+    assert (floor(amount(text)), ceiling(amount(text))) == (down, up)
+    assert isinstance(amount(text), Fraction)
+
+
+@pytest.mark.parametrize("text", ["", "many", "1e3x", "0x10", "٣"])
+def test_an_amount_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="no amount of devices"):
+        amount(text)
+
+
+def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_old() -> None:
+    book = capacity_book("kube", "eu-1")
+    assert isinstance(book, CapacityBook)
+    for kind, item in r.KUBE:
+        put(book.objects, kind, item)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def at(seconds: int) -> int:
+        seen = book.snapshot(start + timedelta(seconds=seconds))
+        assert seen is not None
+        return seen.observed_at - int(start.timestamp() * 1000)
+
+    assert [at(0), at(100), at(299)] == [0, 0, 0]
+    assert at(300) == 300_000
+    heartbeat = r.node("n1", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:05:00Z"}])
+    put(book.objects, "Node", heartbeat)
+    assert at(310) == 300_000
+    put(book.objects, "Node", r.node("n1", unschedulable=True))
+    assert at(320) == 320_000
+
+
+def test_18_5_2_objects_that_cannot_be_read_leave_the_last_snapshot_to_grow_old() -> None:
+    book = capacity_book("kai", "eu-1")
+    assert book is not None
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    before = book.snapshot(now)
+    put(book.objects, "Queue", r.queue("odd", quota="lots"))
+    assert book.snapshot(now + timedelta(minutes=20)) == before
+
+
+@pytest.mark.parametrize("name", ["none", "", "slurm"])
+def test_18_5_without_a_known_adapter_nothing_is_observed(name: str) -> None:
+    assert capacity_book(name, "eu-1") is None
+
+
+def test_what_is_not_read_is_not_kept() -> None:
+    node = {**r.node("n1"), "status": {"conditions": [], "images": ["large"] * 100}}
+    assert reduced("Node", node) == {
+        "metadata": {"name": "n1", "labels": {labels.POOL: "h100"}},
+        "spec": {"taints": [r.GPU_TAINT]},
+        "status": {"conditions": []},
+    }
