@@ -29,7 +29,7 @@ class Slot:
         self.nodes = tuple(pool.nodes for pool in pools)
         self.taints: tuple[Taint, ...] = tuple(sorted(view.taints, key=lambda t: (t.key, t.effect, t.value)))
         self.duplicates = tuple(sorted({p.name for p in view.pools if sum(q.name == p.name for q in view.pools) > 1}))
-        self.observed = any(pool.observed is not None for pool in pools)
+        self.observed = bool(view.queues) or any(pool.observed is not None for pool in pools)
         self.rank = -1
 
     def device_set(self, pool: str) -> DeviceSet | None:

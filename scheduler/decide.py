@@ -83,10 +83,19 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     hold = Hold(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
     changed = apply_to(fleet.ledger, decision)
     changed = fleet.set_hold((decision.namespace, decision.deployment), hold) or changed
+    for cluster, pool in decision.refused:
+        fleet.refused[decision.namespace, decision.deployment, cluster, pool] = decision.now
+    _forget_old_refusals(fleet, decision.now)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
-    if changed or decision.victims:
+    if changed or decision.victims or decision.refused:
         fleet.version += 1
+
+
+def _forget_old_refusals(fleet: Fleet, now: int) -> None:
+    limit = now - fleet.options.refusal_seconds * 1000
+    for where in [where for where, at in fleet.refused.items() if at <= limit]:
+        del fleet.refused[where]
 
 
 def apply_to(ledger: Ledger, decision: Decision) -> bool:
@@ -181,6 +190,7 @@ def written(turn: Turn) -> Decision:
         labels=tuple(sorted(deployment.labels.items())),
         min_available=deployment.policy.min_available,
         deployment_uid=deployment.uid,
+        refused=tuple(sorted(set(turn.refused))),
         waiting_since=_waiting_since(turn) if shortfall else -1,
         avoids=avoided(deployment),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler import reasons
+from scheduler.admission import QueueLimits
 from scheduler.capacity import is_stale
 from scheduler.clusters import Slot
 from scheduler.devicebooks import counts_devices
@@ -114,7 +115,7 @@ class _PoolDetails:
         self._filler = filler
         self._known: dict[tuple[Any, ...], PoolDetail] = {}
         # Quotas look at clusters, devices at the pods on a pool, and held capacity at who waits: those answers are one pool's own.
-        self._alike = not (filler.held or filler.quota.limits or counts_devices(filler.frame))
+        self._alike = not (filler.held or filler.frame.refused or filler.quota.limits or counts_devices(filler.frame))
 
     def of(self, slot: Slot) -> dict[str, PoolDetail]:
         """Explain the pools of a cluster."""
@@ -143,6 +144,8 @@ class _Room:
 
     def __init__(self, filler: Filler, slot: Slot) -> None:
         self.free = filler.held.left(slot, filler.frame.free(slot))
+        if slot.view.queues:
+            self.free = QueueLimits(filler.frame, slot, filler.deployment.namespace).nodes(self.free)
         credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
         if credit:
             self.free = [a + b for a, b in zip(self.free, credit, strict=True)]

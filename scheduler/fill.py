@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from api_types.names import replica_name
 from scheduler import reasons
+from scheduler.admission import QueueLimits, refused_positions
 from scheduler.clusters import Slot
 from scheduler.constraints import Constraints, avoided
 from scheduler.devicebooks import admits, counts_devices, fit_devices, pods_on, residents, with_slots
@@ -28,6 +29,7 @@ from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
 
 _NO_ROOM = Trial(failed=0)
 _NOTHING = (0, 0)
+_NO_POOLS: frozenset[int] = frozenset()
 
 
 class Filler:
@@ -156,8 +158,12 @@ class Filler:
 
     def trial_with(self, slot: Slot, shape: Shape) -> Trial:
         """Try other engines than the deployment's own."""
-        if self.is_simple and shape is self.shape and not (self.held or slot.observed):
+        if self.is_simple and shape is self.shape and not (self.held or slot.observed or self.frame.refused):
             return self._simple_trial(slot)
+        refused = refused_positions(self.frame, slot, *self._me)
+        if refused:
+            trial = self._trial_among(slot, shape, self.held.positions(slot), refused)
+            return trial if trial.failed < 0 else replace(trial, violation=trial.violation or "admission: it let a replica wait too long")
         kept = self.held.positions(slot)
         trial = self._trial_among(slot, shape, kept)
         if trial.failed < 0 or not kept:
@@ -177,16 +183,35 @@ class Filler:
                 return Trial((p,))
         return _NO_ROOM
 
-    def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int]) -> Trial:
-        """Try engines on a cluster without the free nodes of `kept` pools."""
+    def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
+        """Try engines on a cluster without the free nodes of `kept` pools, and without `barred` pools altogether."""
         if counts_devices(self.frame):
-            return fit_devices(self.frame, shape, slot, self._me, frozenset() if self.has_credit(slot) else kept)
+            return fit_devices(self.frame, shape, slot, self._me, barred if self.has_credit(slot) else kept | barred)
         free = self.frame.free(slot)
         if kept:
             free = [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
+        if slot.view.queues:
+            return self._trial_in_queue(slot, shape, free, barred)
+        return self._trial_with_nodes(slot, shape, free, barred)
+
+    def _trial_in_queue(self, slot: Slot, shape: Shape, free: list[int], barred: frozenset[int]) -> Trial:
+        """Try engines on a cluster where a queue has to admit them, each alone and all together."""
+        limits = QueueLimits(self.frame, slot, self.deployment.namespace)
+        trial = self._trial_with_nodes(slot, shape, limits.nodes(free), barred)
+        if trial.failed >= 0:
+            return trial
+        costs: dict[int, int] = defaultdict(int)
+        for p, engine in zip(trial.positions, shape.on(slot.layout).engines, strict=True):
+            costs[p] += engine.cost
+        exceeded = limits.exceeded(costs)
+        return Trial(failed=0, violation=exceeded) if exceeded else trial
+
+    def _trial_with_nodes(self, slot: Slot, shape: Shape, free: list[int], barred: frozenset[int]) -> Trial:
         credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
         if credit:
             free = [a + b for a, b in zip(free, credit, strict=True)]
+        if barred:
+            free = [min(nodes, 0) if p in barred else nodes for p, nodes in enumerate(free)]
         order = pool_order(self.frame, self.deployment, slot, shape)
         exact = not self.frame.reference
         fit = shape.on(slot.layout)

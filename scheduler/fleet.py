@@ -33,6 +33,8 @@ class Fleet:
         self.rooms = Rooms(self.index, self.ledger)
         # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
         self.preempted_at: dict[tuple[str, str], int] = {}
+        # (namespace, deployment, cluster, pool) -> when the pool was found to let one of its replicas wait too long, in ms.
+        self.refused: dict[tuple[str, str, str, str], int] = {}
         # Deployments that wait for capacity, kept only while the queue order is strict.
         self.holds: dict[tuple[str, str], Hold] = {}
 

@@ -27,6 +27,7 @@ class Frame:
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
         self.preempted_at: dict[tuple[str, str], int] = {}
+        self.refused: dict[tuple[str, str, str, str], int] = dict(fleet.refused)
         self.holds: dict[Owner, Hold] = dict(fleet.holds) if self.strict else {}
         # What the holds keep, worked out when first asked for.
         self.held_pools: dict[Owner, object] = {}
@@ -41,6 +42,7 @@ class Frame:
         other.ledger.touched.update(self.ledger.touched)
         other.preempted_at = dict(self.preempted_at)
         other.holds = dict(self.holds)
+        other.refused = dict(self.refused)
         self._catch_up()
         other._full = dict(self._full)  # same class
         other._risen = self._risen  # same class

@@ -31,7 +31,7 @@ class Nearest:
         self._key: tuple[int, str] | None = None
         self._found: tuple[Slot, int] | None = None
         self.group = ""
-        self._simple = filler.is_simple and not filler.held
+        self._simple = filler.is_simple and not (filler.held or filler.frame.refused)
 
     def is_full(self, slot: Slot) -> bool | None:
         """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""

@@ -96,6 +96,8 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
     "rolloutMaxUnavailable": _amount,
     "queueOrder": _one_of(QUEUE_ORDERS),
     "holdForSeconds": _whole(0),
+    "admissionTimeoutSeconds": _whole(1),
+    "refusalSeconds": _whole(0),
 }
 
 

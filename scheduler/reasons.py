@@ -39,6 +39,7 @@ SCALED_DOWN = "ScaledDown"
 TERMINATING = "Terminating"
 PREEMPTED = "Preempted"
 ROLLED_OUT = "RolledOut"
+NOT_ADMITTED = "NotAdmitted"
 
 # Why one pool does not take one engine.
 SELECTOR_NO_MATCH = "SelectorNoMatch"

@@ -155,6 +155,7 @@ class Decision:
         more: steps are left that wait for the health of replicas; ask again when it changes.
         ledger_delta: ledger changes as text, one per line; empty when nothing changes.
         waiting_since: since when it holds capacity against those behind it, in ms; -1 when it does not.
+        refused: (cluster, pool) that let a replica wait too long for admission; the deployment keeps away from them for a while.
         digest: over everything that matters; equal input gives an equal digest.
 
     """
@@ -184,6 +185,7 @@ class Decision:
     min_available: int = 0
     waiting_since: int = -1
     deployment_uid: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
     avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
 
     @property

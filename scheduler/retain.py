@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler import reasons
+from scheduler.admission import not_admitted
 from scheduler.capacity import observed_limit
 from scheduler.clusters import Slot
 from scheduler.frame import Frame
@@ -117,6 +118,9 @@ def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entrie
             note = _check_stamp(frame, deployment, shape, slot, kept)
             if note is not None:
                 found.notes.append(note)
+            waits = "" if kept.leave or frame.reference else not_admitted(frame, slot, entry)
+            if waits:
+                kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
     return found
 
 

@@ -42,6 +42,7 @@ def pack(fleet: Fleet) -> list[bytes]:
         "options": to_wire(fleet.options),
         "holds": [[to_wire(hold.deployment), hold.priority, hold.since] for _, hold in sorted(fleet.holds.items())],
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
+        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
         "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
         "pools": [_pool_tree(pool) for _, pool in pools.values()],
     }
@@ -108,6 +109,7 @@ class Unpacking:
         sets = {known["digest"]: from_wire(DeviceSet, known) for known in tree["sets"]}
         self._pools = [_pool(known, sets) for known in tree["pools"]]
         self.fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
+        self.fleet.refused = {(ns, name, cluster, pool): at for ns, name, cluster, pool, at in tree["refused"]}
         self.fleet.rebuilding = tree["rebuilding"]
         for view, priority, since in tree["holds"]:
             hold = Hold(from_wire(DeploymentView, view), priority, since)

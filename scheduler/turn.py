@@ -47,6 +47,7 @@ class Turn:
     filler: Filler | None = None
     quota: QuotaGate | None = None
     dropped: list[ReplicaView] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
     more: bool = False
     preemption: str = ""
 
@@ -118,7 +119,17 @@ class Turn:
         for kept in [k for k in self.kept if k.leave and self.frame.reference]:
             # The reference drops first and looks for a successor afterwards.
             self._drop(kept, kept.leave, kept.detail)
+        self.refuse()
         self.notes += [note for kept in self.kept for note in lost_capacity(self.frame, kept.entry)]
+
+    def refuse(self) -> None:
+        """Keep away for a while from pools that let a replica wait too long for admission."""
+        for kept in self.kept:
+            if kept.leave == reasons.NOT_ADMITTED:
+                entry = kept.entry
+                for pool in charges(entry.engines):
+                    self.frame.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.frame.now
+                    self.refused.append((entry.cluster, pool))
 
     def drain(self) -> None:
         """Let replicas leave drained clusters, as many as the drain budget allows."""
@@ -150,7 +161,10 @@ class Turn:
         for kept in changeable(self.deployment, self.kept):
             if not kept.leave:
                 continue
-            if budget.left is not None and budget.left <= 0:
+            if kept.leave == reasons.NOT_ADMITTED:
+                # Nobody is served by it, so its move makes nothing unavailable.
+                self._replace(kept)
+            elif budget.left is not None and budget.left <= 0:
                 self.more = True
             elif self._replace(kept):
                 budget.take()

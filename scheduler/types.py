@@ -28,6 +28,7 @@ from scheduler.results import (
 )
 
 __all__ = [
+    "AdmissionView",
     "CacheView",
     "ClusterView",
     "Condition",
@@ -49,6 +50,7 @@ __all__ = [
     "PlacementPolicy",
     "PoolObservation",
     "PoolView",
+    "QueueView",
     "ReasonGroup",
     "ReplicaView",
     "RequestView",
@@ -111,6 +113,26 @@ class PoolObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueView:
+    """What an admission queue of a cluster would still admit, in devices; -1 = any number. No pools = all, no tenants = nobody's."""
+
+    name: str
+    tenants: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    free: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionView:
+    """Whether the cluster let a workload of ours onto its nodes: Admitted, or Pending since a time in ms, and why."""
+
+    workload: str
+    state: str
+    reason: str = ""
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """A published node pool: so many nodes, each with the devices of the set.
 
@@ -132,7 +154,8 @@ class PoolView:
 class ClusterView:
     """A cluster as published: who may go there and how much fits; pools in published order.
 
-    `accounted` is False while a restarted scheduler does not yet know what runs there: no new replica then.
+    `accounted` is False while a restarted scheduler does not yet know what runs there: no new replica then. `queues` and `admission` are
+    what a capacity adapter saw at `observed_at` (ms).
     """
 
     name: str
@@ -145,6 +168,9 @@ class ClusterView:
     pools: tuple[PoolView, ...] = ()
     accounted: bool = True
     generation: int = 0
+    queues: tuple[QueueView, ...] = ()
+    admission: tuple[AdmissionView, ...] = ()
+    observed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from scheduler.policy import AffinityTerm, Drain, PlacementPolicy, Rollout, Topo
 from scheduler.reasons import BOUND
 from scheduler.results import EnginePlacement, MemberPlacement, ResolvedRequest
 from scheduler.types import (
+    AdmissionView,
     CacheView,
     ClusterView,
     DeploymentView,
@@ -23,6 +24,7 @@ from scheduler.types import (
     MemberView,
     PoolObservation,
     PoolView,
+    QueueView,
     ReplicaView,
     RequestView,
     Taint,
@@ -44,6 +46,7 @@ def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
     name = metadata["name"]
     own_labels = dict(metadata.get("labels") or {})
     declared = {pool["name"]: pool for pool in spec.get("nodePools") or ()}
+    capacity = status.get("capacity") or {}
     return ClusterView(
         name=name,
         labels=own_labels,
@@ -52,7 +55,13 @@ def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
         gateway_address=(status.get("gateway") or {}).get("address") or "",
         deleting=bool(metadata.get("deletionTimestamp")),
         cache_storage_class=(status.get("cache") or {}).get("storageClassName") or "",
-        pools=tuple(_pool_view(name, own_labels, pool, declared.get(pool["name"], {})) for pool in status.get("gpuPools") or ()),
+        pools=tuple(
+            _pool_view(name, own_labels, _with_capacity(pool, capacity), declared.get(pool["name"], {}))
+            for pool in status.get("gpuPools") or ()
+        ),
+        queues=tuple(_queue_view(queue) for queue in capacity.get("queues") or ()),
+        admission=tuple(_admission_view(seen) for seen in capacity.get("admission") or ()),
+        observed_at=capacity.get("observedAt") or 0,
         accounted=accounted,
         generation=metadata.get("generation") or 0,
     )
@@ -69,8 +78,36 @@ def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Tree,
         class_missing=bool(published.get("classMissing")),
         network_domain=cluster_labels.get(NETWORK_DOMAIN) or network_domain(cluster, name, declared.get("fabric") or {}),
         price_milli=published.get("priceMilli", -1),
-        observed=None if observed is None else pool_observation(observed),
+        observed=None if observed is None else pool_observation(_with_growth(observed, published, declared)),
     )
+
+
+def _with_capacity(published: Tree, capacity: Tree) -> Tree:
+    """Add to a published pool what a capacity adapter saw of it."""
+    seen = next((pool for pool in capacity.get("pools") or () if pool["name"] == published["name"]), None)
+    if not capacity:
+        return published
+    at = capacity.get("observedAt") or 0
+    if seen is None:
+        # An adapter that lists pools and not this one saw none of its nodes.
+        return {**published, "observed": {"schedulable": 0, "total": 0, "observedAt": at}}
+    observed = {"schedulable": seen.get("nodesSchedulable") or 0, "total": seen.get("nodesTotal") or 0, "observedAt": at}
+    return {**published, "observed": {**observed, "foreign": seen.get("foreignNodes") or 0}}
+
+
+def _with_growth(observed: Tree, published: Tree, declared: Tree) -> Tree:
+    """Add the nodes that an autoscaled pool may still get; a pool of fixed size gets none."""
+    if "growable" in observed or "total" not in observed or not declared.get("maxNodeCount"):
+        return observed
+    return {**observed, "growable": max(0, (published.get("nodes") or 0) - observed["total"])}
+
+
+def _queue_view(tree: Tree) -> QueueView:
+    return QueueView(tree["name"], tuple(tree.get("tenants") or ()), tuple(tree.get("pools") or ()), tree.get("free", -1))
+
+
+def _admission_view(tree: Tree) -> AdmissionView:
+    return AdmissionView(tree["workload"], tree["state"], tree.get("reason") or "", tree.get("since") or 0)
 
 
 def pool_observation(tree: Tree) -> PoolObservation:

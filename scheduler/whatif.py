@@ -118,6 +118,7 @@ def copy_of(fleet: Fleet) -> Fleet:
     other.rooms = type(fleet.rooms)(other.index, other.ledger)
     other.preempted_at = dict(fleet.preempted_at)
     other.holds = dict(fleet.holds)
+    other.refused = dict(fleet.refused)
     other.rebuilding = fleet.rebuilding
     other.version = fleet.version
     return other

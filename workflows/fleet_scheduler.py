@@ -141,13 +141,13 @@ class FleetSchedulerWorkflow:
             workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
 
     async def _until_work(self) -> None:
-        pauses = [ASK_AGAIN if self.state.silent else None, RESERVATION_TTL if self.books.unbound else None, self.books.holds_end_after()]
+        pauses = [ASK_AGAIN if self.state.silent else None, RESERVATION_TTL if self.books.unbound else None, self.books.look_again_after()]
         pause = min((pause for pause in pauses if pause is not None), default=None)
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox or self.state.queue or self.audit_due),
                 timeout=pause,
-                timeout_summary="look after silent entities, unused reservations and held capacity",
+                timeout_summary="look after silent entities, unused reservations, held and refused capacity",
             )
         except TimeoutError:
             return

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from api_types import names
 from api_types.messages import (
     Bound,
     Forget,
@@ -24,6 +25,7 @@ from api_types.messages import (
     Revoked,
     SetPolicy,
 )
+from scheduler.admission import next_timeouts
 from scheduler.fleet import Fleet
 from scheduler.holds import next_expiry
 from scheduler.policydocument import read_policy
@@ -89,6 +91,8 @@ class Books:
         self.drained: dict[tuple[str, str], None] = {}
         self.unbound: dict[str, None] = {}
         self.grown = Grown()
+        # Cluster -> workload -> the ms at which it will have waited too long for admission.
+        self.timeouts: dict[str, dict[str, int]] = {}
         if state.luggage:
             self._take_luggage(unpack(state.luggage))
         if state.arrived:
@@ -107,6 +111,8 @@ class Books:
         self._unpacking.read_next()
         if not self.parts_left:
             self.unbound = dict.fromkeys(entry.uid for entry in self.fleet.entries() if entry.state == RESERVED)
+            for slot in self.fleet.clusters.values():
+                self._note_waiting(slot.view)
 
     def luggage(self) -> dict[str, Any]:
         """Give what is carried beside the fleet."""
@@ -161,6 +167,7 @@ class Books:
                 handlers[kind](order)
             except ValueError as error:
                 self.log.warning("a malformed message was ignored", extra={"signal": kind, "problems": str(error)})
+        self._ask_about_waiting()
         if self._holds_ran_out():
             self.grown.anywhere()
         self.wake()
@@ -251,11 +258,39 @@ class Books:
         before = self.fleet.version
         view = cluster_view(report.manifest, accounted=report.name not in self.state.silent.values())
         self._note_drained(view)
+        self._note_waiting(view)
         self.fleet.put_cluster(view, self.now())
         if "deletionTimestamp" in report.manifest["metadata"]:
             self.state.leaving[report.name] = ["?"]
         if self.fleet.version != before:
             self.grown.on(report.name)
+
+    def _note_waiting(self, view: ClusterView) -> None:
+        """Note when the replicas that a cluster has not admitted will have waited too long."""
+        self.timeouts.pop(view.name, None)
+        waiting = dict(next_timeouts(view, self.fleet.options))
+        if waiting:
+            self.timeouts[view.name] = waiting
+
+    def _ask_about_waiting(self) -> None:
+        """Have deployments ask anew whose replicas have waited too long for admission."""
+        now = self.now()
+        for cluster in [name for name, waiting in self.timeouts.items() if min(waiting.values()) <= now]:
+            overdue = {workload for workload, due in self.timeouts[cluster].items() if due <= now}
+            self.timeouts[cluster] = {workload: due for workload, due in self.timeouts[cluster].items() if due > now}
+            if not self.timeouts[cluster]:
+                del self.timeouts[cluster]
+            self.drained |= dict.fromkeys(
+                (entry.namespace, entry.deployment)
+                for entry in self.fleet.on_cluster(cluster).values()
+                if names.workload_name(entry.namespace, entry.name) in overdue
+            )
+
+    def look_again_after(self) -> timedelta | None:
+        """Say when time alone changes something: a hold runs out, or a replica has waited too long for admission. None for never."""
+        due = [timedelta(milliseconds=max(1, min(waiting.values()) - self.now())) for waiting in self.timeouts.values()]
+        expiry = self.holds_end_after()
+        return min(due if expiry is None else [*due, expiry], default=None)
 
     def _note_drained(self, view: ClusterView) -> None:
         """Note the deployments that a new NoExecute taint concerns: they must ask where their replicas may stay."""
@@ -275,6 +310,7 @@ class Books:
             self.fleet.remove_cluster(gone.name)
             self.state.clusters.pop(gone.name, None)
             self.state.leaving.pop(gone.name, None)
+            self.timeouts.pop(gone.name, None)
             # No more room, but those who wait should not be told of a cluster that is gone.
             self.grown.anywhere()
         elif gone.kind == "InferenceClass":

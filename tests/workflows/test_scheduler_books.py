@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from api_types import names
 from api_types.errors import StaleSnapshot
-from api_types.messages import Place, Released, ReportClass, SetPolicy, Tell
+from api_types.messages import Place, Released, ReportClass, ReportCluster, SetPolicy, Tell
 from scheduler import live
 from scheduler.decide import apply, decide
 from scheduler.fleet import Fleet
@@ -246,3 +247,28 @@ def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() 
     made.state.inbox += [("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))]
     made.take_inbox()
     assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]
+
+
+def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    seen = {"workload": names.workload_name(entry.namespace, entry.name), "state": "Pending", "reason": "Gated", "since": START}
+    manifest = {
+        "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": START, "admission": [seen]}},
+    }
+    turn(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
+    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
+    assert not made.drained
+    clock.ms += 15 * MINUTE
+    turn(made)
+    assert not made.drained
+    clock.ms += 1000
+    turn(made)
+    assert list(made.drained) == [("ml", "m")]
+    assert made.look_again_after() is None
+    # A run that follows does not forget when to look again.
+    clock.ms = START
+    assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
