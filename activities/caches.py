@@ -17,6 +17,7 @@ from activities.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.credentials import read_credential
 from activities.departure import Leaver, looks
 from activities.heartbeat import heartbeating
+from activities.observe.cache import BOUND
 from activities.observe.digest import content_digest
 from activities.ownership import conflict
 from activities.render.artefact import claim_name, read_artefact
@@ -30,7 +31,7 @@ from activities.render.teardown import CACHE_STEPS
 from activities.secrets import SecretStore
 from api_types import labels
 from api_types.cache_messages import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
-from api_types.errors import InvalidInput, NameConflict, Unsupported
+from api_types.errors import InvalidInput, NameConflict, ServerError, Unsupported
 from api_types.messages import StepDone
 
 _STORE_LOOK_SECONDS = 5.0
@@ -51,7 +52,8 @@ class CacheActivities:
         """Have the volume of an artefact and, if it is to be filled, its credential and its Job.
 
         Without the credential only the volume is made, and the answer says what is missing. Raises InvalidInput or Unsupported if it cannot
-        be rendered or is refused, NameConflict if an object belongs to somebody else (nothing is applied then).
+        be rendered or is refused, NameConflict if an object belongs to somebody else (nothing is applied then), ServerError while a volume
+        cannot grow yet.
         """
         cluster = await self._clusters.at(order.connection)
         wanted = _input(order)
@@ -186,8 +188,12 @@ async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: in
     warnings: list[str] = []
     if class_name and kept["volume_class"] != class_name:
         warnings.append(f"the volume stays in class {kept['volume_class']}; {class_name} counts from the next artefact on")
+    phase = (volume.get("status") or {}).get("phase", "Pending")
     held = str(spec["resources"]["requests"]["storage"])
     held_gib = int(held.removesuffix(_GIB)) if held.endswith(_GIB) and held.removesuffix(_GIB).isdecimal() else size_gib
+    if held_gib < size_gib and phase != BOUND:
+        # Kubernetes lets only bound claims grow.
+        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be raised to {size_gib}Gi when it is bound")
     if held_gib < size_gib:
         storage_class = await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"]))
         if not (storage_class or {}).get("allowVolumeExpansion"):

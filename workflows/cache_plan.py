@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from activities.observe.cache import BOUND, COMPLETE, FAILED
 from activities.render.hydration import FINAL_EXIT_CODES
 from activities.render.teardown import CACHE_STEPS
 from api_types import clock
@@ -16,7 +17,6 @@ from workflows import options
 from workflows.cache_state import Copy, Place
 
 AUTH_REFUSED = FINAL_EXIT_CODES[0]
-BOUND = "Bound"
 _JOB_STEPS = [step.number for step in CACHE_STEPS if step.inventory_prefixes != ("cache-claim",)]
 _CREDENTIAL_STEP = [step.number for step in CACHE_STEPS if step.inventory_prefixes == ("cache-auth",)]
 _ALL_STEPS = [step.number for step in CACHE_STEPS]
@@ -162,10 +162,10 @@ def _absorb_job(copy: Copy, job: ObservedJob | None, now: datetime, *, bound: bo
             copy.job, copy.seen = "", False
         return
     copy.seen = True
-    if job.state == "Complete" and bound:
+    if job.state == COMPLETE and bound:
         copy.ready_at = clock.timestamp(now)
         copy.failure, copy.exit_code, copy.retry_at, copy.spent = "", 0, "", ""
-    elif job.state == "Failed":
+    elif job.state == FAILED:
         if not copy.failed:
             copy.spent = job.uid
             copy.retry_at = clock.timestamp(now + options.patience(copy.attempts - 1))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from workflows.cache_plan import BOUND, Wanted, chooses, is_final
+from activities.observe.cache import BOUND
+from workflows.cache_plan import Wanted, chooses, is_final
 from workflows.cache_state import Copy, Pin, Place
 from workflows.status import FALSE, TRUE
 

@@ -55,6 +55,7 @@ class ModelCacheWorkflow(CacheSource):
     def __init__(self, state: CacheState | None) -> None:
         super().__init__(state or CacheState())
         self.leaving = False
+        self.users_asked = workflow.now()
         self.gone = False
 
     @workflow.run
@@ -226,7 +227,8 @@ class ModelCacheWorkflow(CacheSource):
     async def tear_down(self) -> bool:
         """Wait for the last user, then take everything off every cluster, then go."""
         self.condition("Ready", FALSE, "Deleting", "")
-        if self.mounting() and not self.state.forced:
+        if self.mounting() and not self.state.forced and workflow.now() - self.users_asked >= ASK_USERS:
+            self.users_asked = workflow.now()
             await self.look_after_users()
         if self.mounting() and not self.state.forced:
             users = ", ".join(self.mounting())

@@ -449,4 +449,4 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaPruning, ReplicaTeardown):
             status["teardown"] = self.state.teardown.shown()
         if applied is None:
             return status
-        return status | shown(applied, seen, self.endpoint())
+        return status | shown(applied, seen, self.endpoint()) | self.cache_status()

@@ -96,6 +96,14 @@ class ReplicaCaches(Entity[ReplicaCarried]):
         detail = f": {report.message}" if report.message else ""
         return f"{title} is {report.phase or 'not staged'} on {cluster}{detail}"
 
+    def cache_status(self) -> dict[str, Any]:
+        """Show which weights are mounted; nothing without a cache."""
+        if not self.cache_name():
+            return {}
+        report = self.state.cache
+        shown = {"claimName": self.state.cache_claim, "artefactKey": report.artefact_key, "phase": report.phase} if report else {}
+        return {"cache": {field: value for field, value in shown.items() if value}}
+
     async def _tell_cache(self, name: str, claims: list[str], *, used: bool = True) -> bool:
         message = CacheWanted(
             workflow_id=names.workflow_id("ModelReplica", self.namespace, self.name),

@@ -15,6 +15,7 @@ from api_types.observations import ObservedCache, ObservedJob, ObservedVolume
 
 MODEL_CACHE = "ModelCache"
 COMPLETE, FAILED, RUNNING = "Complete", "Failed", "Running"
+BOUND = "Bound"
 _MESSAGE_MAX = 1024
 
 

@@ -8,7 +8,7 @@ import pytest
 from api_types.cache_messages import CacheSite
 from api_types.messages import Connection
 from api_types.observations import ObservedCache, ObservedJob, ObservedVolume
-from workflows.cache_plan import Wanted, absorb, follow, forgive, must_leave, next_deed, next_look
+from workflows.cache_plan import Wanted, absorb, can_begin, follow, forgive, must_leave, next_deed, next_look
 from workflows.cache_state import Copy, Pin, Place
 from workflows.cache_status import Standing, artifact_verdict, matched_verdict, phase_of, pin_verdict, shown, standings
 
@@ -129,6 +129,12 @@ CASES = [
 def test_the_next_step_on_a_cluster(case: Case) -> None:
     deed = next_deed(case.place, case.wanted, case.used, case.now)
     assert (deed and (deed.kind, deed.copy.claim, deed.hydrate if deed.kind == "stage" else deed.steps)) == case.step
+
+
+def test_wkl_84_nothing_is_brought_to_a_cluster_without_a_class() -> None:
+    place = a_place(site=a_site(storage_class_name=""))
+    follow(place, WANTED, NOW)
+    assert (place.copies, can_begin(place.site)) == ([], False)
 
 
 def test_wkl_95_another_artefact_comes_beside_the_one_there_and_a_return_finds_the_old_one() -> None:

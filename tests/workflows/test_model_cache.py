@@ -177,6 +177,12 @@ async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then
     await plane.ready("ModelDeployment", "chat", namespace)
     (engine,) = engines(plane, "prod-eu", namespace)
     assert mounted(engine) == [claim]
+    running = await plane.describe("ModelReplica", placement["replica"], namespace)
+    assert running["status"]["cache"] == {
+        "claimName": claim,
+        "artefactKey": clusters_of(seen)["prod-eu"]["artefactKey"],
+        "phase": "Ready",
+    }
     await eventually(
         lambda: _now(lambda: objects(plane, "prod-eu", namespace)),
         lambda found: found == [f"persistentvolumeclaims/{claim}"],
@@ -207,6 +213,21 @@ async def test_wkl_88_without_clusters_nobody_asks_for_a_token(plane: ControlPla
     assert (reason(seen, "ClustersMatched"), seen["status"]["summary"]["ready"]) == ("NoClusters", "0/0")
     assert "AuthSecretMissing" not in {event["reason"] for event in seen["status"]["events"]}
     await clean_up(plane, "far", namespace)
+
+
+async def test_wkl_101_a_deployment_and_a_cache_that_exclude_each_other_leave_no_cluster(
+    plane: ControlPlane, namespace: str, repo: str
+) -> None:
+    await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
+    elsewhere = {"matchLabels": in_cluster(plane, "prod-us")}
+    await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, clusterSelector=elsewhere))
+    seen = await plane.until("ModelDeployment", "chat", lambda seen: reason(seen, "ReplicasScheduled") == "NoClusters", namespace)
+    assert condition(seen, "ModelCacheResolved") == "True"
+    assert "outside ModelCache qwen's footprint" in message(seen, "ReplicasScheduled")
+    assert "didn't match clusterSelector" in message(seen, "ReplicasScheduled")
+    await plane.delete("ModelDeployment", "chat", namespace)
+    await plane.gone("ModelDeployment", "chat", namespace)
+    await clean_up(plane, "qwen", namespace)
 
 
 async def test_wkl_90_a_lost_volume_is_filled_again(plane: ControlPlane, namespace: str, repo: str) -> None:
