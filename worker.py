@@ -108,7 +108,7 @@ def build_workers(client: Client, settings: Settings, hands: Hands, threads: Thr
     telling = [
         hands.messaging.tell,
         hands.messaging.tell_many,
-        hands.messaging.ask,
+        hands.messaging.read_memo,
         hands.messaging.ask_each,
         hands.messaging.start_replicas,
         hands.messaging.survey,

@@ -12,9 +12,8 @@ from typing import Any
 
 from pydantic import Field
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import (
-    QueryRejectCondition,
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -35,26 +34,30 @@ PHASE = SearchAttributeKey.for_keyword("ModelplanePhase")
 READY = SearchAttributeKey.for_keyword("ModelplaneReady")
 CLUSTER = SearchAttributeKey.for_keyword("ModelplaneCluster")
 DEPLOYMENT = SearchAttributeKey.for_keyword("ModelplaneDeployment")
+
+# Where an InferenceCluster keeps what replicas must know of it.
+CONNECTION_MEMO = "connection"
+
 SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
 
 # As many as the server answers at once without queueing them behind a busy workflow.
 _AT_ONCE = 32
 _QUERY_TIMEOUT = timedelta(seconds=5)
 
-# The client repeats a query that a busy workflow refuses, each time with the timeout above. A local activity must end within the ten
-# seconds that it is given: one that is timed out from outside may never be tried again, and its workflow would wait for it for good.
+# The client repeats a call that a busy server refuses. A local activity must end within the ten seconds that it is given: one that is
+# timed out from outside may never be tried again, and its workflow would wait for it for good.
 _ASK_SECONDS = 8
 
 
-class Ask(Message):
-    """One query to one entity."""
+class ReadMemo(Message):
+    """What to read of which entity's memo."""
 
     workflow_id: str
-    query: str
+    key: str
 
 
-class Answer(Message):
-    """The answer to a query; `found` False when no such entity runs."""
+class Remembered(Message):
+    """What a memo holds, None if it has no such key; `found` False when no such entity runs."""
 
     found: bool
     value: Any = None
@@ -144,21 +147,22 @@ class Messaging:
         return ToldMany(missing=[receiver for receiver, ok in zip(by_receiver, told, strict=True) if not ok])
 
     @activity.defn
-    async def ask(self, question: Ask) -> Answer:
-        """Query one entity; raises TimeoutError when it gives no answer within eight seconds."""
-        handle = activity.client().get_workflow_handle(question.workflow_id)
-        # A closed workflow would still answer, from its history; whether it runs is told with the answer, not asked for in a second call.
-        running_only = QueryRejectCondition.NOT_OPEN
+    async def read_memo(self, wanted: ReadMemo) -> Remembered:
+        """Read what a running entity keeps in its memo.
+
+        The server answers by itself. A query would need a free workflow task slot of some worker; hundreds of replicas that are born at
+        once and all query their cluster would hold those slots, and wait for one another. Raises TimeoutError after eight seconds.
+        """
         async with asyncio.timeout(_ASK_SECONDS):
             try:
-                value = await handle.query(question.query, reject_condition=running_only, rpc_timeout=_QUERY_TIMEOUT)
-            except WorkflowQueryRejectedError:
-                return Answer(found=False)
+                seen = await activity.client().get_workflow_handle(wanted.workflow_id).describe()
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
-                    return Answer(found=False)
+                    return Remembered(found=False)
                 raise
-        return Answer(found=True, value=value)
+            if seen.status != WorkflowExecutionStatus.RUNNING:
+                return Remembered(found=False)
+            return Remembered(found=True, value=await seen.memo_value(wanted.key, None))
 
     @activity.defn
     async def start_replicas(self, order: StartReplicas) -> StartedReplicas:

@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.clusters import ClusterActivities
-from activities.messaging import Broadcast, Messaging
+from activities.messaging import CONNECTION_MEMO, Broadcast, Messaging
 from api_types import labels, names, queues
 from api_types.base import Message
 from api_types.cache_messages import CacheSite
@@ -87,6 +87,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         self.watching: asyncio.Task[None] | None = None
         self.retry_at: datetime | None = None
         self.gone = False
+        self.remembered = ""
 
     @workflow.run
     async def run(self, state: ClusterState | None) -> None:
@@ -140,11 +141,6 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         """Give what the scheduler keeps of a cluster."""
         return self.report().wire()
 
-    @workflow.query
-    def connection_view(self) -> dict[str, Any]:
-        """Give what a replica must know of its cluster."""
-        return self.changed().wire()
-
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> bool:
@@ -152,6 +148,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         if self.state.deleted:
             return await self.tear_down()
         if self.state.spec is None:
+            self.remember()
             return False
         await self.follow_classes()
         self.publish_pools()
@@ -416,6 +413,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
 
     async def report_changes(self) -> None:
         """Tell the scheduler and the replicas here, each only of what is new to them."""
+        self.remember()
         report = self.report()
         digest = _digest(report.manifest)
         if digest != self.state.reported:
@@ -438,6 +436,14 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
                 await self._tell_replicas()
             if self.state.tell_again:
                 self.look_again(TELL_AGAIN)
+
+    def remember(self) -> None:
+        """Keep what replicas must know where they read it when they are born, before anybody can place them here."""
+        view = self.changed()
+        digest = _digest(view.model_copy(update={"sequence": 0}).wire())
+        if digest != self.remembered:
+            workflow.upsert_memo({CONNECTION_MEMO: view.wire()})
+            self.remembered = digest
 
     async def _tell_replicas(self) -> None:
         await workflow.execute_activity_method(
@@ -484,6 +490,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         ]
         self.stop_watching()
         self.state.occupied = []
+        self.remember()
         await self._tell_replicas()
         for name in self.state.wanted:
             await self._want(name, used=False)

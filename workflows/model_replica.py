@@ -10,7 +10,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.messaging import Ask, Messaging
+from activities.messaging import CONNECTION_MEMO, Messaging, ReadMemo
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
@@ -179,16 +179,17 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaPruning, ReplicaTeardown):
         return False
 
     async def knows_cluster(self) -> bool:
-        """Ask the cluster for its connection, once; afterwards it tells us of changes."""
+        """Read how to reach the cluster, once; afterwards it tells us of changes."""
         if self.state.cluster is None:
-            answer = await workflow.execute_local_activity_method(
-                Messaging.ask,
-                Ask(workflow_id=names.workflow_id("InferenceCluster", "", self.state.birth.cluster), query="connection_view"),
-                **options.local(options.TELL, f"ask {self.state.birth.cluster} how to reach it"),
+            cluster = self.state.birth.cluster
+            memo = await workflow.execute_local_activity_method(
+                Messaging.read_memo,
+                ReadMemo(workflow_id=names.workflow_id("InferenceCluster", "", cluster), key=CONNECTION_MEMO),
+                **options.local(options.TELL, f"read how to reach {cluster}"),
             )
-            if answer.found and self.state.cluster is None:
-                self.state.cluster = ClusterChanged.model_validate(answer.value)
-            elif not answer.found:
+            if memo.value is not None and self.state.cluster is None:
+                self.state.cluster = ClusterChanged.model_validate(memo.value)
+            elif memo.value is None:
                 self.look_again(options.soon(self.state.attempts))
                 self.state.attempts += 1
         known = self.state.cluster

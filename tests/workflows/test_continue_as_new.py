@@ -53,7 +53,7 @@ async def impatient_server(events: int, on_clusters: Sequence[Callable[..., Any]
     ) as server:
         await register_search_attributes(server.client)
         messaging = Messaging()
-        telling = [messaging.tell, messaging.tell_many, messaging.ask, messaging.ask_each, messaging.start_replicas]
+        telling = [messaging.tell, messaging.tell_many, messaging.read_memo, messaging.ask_each, messaging.start_replicas]
         telling += [messaging.survey, messaging.broadcast]
         parts: dict[str, dict[str, Any]] = {
             queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": telling},
