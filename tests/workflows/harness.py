@@ -1,6 +1,7 @@
 """A control plane under test: the testbed, a worker process that can be killed, and the few moves that tests make on them."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -221,6 +222,19 @@ def reason(seen: Json, kind: str) -> str:
 def message(seen: Json, kind: str) -> str:
     """The message of a condition, empty if it is not there."""
     return next((item.get("message", "") for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def said(tree: Any) -> Iterator[str]:
+    """What every payload of a history says: they stand in it as base64."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == "data" and isinstance(value, str):
+                yield base64.b64decode(value).decode(errors="replace")
+            else:
+                yield from said(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from said(item)
 
 
 def a_deployment(

@@ -18,10 +18,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.caches import CacheActivities
+from activities.clients.hub import HuggingFaceHub
 from activities.clients.pool import KubernetesPool
 from activities.clusters import ClusterActivities
 from activities.messaging import Messaging, attributes_of, ensure_scheduler
+from activities.render.artefact import SOURCE_HUGGINGFACE
 from activities.render.settings import RenderSettings
+from activities.revisions import RevisionActivities
 from activities.secrets import StoredSecret
 from activities.stores import secret_store
 from activities.workloads import WorkloadActivities
@@ -31,8 +35,9 @@ from api_types.settings import KubeconfigSettings, SecretSettings, Settings
 from testbed.install import Installer
 from testbed.testbed import TEMPORAL, ClusterRunning, Running
 from testbed.versions import TOOLS
+from tests.local_hub import LocalHub, Repo
 from tests.workflows.conftest import documents
-from tests.workflows.harness import ControlPlane, Json, a_deployment, eventually
+from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, eventually
 from worker import register_search_attributes
 from workflows import registry
 
@@ -136,7 +141,7 @@ async def storm(client: Client) -> None:
 
 @pytest.mark.testbed
 async def test_a_model_lives_through_many_runs_of_all_its_workflows(
-    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path: Path
+    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path: Path, hub: LocalHub
 ) -> None:
     store = secret_store(Settings(secrets=SecretSettings(directory=tmp_path)))
     for document in documents(testbed.manifests / "secrets.yaml"):
@@ -147,13 +152,18 @@ async def test_a_model_lives_through_many_runs_of_all_its_workflows(
     workloads = WorkloadActivities(pool, store, RenderSettings())
     hands = [clusters.connect_cluster, clusters.watch_cluster, workloads.apply_replica]
     hands += [workloads.prune_replica, workloads.teardown_replica_step]
+    caches = CacheActivities(pool, store, RenderSettings())
+    revisions = RevisionActivities(store, {SOURCE_HUGGINGFACE: HuggingFaceHub(hub.address)})
+    hands += [caches.apply_cache, caches.delete_cache_objects, caches.await_credential, revisions.resolve_revision]
     namespace = f"t-{uuid.uuid4().hex[:8]}"
+    hub.repos["acme/long"] = Repo()
     async with impatient_server(events=15, on_clusters=hands) as client:
         plane = ControlPlane(client, testbed, None, kube)
         for file in ("classes.yaml", "clusters.yaml"):
             for document in documents(testbed.manifests / file):
                 await plane.apply(document)
-        await plane.apply(a_deployment("long", namespace, replicas=1))
+        await plane.apply(a_cache("long", namespace, "acme/long"))
+        await plane.apply(a_deployment("long", namespace, replicas=1, modelCacheRef={"name": "long"}))
         first = await plane.ready("ModelDeployment", "long", namespace, within=120)
         for count in (3, 2, 4):
             await plane.scale("long", namespace, count)
@@ -162,13 +172,16 @@ async def test_a_model_lives_through_many_runs_of_all_its_workflows(
         for workflow_id in (
             names.workflow_id("ModelDeployment", namespace, "long"),
             names.workflow_id("ModelReplica", namespace, replica),
+            names.workflow_id("ModelCache", namespace, "long"),
             names.workflow_id("InferenceCluster", "", first["status"]["placements"][0]["cluster"]),
             names.FLEET_SCHEDULER_ID,
         ):
             await eventually(lambda wanted=workflow_id: runs(client, wanted), lambda count: count > 1, what=f"runs of {workflow_id}")
         assert await plane.scheduler("audit") == []
+        await plane.delete("ModelCache", "long", namespace)
         await plane.delete("ModelDeployment", "long", namespace)
-        await plane.gone("ModelDeployment", "long", namespace, within=120)
+        for kind in ("ModelDeployment", "ModelCache"):
+            await plane.gone(kind, "long", namespace, within=120)
         for cluster in testbed.clusters:
             assert plane.our_objects(cluster, namespace) == []
     await pool.close()

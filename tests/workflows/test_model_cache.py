@@ -5,6 +5,9 @@ spec/workloads.md 5 and 14, cases 61, 62, 85, 87 to 92 and 95 to 99.
 
 import asyncio
 import copy
+import json
+import os
+import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +20,11 @@ from api_types import labels
 from tests.local_hub import LocalHub, Repo, a_commit
 from tests.local_registry import local_registry
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
-from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually, message, reason
+from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually, message, reason, said
 
 pytestmark = pytest.mark.testbed
+
+SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
 
 
 @pytest.fixture
@@ -189,8 +194,11 @@ async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then
         what="token and Job gone",
     )
     for kind, name in (("ModelCache", "qwen"), ("ModelReplica", placement["replica"])):
-        history = await plane.handle(kind, name, namespace).fetch_history()
-        assert token not in history.to_json()
+        history = (await plane.handle(kind, name, namespace).fetch_history()).to_json_dict()
+        words = "".join(said(history))
+        assert "hub" in words or kind == "ModelReplica"
+        assert token not in json.dumps(history) + words
+    assert token not in plane.worker.log()
 
     await plane.delete("ModelCache", "qwen", namespace)
     leaving = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
@@ -407,6 +415,38 @@ async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, names
         plane.call("prod-eu", "PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
     plane.call("prod-eu", "DELETE", f"/apis/batch/v1/namespaces/{namespace}/jobs/{claim}-hyd")
     plane.call("prod-eu", "DELETE", path)
+
+
+async def test_a_worker_that_dies_while_a_cache_is_staged_refreshed_and_deleted_changes_nothing(
+    plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
+) -> None:
+    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
+
+    async def die() -> None:
+        await asyncio.sleep(chance.uniform(0.1, 1.5))
+        plane.worker.kill()
+        await asyncio.to_thread(plane.worker.start)
+
+    clusters = len(plane.running.clusters)
+    await plane.apply(a_cache("tough", namespace, repo))
+    await die()
+    staged = await plane.ready("ModelCache", "tough", namespace, within=90)
+    assert staged["status"]["summary"]["ready"] == f"{clusters}/{clusters}"
+    commit = hub.repos[repo].branches["main"] = a_commit("second")
+    await plane.apply(a_cache("tough", namespace, repo, refresh="1"))
+    await die()
+
+    def refreshed(seen: Json) -> bool:
+        rows = clusters_of(seen).values() if seen else []
+        return len(rows) == clusters and all((row.get("revision"), row["phase"]) == (commit, "Ready") for row in rows)
+
+    await plane.until("ModelCache", "tough", refreshed, namespace, within=90)
+    await plane.delete("ModelCache", "tough", namespace)
+    await die()
+    await plane.gone("ModelCache", "tough", namespace, within=90)
+    for cluster in plane.running.clusters:
+        assert objects(plane, cluster, namespace) == plane.our_objects(cluster, namespace) == []
 
 
 async def test_wkl_100_an_image_by_tag_is_pinned_to_its_digest(plane: ControlPlane, namespace: str) -> None:
