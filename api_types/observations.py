@@ -20,7 +20,8 @@ class ObservedWorkload(Message):
     """The workload of one engine, in copies.
 
     `current`: the controller has seen the newest spec. `hashes`: template hashes of its pods that are not terminating. `blocker`: the
-    dominant reason why pods are not ready, in words, empty if all are. `pods_ready` counts serving pods with condition Ready.
+    dominant reason why pods are not ready, in words, empty if all are. `pods_ready` counts serving pods with condition Ready. `overdue`:
+    its progress deadline has passed, which is a warning and no verdict.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ObservedWorkload(Message):
     pods_ready: int = 0
     hashes: list[str] = Field(default_factory=list)
     blocker: str = ""
+    overdue: bool = False
 
 
 class ObservedRoute(Message):

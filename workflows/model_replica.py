@@ -29,7 +29,7 @@ from workflows import options
 from workflows.replica_caches import ReplicaCaches
 from workflows.replica_pruning import ReplicaPruning
 from workflows.replica_state import ReplicaCarried
-from workflows.replica_status import drift, endpoint_url, holds_floor, model_problem, routing_problem, shown
+from workflows.replica_status import drift, endpoint_url, holds_floor, model_problem, overdue, routing_problem, shown
 from workflows.replica_teardown import ReplicaTeardown
 from workflows.status import FALSE, TRUE, is_true
 
@@ -328,6 +328,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaPruning, ReplicaTeardown):
             self.condition("RoutingReady", FALSE, "Configuring", "")
             self.condition("Ready", FALSE, "Creating", self._accepted_verdict()[2])
             return
+        self.warn_of_delay(overdue(applied, seen))
         model, routing = model_problem(applied, seen), routing_problem(applied, seen)
         self.condition("ModelReady", *((FALSE, "ModelStarting", model) if model else (TRUE, "Serving", "")))
         self.condition("RoutingReady", *((FALSE, "Configuring", routing) if routing else (TRUE, "RouteConfigured", "")))
@@ -341,6 +342,12 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaPruning, ReplicaTeardown):
         reason = "Unavailable" if self.state.was_ready else "Creating"
         self.condition("Ready", *((TRUE, "Available", "") if ready else (FALSE, reason, model or routing)))
         self.state.observed_generation = self.state.applied_generation
+
+    def warn_of_delay(self, engines: list[str]) -> None:
+        """Tell once that engines take longer than expected; large models may, so it judges nothing."""
+        for name in [name for name in engines if name not in self.state.overdue]:
+            self.event("Warning", "ProgressDeadlineExceeded", f"engine {name} has made no progress for long; it is still waited for")
+        self.state.overdue = engines
 
     def out_of_reach(self) -> bool:
         """Tell whether the cluster has been silent for so long that its endpoints must go."""

@@ -25,6 +25,7 @@ class ReplicaCarried(Carried):
         applied_mode: how the engines shared the work then.
         copies_due: when copies of Secrets are next compared with their sources.
         prune: something of an older generation may still be there; looked for again at `prune_at`, after `prunes` looks in vain.
+        overdue: engines whose progress deadline has passed.
         attempted: something of ours may be on the cluster; `whole`: the last apply was not interrupted, so the inventory is complete.
         told: what the deployment last heard.
 
@@ -44,6 +45,7 @@ class ReplicaCarried(Carried):
     applied_inputs: list[Any] = Field(default_factory=list)
     applied_mode: str = ""
     copies_due: str = ""
+    overdue: list[str] = Field(default_factory=list)
     attempted: bool = False
     whole: bool = False
     failure: tuple[str, str] = ("", "")

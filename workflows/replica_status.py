@@ -45,6 +45,11 @@ def workload_of(engine: AppliedEngine, seen: ObservedReplica) -> ObservedWorkloa
     return next((workload for workload in seen.workloads if workload.name == engine.workload_name), None)
 
 
+def overdue(applied: Applied, seen: ObservedReplica) -> list[str]:
+    """Name the engines whose progress deadline has passed; they may become ready all the same."""
+    return [engine.name for engine in applied.engines if (workload := workload_of(engine, seen)) and workload.overdue]
+
+
 def model_problem(applied: Applied, seen: ObservedReplica) -> str:
     """Say why not every engine is ready; empty when all are."""
     problems = [engine_problem(engine, seen) for engine in applied.engines]

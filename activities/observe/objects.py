@@ -12,12 +12,14 @@ from activities.ownership import Owner, owner_of
 from api_types import labels
 
 _ROUTING = "routing"
+_DEADLINE_PASSED = "ProgressDeadlineExceeded"
 
 
 class WorkloadSeen(NamedTuple):
     """A Deployment or LeaderWorkerSet as its controller counts it, in copies.
 
     `hashes` are those of its own templates; empty where the controller says by itself that it has seen the newest spec (`current`).
+    `overdue`: its progress deadline has passed.
     """
 
     current: bool
@@ -28,6 +30,7 @@ class WorkloadSeen(NamedTuple):
     total: int
     hashes: frozenset[str]
     message: str
+    overdue: bool = False
 
 
 class JudgedSeen(NamedTuple):
@@ -80,6 +83,9 @@ def _deployment(item: Mapping[str, Any]) -> WorkloadSeen:
         total=status.get("replicas", 0),
         hashes=frozenset(),
         message=_replica_failure(status) if failing.holds else "",
+        overdue=any(
+            entry.get("reason") == _DEADLINE_PASSED for entry in status.get("conditions") or [] if entry.get("type") == "Progressing"
+        ),
     )
 
 

@@ -73,6 +73,7 @@ def _workload(seen: ObjectSeen, workload: WorkloadSeen, pods: Mapping[WorkloadKe
         pods_ready=sum(1 for pod in alive if pod.serving and pod.ready),
         hashes=sorted(hashes),
         blocker=dominant(alive) or workload.message,
+        overdue=workload.overdue,
     )
 
 

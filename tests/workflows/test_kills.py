@@ -23,7 +23,7 @@ async def kill_after(plane: ControlPlane, seconds: float) -> None:
     await asyncio.to_thread(plane.worker.start)
 
 
-async def test_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane) -> None:
+async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane) -> None:
     chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
     namespace, name = f"t-{uuid.uuid4().hex[:8]}", "tough"

@@ -7,7 +7,17 @@ import pytest
 
 from api_types.messages import Applied, AppliedEngine, AppliedObject
 from api_types.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
-from workflows.replica_status import drift, endpoint_url, engine_phase, holds_floor, model_problem, routing_problem, shown, workload_of
+from workflows.replica_status import (
+    drift,
+    endpoint_url,
+    engine_phase,
+    holds_floor,
+    model_problem,
+    overdue,
+    routing_problem,
+    shown,
+    workload_of,
+)
 
 W = "qwen-1a2b3c4d"
 NEW, OLD = "hash-new", "hash-old"
@@ -39,6 +49,8 @@ def seen(*workloads: ObservedWorkload, route: bool = True, pool: bool = True, pi
 
 @dataclass(frozen=True)
 class Counts:
+    """What is seen of one engine, and what is said of it."""
+
     story: str
     workload: ObservedWorkload
     says: str
@@ -70,6 +82,13 @@ def test_an_engine_is_ready_by_counts_at_the_newest_template(case: Counts) -> No
     problem = model_problem(applied(case.engine), seen(case.workload))
     assert case.says in problem
     assert bool(problem) is bool(case.says)
+
+
+def test_wkl_82_an_engine_past_its_deadline_is_named_and_still_becomes_ready() -> None:
+    late = seen(a_workload(overdue=True, ready=0))
+    assert overdue(applied(), late) == ["main"]
+    assert model_problem(applied(), late) != ""
+    assert model_problem(applied(), seen(a_workload(overdue=True))) == ""
 
 
 def test_every_engine_that_is_not_ready_is_named() -> None:

@@ -26,6 +26,7 @@ from tests.workflows.topologies import (
 
 pytestmark = pytest.mark.testbed
 
+LATE = 1_000_000
 FIRST, SECOND, THIRD = (f"registry.example/engine:{number}" for number in (1, 2, 3))
 
 
@@ -248,3 +249,44 @@ async def test_flags_for_the_picker_reach_it_without_a_new_generation(plane: Con
         seen = await plane.ready("ModelDeployment", "flagged", namespace)
         assert seen["metadata"]["generation"] == 1
         await leave_nothing(plane, "flagged", namespace)
+
+
+async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(plane: ControlPlane, namespace: str) -> None:
+    await plane.apply(a_model("kept", namespace, an_engine("main", H100)))
+    before = await plane.ready("ModelDeployment", "kept", namespace)
+    running = pods(plane, namespace)
+    replica = plane.handle("ModelReplica", (await the_replica(plane, "kept", namespace))["metadata"]["name"], namespace)
+    view = await plane.handle("InferenceCluster", CLUSTER).query("connection_view")
+    await replica.signal("cluster_changed", {**view, "sequence": LATE, "connected": False, "connection": None, "facts": None})
+
+    async def accepted() -> str:
+        return reason(await the_replica(plane, "kept", namespace), "ModelAccepted")
+
+    await eventually(accepted, lambda found: found == "WaitingForCluster")
+    assert pods(plane, namespace) == running
+    assert (await the_replica(plane, "kept", namespace))["status"]["inventory"]
+    await replica.signal("cluster_changed", {**view, "sequence": LATE + 1})
+    after = await plane.ready("ModelDeployment", "kept", namespace)
+    assert [each["replica"] for each in after["status"]["placements"]] == [each["replica"] for each in before["status"]["placements"]]
+    assert pods(plane, namespace) == running
+    await leave_nothing(plane, "kept", namespace)
+
+
+async def test_wkl_114_a_replica_whose_cluster_was_deleted_goes_and_says_what_it_abandons(plane: ControlPlane, namespace: str) -> None:
+    await plane.apply(a_model("lost", namespace, an_engine("main", H100)))
+    await plane.ready("ModelDeployment", "lost", namespace)
+    name = (await the_replica(plane, "lost", namespace))["metadata"]["name"]
+    view = await plane.handle("InferenceCluster", CLUSTER).query("connection_view")
+    await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": LATE, "present": False})
+    await plane.delete("ModelDeployment", "lost", namespace)
+    await plane.gone("ModelDeployment", "lost", namespace)
+    left = await plane.handle("ModelReplica", name, namespace).query("describe")
+    assert "Abandoned" in {event["reason"] for event in left["status"]["events"]}
+    assert {item["kind"] for item in left["status"]["leftBehind"]} >= {"Deployment", "HTTPRoute", "ResourceClaimTemplate"}
+    # The cluster is there all the same, so the test cleans up as an administrator would.
+    plane.call(CLUSTER, "DELETE", f"/api/v1/namespaces/{namespace}")
+
+    async def remaining() -> list[Json]:
+        return plane.pods(CLUSTER, namespace)
+
+    await eventually(remaining, lambda found: not found)

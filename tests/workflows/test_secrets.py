@@ -2,14 +2,16 @@
 
 import base64
 import json
-from collections.abc import Iterator
+import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.workflows.harness import ControlPlane
+from activities.secrets import SecretStore, StoredSecret
+from api_types import labels
+from tests.workflows.harness import ControlPlane, eventually, said
+from tests.workflows.topologies import CLUSTER, H100, a_model, an_engine, leave_nothing, the_replica
 
 pytestmark = pytest.mark.testbed
 
@@ -24,19 +26,6 @@ def secret_values(plane: ControlPlane) -> list[str]:
     return found
 
 
-def said(tree: Any) -> Iterator[str]:
-    """What every payload of a history says: they stand in it as base64."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            if key == "data" and isinstance(value, str):
-                yield base64.b64decode(value).decode(errors="replace")
-            else:
-                yield from said(value)
-    elif isinstance(tree, list):
-        for item in tree:
-            yield from said(item)
-
-
 async def test_no_secret_value_is_in_any_history_or_in_the_log(plane: ControlPlane) -> None:
     secrets = secret_values(plane)
     histories = 0
@@ -47,6 +36,40 @@ async def test_no_secret_value_is_in_any_history_or_in_the_log(plane: ControlPla
         histories += 1
     assert histories > len(plane.running.clusters)
     assert not [secret for secret in secrets if secret in plane.worker.log()]
+
+
+async def test_wkl_68_a_token_that_travels_to_a_cluster_is_in_no_history_and_in_no_log(
+    plane: ControlPlane, store: SecretStore, namespace: str
+) -> None:
+    value = f"token-{uuid.uuid4().hex}"
+    await store.put(StoredSecret(namespace, "hub", {"token": value.encode()}, labels={labels.PROPAGATE: "true"}))
+    env = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}]
+    await plane.apply(a_model("gated", namespace, an_engine("main", H100, env=env)))
+    await plane.ready("ModelDeployment", "gated", namespace)
+    (pod,) = plane.pods(CLUSTER, namespace)
+    copy = pod["spec"]["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"]
+    there = plane.get(CLUSTER, f"/api/v1/namespaces/{namespace}/secrets/{copy}")
+    assert base64.b64decode(there["data"]["token"]).decode() == value
+
+    # A new value reaches the copy when somebody asks for it.
+    rotated = f"token-{uuid.uuid4().hex}"
+    await store.put(StoredSecret(namespace, "hub", {"token": rotated.encode()}, labels={labels.PROPAGATE: "true"}))
+    replica = await the_replica(plane, "gated", namespace)
+    await plane.handle("ModelReplica", replica["metadata"]["name"], namespace).signal("retry_now", {"by": "test"})
+
+    async def copied() -> str:
+        found = plane.get(CLUSTER, f"/api/v1/namespaces/{namespace}/secrets/{copy}")
+        return base64.b64decode(found["data"]["token"]).decode()
+
+    await eventually(copied, lambda found: found == rotated, within=30)
+    await leave_nothing(plane, "gated", namespace)
+    async for run in plane.client.list_workflows(f'WorkflowId STARTS_WITH "model" AND ModelplaneNamespace = "{namespace}"'):
+        history = (await plane.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()).to_json_dict()
+        shown = json.dumps(history) + "".join(said(history))
+        for secret in (value, rotated):
+            assert secret not in shown, run.id
+            assert base64.b64encode(secret.encode()).decode() not in shown, run.id
+    assert not [secret for secret in (value, rotated) if secret in plane.worker.log()]
 
 
 async def test_the_worker_serves_metrics_of_its_queues_and_of_the_sdk(plane: ControlPlane) -> None:

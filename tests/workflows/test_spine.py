@@ -94,7 +94,7 @@ async def test_applying_the_same_manifest_again_does_not_undo_a_scale(plane: Con
 
 
 @pytest.mark.parametrize("deed", ["deletes", "edits"])
-async def test_what_somebody_changes_by_hand_is_put_right_within_30_s(plane: ControlPlane, namespace: str, deed: str) -> None:
+async def test_wkl_105_what_somebody_changes_by_hand_is_put_right_within_30_s(plane: ControlPlane, namespace: str, deed: str) -> None:
     await plane.apply(a_deployment("steady", namespace))
     seen = await plane.ready("ModelDeployment", "steady", namespace)
     (placement,) = placements(seen)

@@ -5,7 +5,7 @@ import copy
 import os
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ IMAGE = "registry.example/engine:1"
 # What an administrator does with a node that is lost for good: its pods end at once, and nothing new is placed there.
 LOST = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 LOOK_SECONDS = 0.1
+SURE_LOOKS = 5
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/namespaces/{}/leaderworkersets",
@@ -155,15 +156,46 @@ def pool_of_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> str:
 @asynccontextmanager
 async def lost_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> AsyncIterator[None]:
     """Lose a node for a while: it goes silent, and is marked as out of service."""
-    path, merge = f"/api/v1/nodes/{node}", "application/merge-patch+json"
-    before = plane.get(cluster, path)["spec"].get("taints", [])
-    silent = {"metadata": {"annotations": {"testbed.modelplane.ai/offline": "true"}}, "spec": {"taints": [*before, LOST]}}
-    plane.call(cluster, "PATCH", path, silent, merge)
+    await _switch(plane, cluster, node, offline=True)
     try:
+        await _taint(plane, cluster, node, lost=True)
         yield
     finally:
-        back = {"metadata": {"annotations": {"testbed.modelplane.ai/offline": None}}, "spec": {"taints": before}}
-        plane.call(cluster, "PATCH", path, back, merge)
+        await _taint(plane, cluster, node, lost=False)
+        await _switch(plane, cluster, node, offline=False)
+
+
+async def _switch(plane: ControlPlane, cluster: str, node: str, *, offline: bool) -> None:
+    """Switch a node off or on, and wait until the node controller has noticed."""
+    change = {"metadata": {"annotations": {"testbed.modelplane.ai/offline": "true" if offline else None}}}
+    plane.call(cluster, "PATCH", f"/api/v1/nodes/{node}", change, "application/merge-patch+json")
+
+    async def noticed() -> bool:
+        return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in _taints(plane, cluster, node))
+
+    await eventually(noticed, lambda silent: silent is offline, what=f"the state of {node}")
+
+
+async def _taint(plane: ControlPlane, cluster: str, node: str, *, lost: bool) -> None:
+    """Mark a node, or take the mark away. The node controller replaces all taints at once, so the mark may have to be set again."""
+
+    async def marked() -> bool:
+        taints = _taints(plane, cluster, node)
+        if (LOST["key"] in {taint["key"] for taint in taints}) is lost:
+            return True
+        others = [taint for taint in taints if taint["key"] != LOST["key"]]
+        change = {"spec": {"taints": [*others, *([LOST] if lost else [])]}}
+        plane.call(cluster, "PATCH", f"/api/v1/nodes/{node}", change, "application/merge-patch+json")
+        return False
+
+    for _ in range(SURE_LOOKS):
+        await eventually(marked, lambda done: done)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _taints(plane: ControlPlane, cluster: str, node: str) -> list[Json]:
+    found: list[Json] = plane.get(cluster, f"/api/v1/nodes/{node}")["spec"].get("taints", [])
+    return found
 
 
 @dataclass

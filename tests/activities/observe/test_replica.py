@@ -70,6 +70,13 @@ def test_wkl_69_updated_copies_are_told_apart_from_available_ones() -> None:
     assert (found.updated, found.available) == (1, 4)
 
 
+@pytest.mark.parametrize(("reason", "overdue"), [("ProgressDeadlineExceeded", True), ("ReplicaSetUpdated", False)])
+def test_wkl_82_a_passed_deadline_is_told_and_changes_no_count(reason: str, *, overdue: bool) -> None:
+    status = {**DEPLOYED, "conditions": [{"type": "Progressing", "status": "False" if overdue else "True", "reason": reason}]}
+    found = observe(seen("Deployment", generation=2, spec={"replicas": 4}, status=status))
+    assert (found.overdue, found.ready, found.current) == (overdue, 4, True)
+
+
 def test_wkl_70_a_controller_that_has_not_seen_the_newest_spec_is_not_current() -> None:
     assert not observe(seen("Deployment", generation=3, spec={"replicas": 4}, status=DEPLOYED)).current
     assert not observe(seen("Deployment", generation=1, spec={"replicas": 1})).current
