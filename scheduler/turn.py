@@ -20,7 +20,7 @@ from scheduler.results import EnginePlacement, Eviction, Note, Placement
 from scheduler.retain import Kept, Retained, lost_capacity, own_entries, retain
 from scheduler.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
 from scheduler.scaledown import victims
-from scheduler.shapes import Shape, charges, placing_units, shape_of
+from scheduler.shapes import Shape, charges, placing_units, shape_of, stamped_nodes
 from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
 
 
@@ -40,6 +40,7 @@ class Turn:
     retained: Retained = field(default_factory=Retained)
     kept: list[Kept] = field(default_factory=list)
     updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
+    restamped: list[ReplicaView] = field(default_factory=list)
     placed: list[Placement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
@@ -58,6 +59,12 @@ class Turn:
 
     def run(self) -> None:
         """Take all steps in order."""
+        self._take_steps()
+        # What replicas give up by shrinking, nobody has before the next decision.
+        for entry in self.restamped:
+            self.frame.ledger.put(entry)
+
+    def _take_steps(self) -> None:
         self.compile()
         self.retain()
         self.drain()
@@ -116,6 +123,10 @@ class Turn:
                 self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
         for drop in self.retained.drops:
             self._evict(drop.entry, drop.reason, drop.detail)
+        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING and self.frame.reference]:
+            # The reference does not see that it leaves, so nothing of its own may build on its nodes.
+            kept.entry = replace(kept.entry, state=reasons.BOUND)
+            self.frame.ledger.put(kept.entry)
         for kept in [k for k in self.kept if k.leave and self.frame.reference]:
             # The reference drops first and looks for a successor afterwards.
             self._drop(kept, kept.leave, kept.detail)
@@ -198,7 +209,8 @@ class Turn:
                 self.more = True
             else:
                 self.updates[kept.entry.uid] = kept.target
-                self.frame.ledger.put(restamped(kept.entry, kept.target, self.deployment))
+                self.frame.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
+                self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
 
     def _growth_blocked(self, kept: Kept) -> str:
         slot = self.frame.clusters[kept.entry.cluster]
@@ -292,6 +304,14 @@ class Turn:
 def restamped(entry: ReplicaView, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> ReplicaView:
     """Give a ledger entry after its replica was told to carry the current template."""
     return replace(entry, engines=engines, template=deployment.template, ready=False)
+
+
+def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement, ...]) -> tuple[EnginePlacement, ...]:
+    """Give each engine at the larger of two stamps: its pods are there until the smaller ones have replaced them."""
+    known = {engine.engine: engine for engine in before}
+    return tuple(
+        max(known.get(engine.engine, engine), engine, key=lambda stamp: sum(nodes for _, nodes in stamped_nodes(stamp))) for engine in after
+    )
 
 
 def _releasing(entry: ReplicaView, now: int) -> ReplicaView:

@@ -292,6 +292,10 @@ class FleetSchedulerWorkflow:
             self.books.end_hold(place.namespace, place.name)
         asked = from_wire(DeploymentView, place.need) if decision.waiting_since >= 0 else None
         apply(self.books.fleet, decision, asked)
+        for placement in decision.placements:
+            if placement.action == "Update":
+                # A replica that shrank has given nodes up, for its own deployment's next decision too.
+                self.books.grown.on(placement.cluster)
         self.state.decided += 1
         self.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
         answer = tells.placed_message(place, decision, self.books.fleet, self.state.epoch, version).wire()

@@ -361,3 +361,14 @@ def test_a_rolled_out_fleet_is_a_fixed_point() -> None:
     settled(world, new, request_id="1")
     assert set(actions(decided(world, new, request_id="2")).values()) == {"Keep"}
     assert decided(world, new, request_id="2").ledger_delta == ()
+
+
+def test_12_1_what_a_replica_gives_up_by_shrinking_is_free_in_the_next_decision() -> None:
+    """Its pods are there until the smaller ones have replaced them."""
+    world = fleet(cluster("a", 6))
+    standing(world, deployment(engine(copies=4)), "a/0")
+    smaller = deployment(engine(copies=3), want=2, template="v2")
+    first = settled(world, smaller)
+    assert (actions(first), first.shortfall) == ({"a/0": "Update"}, 1)
+    bind_all(world)
+    assert actions(settled(world, smaller, request_id="ask-2")) == {"a/0": "Keep", "a/1": "Create"}

@@ -170,3 +170,9 @@ def test_what_is_never_turned_off() -> None:
     assert stamp.copies == 1
     broken = deployment(engine("main", alone(ask("device."))), template="v2")
     assert places(decided(grown, broken)) == ["a/0"]
+
+
+def test_d15_the_nodes_of_a_terminating_replica_that_counts_as_kept_are_not_used_twice() -> None:
+    built = fleet(cluster("a", 1), options=REFERENCE)
+    standing(built, deployment(), "a/0", state="Releasing")
+    assert places(decided(built, deployment(want=2))) == ["a/0"]
