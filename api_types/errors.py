@@ -9,6 +9,8 @@ The class name is the failure type that Temporal records; the branch says whethe
 A workflow reads `error_type(error)`: the class itself does not travel.
 """
 
+from datetime import timedelta
+
 from temporalio.exceptions import ActivityError, ApplicationError
 
 
@@ -17,8 +19,15 @@ class ModelplaneError(ApplicationError):
 
     retryable = False
 
-    def __init__(self, message: str, *details: object) -> None:
-        super().__init__(message, *details, type=type(self).__name__, non_retryable=not self.retryable)
+    def __init__(self, message: str, *details: object, after: timedelta | None = None) -> None:
+        """Say what failed; `after` is how long the other side asked to be left alone."""
+        super().__init__(
+            message,
+            *details,
+            type=type(self).__name__,
+            non_retryable=not self.retryable,
+            next_retry_delay=after if self.retryable else None,
+        )
 
 
 class PermanentError(ModelplaneError):

@@ -6,6 +6,7 @@ without anything that looks like a secret.
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +24,8 @@ from api_types.errors import (
 _INVALID = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.METHOD_NOT_ALLOWED}
 )
+# A server that asks for more is asked again by our own rules.
+_PAUSE_SECONDS_MAX = 60
 _NAMESPACE_ENDING = "NamespaceTerminating"
 
 
@@ -42,8 +45,14 @@ def failure(status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, 
     if status in _INVALID:
         return InvalidInput(f"{where}: {text}")
     if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and headers.get("Retry-After")):
-        return Throttled(f"{where}: {text}")
+        return Throttled(f"{where}: {text}", after=_asked_pause(headers))
     return ServerError(f"{where}: {text}")
+
+
+def _asked_pause(headers: Mapping[str, str]) -> timedelta | None:
+    """Read for how long the server wants to be left alone; a date instead of seconds, or an absurd time, is not followed."""
+    seconds = headers.get("Retry-After", "").strip()
+    return timedelta(seconds=int(seconds)) if seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= _PAUSE_SECONDS_MAX else None
 
 
 def unreachable(error: Exception, cluster: str, server: str) -> ClusterUnreachable:

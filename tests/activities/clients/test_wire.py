@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,24 @@ def test_the_refusal_of_a_secret_quotes_nothing_of_it() -> None:
     error = failure(422, json.dumps(body).encode(), {}, "eu-1", "apply v1/Secret/ml-team/x")
     assert "hunter2" not in str(error)
     assert "Invalid (422)" in str(error)
+
+
+PAUSES = [
+    ("1", 1),
+    ("60", 60),
+    ("", None),
+    ("0", None),
+    ("3600", None),
+    ("-5", None),
+    ("\u00b2", None),
+    ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+]
+
+
+@pytest.mark.parametrize(("asked", "seconds"), PAUSES)
+def test_wkl_11_a_throttled_request_is_repeated_when_the_server_asked_for_it(asked: str, seconds: int | None) -> None:
+    error = failure(429, b"", {"Retry-After": asked} if asked else {}, "eu-1", APPLY)
+    assert error.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
 
 
 def test_an_answer_that_is_no_json_is_quoted_in_part() -> None:
