@@ -45,5 +45,6 @@ def decide_all(fleet: Fleet, views: Sequence[DeploymentView], now: int, shown: C
         turn.run()
         decision = written(turn)
         tree = decision_tree(decision, cluster_details(turn)) if shown(decision) else {}
+        turn.finish()
         found[request.request_id] = Planned(decision, tree)
     return [found[request.request_id] for request in requests]

@@ -17,6 +17,7 @@ from scheduler.fleet import Fleet
 from scheduler.frame import Frame
 from scheduler.holds import Hold
 from scheduler.ledger import Ledger
+from scheduler.nomination import inherit
 from scheduler.policy import SchedulerOptions
 from scheduler.results import Decision, Diagnosis, Eviction, Placement
 from scheduler.shapes import charges
@@ -59,6 +60,7 @@ def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
     turn = Turn(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
     turn.run()
     decision = written(turn)
+    turn.finish()
     if turn.frame.strict:
         _note_hold(turn, decision)
     return decision
@@ -104,8 +106,10 @@ def apply_to(ledger: Ledger, decision: Decision) -> bool:
     for eviction in (*decision.evictions, *decision.victims):
         entry = ledger.get(eviction.uid)
         if entry is not None and entry.state != reasons.RELEASING:
-            heir = (decision.namespace, decision.deployment) if eviction.reason == reasons.PREEMPTED else None
-            ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False, heir=heir))
+            if eviction.reason == reasons.PREEMPTED:
+                inherit(ledger, entry, (decision.namespace, decision.deployment), decision.now)
+            else:
+                ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False))
             changed = True
     for placement in decision.placements:
         entry = ledger.get(placement.uid)

@@ -11,7 +11,7 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -38,13 +38,20 @@ class Pods:
 
 
 def counts_devices(frame: Frame) -> bool:
-    """Whether devices are counted instead of whole nodes."""
-    return frame.options.accounting in (SAFE, PACKED) and not frame.reference
+    """Whether devices are counted instead of whole nodes, on some pools at least."""
+    counted = (frame.options.accounting, *frame.options.class_accounting.values())
+    return any(accounting in (SAFE, PACKED) for accounting in counted) and not frame.reference
 
 
-def packs(frame: Frame) -> bool:
-    """Whether pods get slots; without proof that clusters follow, counting is safe instead."""
-    return frame.options.accounting == PACKED and frame.options.packed_enforced and not frame.reference
+def accounting_of(frame: Frame, pool: PoolView) -> str:
+    """Give how a pool is counted; without proof that clusters follow slots, packing is safe counting instead."""
+    chosen = frame.options.class_accounting.get(pool.class_name, frame.options.accounting)
+    return SAFE if chosen == PACKED and not frame.options.packed_enforced else chosen
+
+
+def packs(frame: Frame, pool: PoolView) -> bool:
+    """Whether pods on a pool get slots."""
+    return accounting_of(frame, pool) == PACKED and not frame.reference
 
 
 def capacity_of(pool: PoolView) -> Vector:
@@ -132,13 +139,18 @@ def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence
 
 def admits(frame: Frame, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
     """Whether a pool takes more pods beside those that stand there."""
-    if packs(frame) and all(len(group.slots) == group.count for group in standing):
+    if accounting_of(frame, pool) == NODE:
+        # A pod takes its node whole, whatever it claims there.
+        return sum(group.count for group in (*standing, *added)) <= pool.nodes
+    if packs(frame, pool) and all(len(group.slots) == group.count for group in standing):
         return pack(capacity_of(pool), pool.nodes, standing, added) is not None
     return is_safe(capacity_of(pool), pool.nodes, [*standing, *added])
 
 
-def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], kept: frozenset[int] = frozenset()) -> Trial:
-    """Find a pool for every engine by counting devices, `kept` pools left out; engines in order, then any arrangement."""
+def fit_devices(
+    frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], takes: Callable[[int, int], bool] = lambda _engine, _pool: True
+) -> Trial:
+    """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
     fit = shape.on(slot.layout)
     standing = [residents(frame, slot, pool, owner) for pool in slot.pools]
     chosen: list[int] = []
@@ -155,7 +167,7 @@ def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], 
             steps += 1
             if steps > STEPS_MAX:
                 return False
-            if p in kept:
+            if not takes(i, p):
                 continue
             pool = slot.pools[p]
             more = pods_on((shape.place(i, pool.name, pool.device_set),), pool)
@@ -176,10 +188,10 @@ def fit_devices(frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], 
 
 def with_slots(frame: Frame, slot: Slot, engines: tuple[EnginePlacement, ...], owner: tuple[str, str]) -> tuple[EnginePlacement, ...]:
     """Stamp slots onto new engines where pods are packed."""
-    if not packs(frame):
+    if not any(packs(frame, pool) for pool in slot.pools):
         return engines
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
-    for pool in slot.pools:
+    for pool in [pool for pool in slot.pools if packs(frame, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
         found = pack(capacity_of(pool), pool.nodes, residents(frame, slot, pool, owner), added)

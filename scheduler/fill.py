@@ -7,7 +7,7 @@ such a placement says how many nodes it takes over and which replicas it has to 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from api_types.names import replica_name
@@ -186,13 +186,34 @@ class Filler:
     def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
         """Try engines on a cluster without the free nodes of `kept` pools, and without `barred` pools altogether."""
         if counts_devices(self.frame):
-            return fit_devices(self.frame, shape, slot, self._me, barred if self.has_credit(slot) else kept | barred)
+            return self._trial_with_devices(slot, shape, barred if self.has_credit(slot) else kept | barred)
         free = self.frame.free(slot)
         if kept:
             free = [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
         if slot.view.queues:
             return self._trial_in_queue(slot, shape, free, barred)
         return self._trial_with_nodes(slot, shape, free, barred)
+
+    def _trial_with_devices(self, slot: Slot, shape: Shape, left_out: frozenset[int]) -> Trial:
+        """Try engines on a cluster by counting devices, those that have to share a network one network after the other."""
+        anywhere = fit_devices(self.frame, shape, slot, self._me, lambda _, p: p not in left_out)
+        if self.is_plain or anywhere.failed >= 0:
+            return anywhere
+        bound, rule = self._network_rule(shape)
+        domains = [pool.network_domain for pool in slot.pools]
+        for domain in dict.fromkeys(domains):
+            elsewhere = {p for p, other in enumerate(domains) if other != domain}
+            trial = fit_devices(self.frame, shape, slot, self._me, _without(left_out, elsewhere, bound))
+            if trial.failed < 0:
+                return trial
+        return Trial(failed=0, violation=rule) if rule else anywhere
+
+    def _network_rule(self, shape: Shape) -> tuple[Collection[int], str]:
+        """Give the engines that have to share a network, and the rule that is broken where they cannot ("": only a wish)."""
+        if not self._together:
+            return shape.spanning, "spanPools: one network"
+        required = self.deployment.policy.network_domain == "Required" or shape.spanning
+        return range(len(shape.engines)), "networkDomain: Required" if required else ""
 
     def _trial_in_queue(self, slot: Slot, shape: Shape, free: list[int], barred: frozenset[int]) -> Trial:
         """Try engines on a cluster where a queue has to admit them, each alone and all together."""
@@ -218,10 +239,8 @@ class Filler:
         if self.is_plain or self.frame.reference:
             return fit_nodes(fit, free, exact=exact, order=order)
         domains = [pool.network_domain for pool in slot.pools]
-        if self._together:
-            rule = "networkDomain: Required" if self.deployment.policy.network_domain == "Required" or shape.spanning else ""
-            return fit_domains(fit, free, domains, range(len(fit.engines)), rule, order=order)
-        return fit_domains(fit, free, domains, shape.spanning, "spanPools: one network", order=order)
+        bound, rule = self._network_rule(shape)
+        return fit_domains(fit, free, domains, bound, rule, order=order)
 
     def admits_alone(self, slot: Slot, p: int, i: int) -> bool:
         """Whether a pool has the devices for one engine, the others left aside."""
@@ -320,6 +339,11 @@ class Filler:
             if not any(_clashes(entry, identity) for entry in self.frame.ledger.holders(name)):
                 return name, counter
             counter += 1
+
+
+def _without(left_out: Collection[int], elsewhere: Collection[int], bound: Collection[int]) -> Callable[[int, int], bool]:
+    """Give the rule that no engine goes to pools left out, and no bound one to those elsewhere."""
+    return lambda i, p: p not in left_out and (i not in bound or p not in elsewhere)
 
 
 def _clashes(entry: ReplicaView, identity: tuple[str, str, str, int]) -> bool:

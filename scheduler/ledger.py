@@ -168,7 +168,9 @@ class Ledger:
         group = _group(gone)
         if not any(taken for _, taken in self.leaving(*group).values()):
             return
-        left = dict(charges(gone.engines))
+        promised = dict(gone.reuse)
+        # Nodes that it was only promised itself are still held by somebody else.
+        left = {pool: nodes - promised.get(pool, 0) for pool, nodes in charges(gone.engines).items()}
         heirs = sorted(
             (e for e in self.owned(*group[:2]).values() if e.reuse and e.cluster == gone.cluster),
             key=lambda e: e.uid,

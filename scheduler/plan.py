@@ -40,6 +40,7 @@ def plan_offline(documents: Sequence[Mapping[str, Any]], options: SchedulerOptio
         turn = Turn(frame, request, priority_of(request.deployment, fleet.options))
         turn.run()
         shown[request.request_id] = decision_tree(written(turn), cluster_details(turn))
+        turn.finish()
     return {"decisions": [shown[request.request_id] for request in requests]}
 
 

@@ -101,6 +101,8 @@ class SchedulerOptions:
         observed_limit_seconds: a snapshot older than this is ignored and flagged.
         queue_order: BestEffort, or StrictOrder: whoever waits for capacity holds its candidate pools against those behind it.
         hold_for_seconds: for how long at most.
+        weights: of the scoring functions in the profile `weighted`, by name.
+        class_accounting: accounting of the pools of some classes instead of `accounting`, by class name.
         admission_timeout_seconds: a replica whose pods are not admitted for longer may be replaced elsewhere.
         refusal_seconds: for how long its deployment then keeps away from that pool.
 
@@ -120,5 +122,7 @@ class SchedulerOptions:
     rollout_max_unavailable: int | str = 1
     queue_order: str = "BestEffort"
     hold_for_seconds: int = 300
+    weights: Mapping[str, int] = field(default_factory=dict)
+    class_accounting: Mapping[str, str] = field(default_factory=dict)
     admission_timeout_seconds: int = 900
     refusal_seconds: int = 3600

@@ -14,13 +14,14 @@ from typing import Any
 from scheduler.cel import check_selector
 from scheduler.holds import BEST_EFFORT, STRICT_ORDER
 from scheduler.policy import Quota, SchedulerOptions
-from scheduler.score import PROFILES
+from scheduler.score import PROFILES, WEIGHABLE, WEIGHTED
 from scheduler.wire import camel, from_wire, to_wire
 
 ACCOUNTING = ("node", "device-safe", "device-packed")
 COMPAT = ("", "reference")
 QUEUE_ORDERS = (BEST_EFFORT, STRICT_ORDER)
 COST_MAX = 1_000_000
+_WEIGHT_MAX = 1_000
 
 
 class InvalidPolicyError(ValueError):
@@ -84,7 +85,7 @@ def _amount(value: Any) -> str:
 
 
 _CHECKS: Mapping[str, Callable[[Any], str]] = {
-    "profile": _one_of(tuple(PROFILES)),
+    "profile": _one_of((*PROFILES, WEIGHTED)),
     "accounting": _one_of(ACCOUNTING),
     "compat": _one_of(COMPAT),
     "lenientCalls": _flag,
@@ -101,11 +102,26 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
+def _map_problems(field: str, value: Any, keys: tuple[str, ...], check: Callable[[Any], str]) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{field}: must be a map, got {value!r}"
+        return
+    for key, item in value.items():
+        if keys and key not in keys:
+            yield f"{field}.{key}: unknown; known are {', '.join(keys)}"
+        elif problem := check(item):
+            yield f"{field}.{key}: {problem}"
+
+
 def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
     for key, check in _CHECKS.items():
         problem = check(document[key]) if key in document else ""
         if problem:
             yield f"{key}: {problem}"
+    yield from _map_problems("weights", document.get("weights", {}), WEIGHABLE, _whole(1, _WEIGHT_MAX))
+    yield from _map_problems("classAccounting", document.get("classAccounting", {}), (), _one_of(ACCOUNTING))
+    if document.get("profile") == WEIGHTED and not document.get("weights"):
+        yield "weights: is required by the profile 'weighted'"
     classes = document.get("priorityClasses", {})
     if not isinstance(classes, Mapping):
         yield f"priorityClasses: must map names to whole numbers, got {classes!r}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, islice
 
 from scheduler import reasons
 from scheduler.clusters import Slot
 from scheduler.fill import Filler
 from scheduler.fitting import fit_nodes
+from scheduler.nomination import inherit
 from scheduler.results import Eviction, Placement
 from scheduler.shapes import charges
 from scheduler.types import ReplicaView
@@ -53,15 +54,16 @@ def place_by_preemption(filler: Filler) -> tuple[Placement, list[Eviction]] | st
     frame, deployment = filler.frame, filler.deployment
     me = (deployment.namespace, deployment.name)
     evictions = []
+    before = list(frame.ledger.on_cluster(best.slot.name).values())
     for victim in best.victims:
-        frame.ledger.put(replace(victim, state=reasons.RELEASING, since=frame.now, ready=False, serving=False, heir=me))
+        inherit(frame.ledger, victim, me, frame.now)
         frame.preempted_at[victim.namespace, victim.deployment] = frame.now
         detail = f"Preempted by {deployment.namespace}/{deployment.name}"
         evictions.append(Eviction(victim.uid, victim.name, victim.cluster, reasons.PREEMPTED, detail, victim.namespace, victim.deployment))
     placement = filler.place_on(best.slot)
     if placement is None:
-        for victim in best.victims:
-            frame.ledger.put(victim)
+        for entry in before:
+            frame.ledger.put(entry)
         return "the namespace's quota leaves no room for preemption"
     return placement, evictions
 
@@ -157,10 +159,8 @@ def _choice(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> Choic
 
 
 def _held(entry: ReplicaView) -> Mapping[str, int]:
-    """Give the nodes that go with an entry; what it takes over from others is not there yet."""
-    held = Counter(charges(entry.engines))
-    held.subtract(dict(entry.reuse))
-    return held
+    """Give the nodes that go with an entry: its own, or those that it was promised and that pass on with the promise."""
+    return charges(entry.engines)
 
 
 def _refusal(seen: Counter[str]) -> str:

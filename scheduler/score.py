@@ -31,6 +31,11 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "near": ("locality", "spread"),
     "resilient": (f"domain:{REGION}", f"domain:{ZONE}", "spread", "free"),
 }
+# The profile that adds its functions up, each by the weight that the fleet's policy gives it, instead of comparing them in order.
+WEIGHTED = "weighted"
+WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{REGION}", f"domain:{ZONE}")
+# Each function is brought to 0 (the best of all candidates) to this (the worst).
+_SCALE = 100
 # Above every price: what costs an unknown amount comes last.
 UNKNOWN_PRICE = 1 << 60
 _PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
@@ -40,7 +45,15 @@ _PER_MILLE = 1000
 def profile_of(frame: Frame, deployment: DeploymentView) -> str:
     """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
     name = deployment.policy.profile or frame.options.profile
-    return name if name in PROFILES and not frame.reference else DEFAULT
+    return name if (name in PROFILES or name == WEIGHTED) and not frame.reference else DEFAULT
+
+
+def functions_of(frame: Frame, profile: str) -> tuple[str, ...]:
+    """Give the scoring functions of a profile, the most important first."""
+    if profile != WEIGHTED:
+        return PROFILES[profile]
+    weights = frame.options.weights
+    return tuple(sorted(weights, key=lambda name: (-weights[name], WEIGHABLE.index(name)))) or PROFILES[DEFAULT]
 
 
 class Chooser:
@@ -54,10 +67,13 @@ class Chooser:
         self._shape = shape
         self._trial = trial
         self._constraints = constraints
-        self._plugins = PROFILES[profile_of(frame, deployment)]
+        profile = profile_of(frame, deployment)
+        self._plugins = functions_of(frame, profile)
+        self._weights = tuple(frame.options.weights.get(name, 0) for name in self._plugins) if profile == WEIGHTED else ()
         prefers_domain = deployment.policy.network_domain == "Preferred"
         self._wishes = constraints.has_wishes or prefers_domain
         self.spreads = self._plugins == PROFILES[DEFAULT] and not self._wishes
+        self._wish_values = 2 if self._wishes else 0
         # What was worked out for a cluster holds until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
 
@@ -79,10 +95,26 @@ class Chooser:
                 known = self._known[slot.rank] = (trial, tuple(self._fixed(slot, trial)))
             trial, fixed = known
             heap.append((self._key(slot, own, domains, fixed), slot.name, slot, trial))
+        if self._weights:
+            heap = self._weighed(heap)
         heapq.heapify(heap)
         while heap:
             _, _, slot, trial = heapq.heappop(heap)
             yield slot, trial
+
+    def _weighed(self, ranked: Sequence[tuple[tuple[int, ...], str, Slot, Trial]]) -> list[tuple[tuple[int, ...], str, Slot, Trial]]:
+        """Put the weighted sum between the wishes and the single functions, which then decide between equal sums."""
+        first = self._wish_values
+        columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
+        bounds = [(min(column), max(column)) for column in columns]
+        found = []
+        for key, name, slot, trial in ranked:
+            total = sum(
+                weight * ((value - low) * _SCALE // (high - low) if high > low else 0)
+                for weight, value, (low, high) in zip(self._weights, key[first:], bounds, strict=True)
+            )
+            found.append(((*key[:first], total, *key[first:]), name, slot, trial))
+        return found
 
     def _key(self, slot: Slot, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]) -> tuple[int, ...]:
         """Join what moves with each replica and what stays, in the order of the profile."""
@@ -142,7 +174,7 @@ def pool_order(frame: Frame, deployment: DeploymentView, slot: Slot, shape: Shap
     if profile == DEFAULT:
         return None
     fit: LayoutFit = shape.on(slot.layout)
-    plugins = PROFILES[profile]
+    plugins = functions_of(frame, profile)
     free = frame.free(slot)
 
     def key(i: int, p: int) -> tuple[int, ...]:

@@ -58,13 +58,7 @@ class Turn:
         return self.request.deployment
 
     def run(self) -> None:
-        """Take all steps in order."""
-        self._take_steps()
-        # What replicas give up by shrinking, nobody has before the next decision.
-        for entry in self.restamped:
-            self.frame.ledger.put(entry)
-
-    def _take_steps(self) -> None:
+        """Take all steps in order; `finish` ends the turn once what it came to is written down."""
         self.compile()
         self.retain()
         self.drain()
@@ -87,6 +81,11 @@ class Turn:
             self.update(budget)
         self.fill()
 
+    def finish(self) -> None:
+        """Let whoever is decided next have what replicas gave up by shrinking; this turn's own decision did not have it."""
+        for entry in self.restamped:
+            self.frame.ledger.put(entry)
+
     def compile(self) -> None:
         """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
         rules = MatchRules.of(self.frame.options)
@@ -106,7 +105,7 @@ class Turn:
     def placing_shape(self, shape: Shape) -> Shape:
         """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
         engines = self.deployment.engines
-        if self.frame.reference or counts_devices(self.frame) or not any(engine.span_pools for engine in engines):
+        if self.frame.reference or not any(engine.span_pools for engine in engines):
             return shape
         return shape_of(placing_units(engines), shape.rules)
 

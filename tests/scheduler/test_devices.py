@@ -3,13 +3,14 @@
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from scheduler.devicebooks import Pods, is_safe, pack
 from scheduler.fleet import Fleet
 from scheduler.plan import explain_request
-from scheduler.policy import SchedulerOptions
+from scheduler.policy import PlacementPolicy, SchedulerOptions
 from scheduler.types import DeploymentView, EngineView, ScheduleRequest
 from tests.scheduler.builders import (
     NOW,
@@ -193,3 +194,40 @@ def test_packing_takes_the_tightest_slot() -> None:
     standing_pods = [Pods((6,), 1, slots=(0,)), Pods((2,), 1, slots=(1,))]
     assert pack((8,), 2, standing_pods, [Pods((2,), 1)]) == [(0,)]
     assert pack((8,), 2, [Pods((6,), 1)], [Pods((2,), 1)]) is None
+
+
+SHARED = SchedulerOptions(class_accounting={"shared": "device-safe"})
+
+
+def test_18_1_1_pools_of_one_class_are_counted_by_device_and_the_others_by_node() -> None:
+    world = fleet(cluster("a", pool("whole", 1, gpu(count=8)), pool("parts", 1, gpu(count=8), class_name="shared")), options=SHARED)
+    taken = [settled(world, deployment(gpus(4), name=f"d{i}"), request_id=str(i)) for i in range(4)]
+    assert [[e.pool for p in decision.placements for e in p.engines] for decision in taken] == [["whole"], ["parts"], ["parts"], []]
+
+
+def test_18_1_1_another_accounting_moves_nothing_that_stands() -> None:
+    world = filled(SAFE, 1, 4, 4)
+    world.set_options(SchedulerOptions())
+    assert actions(decided(world, deployment(gpus(4), name="d1"))) == {"a/0": "Keep"}
+    assert asks(world, 1) == []
+
+
+SPANNING = engine("main", leader(ask(count=4)), worker(2, ask(count=4)), span_pools=True)
+
+
+def test_18_4_9_an_engine_may_span_pools_of_one_network_when_devices_are_counted() -> None:
+    apart = (pool("u", 1, network_domain="ib-1"), pool("v", 2, network_domain="ib-2"))
+    refused = decided(fleet(cluster("a", *apart), options=SAFE), deployment(SPANNING))
+    assert message(refused).endswith("1 violated spanPools: one network.")
+    together = (*apart, pool("w", 1, network_domain="ib-2"))
+    engines = decided(fleet(cluster("a", *together), options=SAFE), deployment(SPANNING)).placements[0].engines
+    assert [(member.role, member.pool) for engine in engines for member in engine.members] == [("Leader", "w"), ("Worker", "v")]
+
+
+def test_18_4_8_a_required_network_holds_when_devices_are_counted() -> None:
+    pair = (engine("a", alone(ask(count=8)), phase="Prefill"), engine("b", alone(ask(count=8)), phase="Decode"))
+    pools = (pool("u", 1, network_domain="ib-1"), pool("v", 1, network_domain="ib-2"))
+    policy = {rule: PlacementPolicy(network_domain=rule) for rule in ("Required", "Ignore")}
+    view = deployment(*pair, serving_mode="PrefillDecode")
+    found = [places(decided(fleet(cluster("a", *pools), options=SAFE), replace(view, policy=policy[rule]))) for rule in policy]
+    assert found == [[], ["a/0"]]

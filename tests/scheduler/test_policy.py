@@ -292,3 +292,30 @@ def test_gang_replicas_come_together_or_not_at_all() -> None:
 
 def test_an_unknown_profile_is_the_default() -> None:
     assert places(decided(fleet(cluster("a", 1)), replace(with_profile("fancy"), replicas=1))) == ["a/0"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "placed"),
+    [
+        ({"cost": 1}, "c/0"),
+        ({"free": 1}, "a/0"),
+        ({"free": 5, "cost": 1}, "a/0"),
+        ({"free": 1, "cost": 5}, "c/0"),
+        ({"free": 5, "cost": 6}, "b/0"),
+    ],
+    ids=str,
+)
+def test_18_3_weighted_functions_add_up(weights: dict[str, int], placed: str) -> None:
+    """On `a` most is free and dear, on `c` least and cheap, `b` is nearly the best in both."""
+    options = SchedulerOptions(profile="weighted", weights=weights)
+    views = [cluster(name, pool("p", 10, price_milli=price)) for name, price in (("a", 100), ("b", 30), ("c", 10))]
+    world = fleet(*views, options=options)
+    for name, used in (("b", 2), ("c", 8)):
+        standing(world, deployment(name=f"old-{name}"), *(f"{name}/{i}" for i in range(used)))
+    assert places(decided(world, deployment())) == [placed]
+
+
+def test_18_3_equal_sums_are_decided_in_the_order_of_weights_then_by_name() -> None:
+    options = SchedulerOptions(profile="weighted", weights={"spread": 1, "cost": 1})
+    world = fleet(*(cluster(name, pool("p", 4, price_milli=5)) for name in ("b", "a")), options=options)
+    assert places(decided(world, deployment(want=3))) == ["a/0", "a/1", "b/0"]

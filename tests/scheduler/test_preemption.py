@@ -122,3 +122,39 @@ def test_nobody_goes_when_that_would_not_be_enough() -> None:
     standing(world, deployment(name="x"), "a/0")
     decision = decided(world, urgent(engine(copies=3)))
     assert (decision.victims, places(decision)) == ((), [])
+
+
+def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_promised_once() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    first = settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
+    assert [victim.deployment for victim in first.victims] == ["x"]
+    higher = urgent(engine(copies=2), name="higher")
+    second = settled(world, higher, request_id="2")
+    assert places(second) == ["a/0"]
+    assert [victim.deployment for victim in second.victims] == ["middle"]
+    assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+    leaving = [entry for entry in world.entries() if entry.state == "Releasing"]
+    assert {entry.deployment: entry.heir for entry in leaving} == dict.fromkeys(("x", "middle"), ("ml", "higher"))
+    assert set(second.placements[0].after) == {entry.uid for entry in leaving}
+
+
+@pytest.mark.parametrize("order", [("x", "middle"), ("middle", "x")], ids=" then ".join)
+def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_nobody_else_whoever_leaves_first(order: tuple[str, str]) -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
+    settled(world, urgent(engine(copies=2), name="higher"), request_id="2")
+    for name in order:
+        world.release(next(iter(world.owned("ml", name))))
+        assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+    assert [entry.deployment for entry in world.entries()] == ["higher"]
+    world.release(next(iter(world.owned("ml", "higher"))))
+    assert world.free("a") == {"p": 2}
+
+
+def test_18_4_3_an_equal_one_does_not_take_a_nomination_over() -> None:
+    world = fleet(cluster("a", 1), options=OPTIONS)
+    standing(world, deployment(name="x"), "a/0")
+    settled(world, urgent(name="first"))
+    assert places(decided(world, urgent(name="second"), request_id="2")) == []
