@@ -207,8 +207,24 @@ def grown_fits(frame: Frame, slot: Slot, target: tuple[EnginePlacement, ...], ow
     return all(admits(frame, pool, residents(frame, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
 
 
-def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, tuple[int, int]]:
-    """Give per pool the largest pod, in devices of its first claimable entry, that is still admitted, and the devices free in all."""
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """How usable the free devices of a pool are, counted in its first claimable entry.
+
+    Attributes:
+        largest: devices of the largest pod that is still admitted.
+        free: devices that no pod has.
+        unusable: those of them that stay free when pods of the largest size have taken all they can.
+
+    """
+
+    largest: int
+    free: int
+    unusable: int
+
+
+def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, Fragmentation]:
+    """Report each pool of a cluster that has claimable devices."""
     found = {}
     for pool in slot.pools:
         capacity = capacity_of(pool)
@@ -216,8 +232,24 @@ def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, tuple[int, int]]:
         if first is None:
             continue
         standing = residents(frame, slot, pool, ("", ""))
-        used = sum(group.size[first] * group.count for group in standing)
-        sizes = (Pods(tuple(n if e == first else 0 for e in range(len(capacity))), 1) for n in range(capacity[first], 0, -1))
-        largest = next((one.size[first] for one in sizes if admits(frame, pool, standing, [one])), 0)
-        found[pool.name] = (largest, capacity[first] * pool.nodes - used)
+        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in standing))
+        largest, unusable = 0, free
+        for size in range(capacity[first], 0, -1):
+            more = _admitted(frame, pool, standing, tuple(size if e == first else 0 for e in range(len(capacity))))
+            if more:
+                largest, unusable = size, free - size * more
+                break
+        found[pool.name] = Fragmentation(largest, free, unusable)
     return found
+
+
+def _admitted(frame: Frame, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
+    """Count the pods of one size that a pool would still admit."""
+    low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if admits(frame, pool, standing, [Pods(size, middle)]):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.clusters import Slot
-from scheduler.devicebooks import counts_devices, fragmentation, pods_on
+from scheduler.devicebooks import Fragmentation, counts_devices, fragmentation, pods_on
 from scheduler.fill import Filler
 
 
@@ -84,6 +84,6 @@ def _device_miss(filler: Filler, slot: Slot, engine: int, p: int) -> Miss:
     pool = slot.pools[p]
     placed = filler.shape.place(engine, pool.name, pool.device_set)
     needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
-    largest, free = fragmentation(filler.frame, slot).get(pool.name, (0, 0))
-    text = f"best: needs {needed} devices on one node, {largest} sure of {max(free, 0)} free on {slot.name}/{pool.name}"
-    return Miss(needed - largest, slot.name, pool.name, text)
+    found = fragmentation(filler.frame, slot).get(pool.name, Fragmentation(0, 0, 0))
+    text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {slot.name}/{pool.name}"
+    return Miss(needed - found.largest, slot.name, pool.name, text)

@@ -28,6 +28,7 @@ from api_types.messages import (
 from scheduler import live
 from scheduler.decide import apply
 from scheduler.policydocument import write_policy
+from scheduler.poolreport import pool_report
 from scheduler.reasons import RESERVED
 from scheduler.types import Decision, DeploymentView
 from scheduler.wire import from_wire, to_wire
@@ -233,6 +234,11 @@ class FleetSchedulerWorkflow:
     def ledger_page(self, after: str = "") -> dict[str, Any]:
         """Give the ledger entries whose uid comes after `after`, packed, with the ledger's version and where to go on (empty: all)."""
         return self.books.ledger_page(after)
+
+    @workflow.query
+    def pools(self, cluster: str) -> list[dict[str, Any]]:
+        """Give what the books say of a cluster's pools: charged, free, and how fragmented their devices are."""
+        return pool_report(self.books.fleet, cluster, self._ms())
 
     @workflow.query
     def audit(self) -> list[str]:

@@ -11,6 +11,7 @@ from scheduler.devicebooks import Pods, is_safe, pack
 from scheduler.fleet import Fleet
 from scheduler.plan import explain_request
 from scheduler.policy import PlacementPolicy, SchedulerOptions
+from scheduler.poolreport import pool_report
 from scheduler.types import DeploymentView, EngineView, ScheduleRequest
 from tests.scheduler.builders import (
     NOW,
@@ -231,3 +232,33 @@ def test_18_4_8_a_required_network_holds_when_devices_are_counted() -> None:
     view = deployment(*pair, serving_mode="PrefillDecode")
     found = [places(decided(fleet(cluster("a", *pools), options=SAFE), replace(view, policy=policy[rule]))) for rule in policy]
     assert found == [[], ["a/0"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes", "devices"),
+    [
+        (SAFE, (), {"largest": 8, "free": 16, "unusable": 0}),
+        (SAFE, (4, 4), {"largest": 4, "free": 8, "unusable": 0}),
+        (PACKED, (4, 4), {"largest": 8, "free": 8, "unusable": 0}),
+        (PACKED, (3,), {"largest": 8, "free": 13, "unusable": 5}),
+        (SAFE, (5, 5), {"largest": 2, "free": 6, "unusable": 4}),
+    ],
+    ids=["empty", "safe, two halves", "packed, two halves", "packed, an odd piece", "safe, two odd pieces"],
+)
+def test_18_1_8_fragmentation_is_reported_per_pool(options: SchedulerOptions, sizes: tuple[int, ...], devices: dict[str, int]) -> None:
+    report = pool_report(filled(options, 2, *sizes), "a", NOW)
+    assert [pool["devices"] for pool in report] == [devices]
+    assert [(pool["name"], pool["declared"], pool["accounting"]) for pool in report] == [("p", 2, options.accounting)]
+
+
+def test_18_1_8_by_nodes_a_used_node_is_used_whole() -> None:
+    report = pool_report(filled(SchedulerOptions(), 2, 4), "a", NOW)
+    assert report[0] == {
+        "name": "p",
+        "accounting": "node",
+        "declared": 2,
+        "charged": 1,
+        "free": 1,
+        "devices": {"largest": 8, "free": 12, "unusable": 4},
+    }
+    assert pool_report(fleet(), "nowhere", NOW) == []
