@@ -417,36 +417,40 @@ async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, names
     plane.call("prod-eu", "DELETE", path)
 
 
-async def test_a_worker_that_dies_while_a_cache_is_staged_refreshed_and_deleted_changes_nothing(
+async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_changes_nothing(
     plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
 ) -> None:
     chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
-
-    async def die() -> None:
-        await asyncio.sleep(chance.uniform(0.1, 1.5))
-        plane.worker.kill()
-        await asyncio.to_thread(plane.worker.start)
-
-    clusters = len(plane.running.clusters)
-    await plane.apply(a_cache("tough", namespace, repo))
-    await die()
-    staged = await plane.ready("ModelCache", "tough", namespace, within=90)
-    assert staged["status"]["summary"]["ready"] == f"{clusters}/{clusters}"
+    match = in_cluster(plane, "prod-eu")
+    for name in ("refreshed", "deleted"):
+        await plane.apply(a_cache(name, namespace, repo, match=match))
+    for name in ("refreshed", "deleted"):
+        await plane.ready("ModelCache", name, namespace)
     commit = hub.repos[repo].branches["main"] = a_commit("second")
-    await plane.apply(a_cache("tough", namespace, repo, refresh="1"))
-    await die()
+    await plane.apply(a_cache("staged", namespace, repo, match=match))
+    await plane.apply(a_cache("refreshed", namespace, repo, match=match, refresh="1"))
+    await plane.delete("ModelCache", "deleted", namespace)
+    await asyncio.sleep(chance.uniform(0.1, 1.5))
+    plane.worker.kill()
+    await asyncio.to_thread(plane.worker.start)
 
-    def refreshed(seen: Json) -> bool:
+    def is_staged(seen: Json) -> bool:
         rows = clusters_of(seen).values() if seen else []
-        return len(rows) == clusters and all((row.get("revision"), row["phase"]) == (commit, "Ready") for row in rows)
+        return [(row.get("revision"), row["phase"]) for row in rows] == [(commit, "Ready")]
 
-    await plane.until("ModelCache", "tough", refreshed, namespace, within=90)
-    await plane.delete("ModelCache", "tough", namespace)
-    await die()
-    await plane.gone("ModelCache", "tough", namespace, within=90)
-    for cluster in plane.running.clusters:
-        assert objects(plane, cluster, namespace) == plane.our_objects(cluster, namespace) == []
+    for name in ("staged", "refreshed"):
+        await plane.until("ModelCache", name, is_staged, namespace, within=150)
+    await plane.gone("ModelCache", "deleted", namespace, within=90)
+
+    def volumes() -> int:
+        return sum(name.startswith("persistentvolumeclaims/") for name in objects(plane, "prod-eu", namespace))
+
+    await eventually(lambda: _now(volumes), lambda count: count == 2, what="one volume for each cache that is left")
+    for name in ("staged", "refreshed"):
+        await plane.delete("ModelCache", name, namespace)
+        await plane.gone("ModelCache", name, namespace)
+    assert objects(plane, "prod-eu", namespace) == plane.our_objects("prod-eu", namespace) == []
 
 
 async def test_wkl_100_an_image_by_tag_is_pinned_to_its_digest(plane: ControlPlane, namespace: str) -> None:
