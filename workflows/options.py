@@ -44,12 +44,14 @@ ASK_OUTSIDE = ActivityConfig(
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
 )
 
-# An apply, for which a user waits: four failures in a row, within some ten seconds, are said in a condition.
+# An apply. Hundreds may be wanted at once and wait, in the task queue and then for the cluster's rate. Neither is a failure, so the queue
+# has a limit of its own, and heartbeats tell a slow apply from a dead one. Four failures in a row, some ten seconds, stand in a condition.
 APPLY = ActivityConfig(
-    **{
-        **ON_CLUSTER,
-        "retry_policy": RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=4),
-    }
+    schedule_to_start_timeout=timedelta(minutes=10),
+    start_to_close_timeout=timedelta(minutes=10),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=4),
+    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
 
 # One look at a step of a teardown, which comes back by itself when its patience ends. Three failures in a row are said in a condition.
