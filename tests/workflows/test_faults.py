@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from activities.secrets import SecretStore, StoredSecret
 from api_types import labels
@@ -229,6 +230,8 @@ async def test_wkl_10_a_finalizer_that_never_goes_is_named_and_holds_the_nodes_u
     assert f"waits until gone: Deployment {namespace}/{path.rpartition('/')[2]}" in message(seen, "Deleting")
     done = [step["number"] for step in seen["status"]["teardown"]["steps"] if step["state"] in ("done", "nothing there")]
     assert done == [1, 2, 3, 4, 5, 6]
+    shown = await plane.handle("ModelReplica", name, namespace).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert "| 7 | delete the engines | waiting | Deployment" in shown.current_details
     whole = await plane.until("ModelDeployment", "sticky", lambda seen: HOLD in message(seen, "Deleting"), namespace, within=15)
     assert reason(whole, "Deleting") == "WaitingForReplicas"
     assert len(await held(plane, namespace)) == 1
