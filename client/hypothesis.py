@@ -138,6 +138,9 @@ def _replaced(live: LiveFleet, old: Tree, manifest: Tree, classes: Mapping[str, 
         ready=told.ready,
         gateway_address=told.gateway_address,
         cache_storage_class=told.cache_storage_class,
+        queues=told.queues,
+        admission=told.admission,
+        observed_at=told.observed_at,
         pools=tuple(replace(pool, observed=pool.observed or observed.get(pool.name)) for pool in view.pools),
     )
 

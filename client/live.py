@@ -6,10 +6,11 @@ not answer makes a plan impossible: what a silent cluster would take is not know
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from activities.messaging import NAME, NAMESPACE, READY, visibility_query
+from api_types import labels
 from api_types.kinds import BY_KIND, KindInfo
 from api_types.shapes import Manifest
 from client.control import ControlPlane, Seen
@@ -73,6 +74,7 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
         _policy(plane),
     )
     fleet = Fleet(read_policy(policy))
+    clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
     for seen in clusters:
         fleet.put_cluster(cluster_view(seen.tree))
     for entry in entries:
@@ -122,6 +124,16 @@ async def _asked_again(plane: ControlPlane, seen: Seen) -> Seen | None:
         return seen
     except NotFound:
         return None
+
+
+async def _with_capacity(plane: ControlPlane, seen: Seen) -> Seen:
+    """Add to a cluster what its capacity adapter sees, where it has one: the scheduler counts with that, and users do not read it."""
+    adapter = (seen.tree["metadata"].get("annotations") or {}).get(labels.CAPACITY_ADAPTER, "none")
+    if adapter == "none" or not seen.answered:
+        return seen
+    account: dict[str, Any] = await plane.query(seen.target, "account")
+    capacity = account["manifest"]["status"].get("capacity")
+    return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
 
 
 async def _ledger(plane: ControlPlane) -> list[ReplicaView]:

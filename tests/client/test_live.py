@@ -105,6 +105,17 @@ def test_ruling_g14_a_count_that_was_applied_before_is_no_new_order(applied: int
     assert tree["decisions"][0]["desired"] == planned
 
 
+def test_sch_18_5_a_plan_counts_with_what_is_really_there() -> None:
+    eu, us = published("eu", ("h200", 2)), published("us", ("h200", 2))
+    seen = {"observedAt": now_ms(), "pools": [{"name": "h200", "nodesTotal": 2, "nodesSchedulable": 1}]}
+    eu["status"]["capacity"] = seen
+    live = a_live(a_class(), eu, us, stored(a_deployment(replicas=4)))
+    supposed = Hypothesis(trees=[a_deployment(replicas=4)])
+    assert moves(live_plan(live, supposed, None, now_ms())) == ([("Create", "eu"), ("Create", "us"), ("Create", "us")], [], 1)
+    edited = {**a_cluster("eu", pools=("h200",)), "metadata": {"name": "eu", "labels": {"tier": "gold"}}}
+    assert moves(live_plan(live, Hypothesis(trees=[edited, a_deployment(replicas=4)]), None, now_ms()))[2] == 1
+
+
 def test_planning_changes_nothing() -> None:
     live = two_sites()
     before = live.fleet.dump()
