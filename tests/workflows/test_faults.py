@@ -164,7 +164,7 @@ def waits_at_step(seen: Json, number: int) -> bool:
     return any((step["number"], step["state"]) == (number, "waiting") for step in steps)
 
 
-async def test_a_line_that_goes_dark_during_a_rollout_and_a_teardown_costs_only_time(
+async def test_wkl_113_a_line_that_goes_dark_during_a_rollout_and_a_teardown_costs_only_time(
     plane: ControlPlane, namespace: str, line: FaultyProxy
 ) -> None:
     await plane.apply(here("rolling", namespace))

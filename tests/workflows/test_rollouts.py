@@ -14,6 +14,7 @@ from tests.workflows.topologies import (
     a_model,
     an_engine,
     claimed_nodes,
+    connection_of,
     leave_nothing,
     nodes_in_use,
     rolled,
@@ -102,6 +103,8 @@ async def test_a_rollout_is_paused_resumed_undone_and_begun_again_by_command(pla
         return pods(plane, namespace).keys() & running.keys()
 
     await eventually(left, lambda found: not found, within=15)
+    assert await run(plane, "rollout", "pause", *name) == (0, "modeldeployment/steered paused\n")
+    assert (await plane.describe("ModelDeployment", "steered", namespace))["spec"]["rollout"]["paused"]
     await leave_nothing(plane, "steered", namespace)
 
 
@@ -116,7 +119,9 @@ async def test_a_rollout_that_is_paused_midway_stays_midway(plane: ControlPlane,
         lambda seen: seen["metadata"]["generation"] == 2 and seen["status"]["rollout"]["updated"] == 1,
         namespace,
     )
-    assert await run(plane, "rollout", "pause", "md/midway", "-n", namespace) == (0, "modeldeployment/midway paused\n")
+    held = with_image(document, SECOND)
+    held["spec"]["rollout"] = {"paused": True}
+    await plane.apply(held)
     stopped = await plane.until(
         "ModelDeployment",
         "midway",
@@ -126,7 +131,7 @@ async def test_a_rollout_that_is_paused_midway_stays_midway(plane: ControlPlane,
     changed = stopped["status"]["rollout"]["updated"]
     assert changed < 3
     assert condition(stopped, "Ready") == "False"
-    assert await run(plane, "rollout", "resume", "md/midway", "-n", namespace) == (0, "modeldeployment/midway resumed\n")
+    await plane.apply(with_image(document, SECOND))
     await plane.ready("ModelDeployment", "midway", namespace)
     await only_images(plane, namespace, SECOND)
     await leave_nothing(plane, "midway", namespace)
@@ -256,7 +261,7 @@ async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(pl
     before = await plane.ready("ModelDeployment", "kept", namespace)
     running = pods(plane, namespace)
     replica = plane.handle("ModelReplica", (await the_replica(plane, "kept", namespace))["metadata"]["name"], namespace)
-    view = await plane.handle("InferenceCluster", CLUSTER).query("connection_view")
+    view = await connection_of(plane)
     await replica.signal("cluster_changed", {**view, "sequence": LATE, "connected": False, "connection": None, "facts": None})
 
     async def accepted() -> str:
@@ -276,7 +281,7 @@ async def test_wkl_114_a_replica_whose_cluster_was_deleted_goes_and_says_what_it
     await plane.apply(a_model("lost", namespace, an_engine("main", H100)))
     await plane.ready("ModelDeployment", "lost", namespace)
     name = (await the_replica(plane, "lost", namespace))["metadata"]["name"]
-    view = await plane.handle("InferenceCluster", CLUSTER).query("connection_view")
+    view = await connection_of(plane)
     await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": LATE, "present": False})
     await plane.delete("ModelDeployment", "lost", namespace)
     await plane.gone("ModelDeployment", "lost", namespace)

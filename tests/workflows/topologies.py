@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.messaging import CONNECTION_MEMO
 from api_types import labels
 from tests.workflows.harness import ControlPlane, Json, condition, eventually
 
@@ -107,11 +108,16 @@ async def route_by(plane: ControlPlane, surface: str, cluster: str = CLUSTER) ->
     await plane.apply({"apiVersion": manifest["apiVersion"], "kind": "InferenceCluster", "metadata": kept, "spec": manifest["spec"]})
 
     async def routing() -> str:
-        view: Json = await plane.handle("InferenceCluster", cluster).query("connection_view")
-        found: str = view["facts"]["routing"]
+        found: str = (await connection_of(plane, cluster))["facts"]["routing"]
         return found
 
     await eventually(routing, lambda found: found == surface, what=f"routing of {cluster}")
+
+
+async def connection_of(plane: ControlPlane, cluster: str = CLUSTER) -> Json:
+    """What replicas read of a cluster when they are born."""
+    found: Json = await (await plane.handle("InferenceCluster", cluster).describe()).memo_value(CONNECTION_MEMO)
+    return found
 
 
 async def the_replica(plane: ControlPlane, name: str, namespace: str) -> Json:
