@@ -1,17 +1,22 @@
-"""Turn an order into what rendering needs: the replica, the cluster, the copies of Secrets, and the claim of its cache."""
+"""Turn an order into what rendering needs: the replica, the cluster, the copies of Secrets, and the queue of its tenant."""
 
 from dataclasses import dataclass
 
+from activities.cluster_api import ClusterApi, ObjectId
 from activities.copies import Needed, needed_copies
 from activities.render.facts import ClusterFacts as RenderFacts
 from activities.render.facts import InvalidFacts, ReplicaInput
 from activities.render.findings import InvalidSpec, NotRenderable
+from activities.render.queueing import KAI, KUEUE, queue_name
 from activities.render.rendered import Rendered
 from activities.render.replica import render_replica
-from activities.render.settings import RenderSettings
+from activities.render.settings import RenderSettings, workload_namespace
 from activities.secrets import SecretStore
 from api_types.errors import InvalidInput, Unsupported
 from api_types.messages import ReplicaOrder
+
+# Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
+_QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "LocalQueue")}
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Prepared:
         return [*self.rendered.warnings, *self.needed.warnings]
 
 
-async def prepare(store: SecretStore, order: ReplicaOrder, settings: RenderSettings) -> Prepared:
+async def prepare(cluster: ClusterApi, store: SecretStore, order: ReplicaOrder, settings: RenderSettings) -> Prepared:
     """Gather and render.
 
     Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason
@@ -35,7 +40,8 @@ async def prepare(store: SecretStore, order: ReplicaOrder, settings: RenderSetti
     """
     needed = await needed_copies(store, order, settings)
     try:
-        return Prepared(render_replica(_replica(order, needed), _facts(order), settings), needed)
+        facts = _facts(order, await _queues(cluster, order, settings))
+        return Prepared(render_replica(_replica(order, needed), facts, settings), needed)
     except InvalidSpec as error:
         raise InvalidInput(str(error), error.reason) from error
     except NotRenderable as error:
@@ -62,7 +68,7 @@ def _replica(order: ReplicaOrder, needed: Needed) -> ReplicaInput:
     )
 
 
-def _facts(order: ReplicaOrder) -> RenderFacts:
+def _facts(order: ReplicaOrder, queues: frozenset[str] | None) -> RenderFacts:
     facts = order.facts
     return RenderFacts(
         name=order.cluster,
@@ -74,4 +80,16 @@ def _facts(order: ReplicaOrder) -> RenderFacts:
         storage_class_name=facts.storage_class_name,
         gateway_address=facts.gateway_address,
         apis=frozenset(facts.apis),
+        queues=queues,
     )
+
+
+async def _queues(cluster: ClusterApi, order: ReplicaOrder, settings: RenderSettings) -> frozenset[str] | None:
+    """Look for the tenant's queue: a queue that does not exist parks pods without an error. None where nothing queues."""
+    if order.facts.scheduler_type not in _QUEUES:
+        return None
+    wanted = _QUEUES[order.facts.scheduler_type]
+    served = sorted(kind for kind in await cluster.resources() if (kind.group, kind.kind) == wanted)
+    namespace = workload_namespace(order.namespace, settings) if order.facts.scheduler_type == KUEUE else ""
+    name = queue_name(order.namespace)
+    return frozenset({name} if served and await cluster.get(ObjectId(served[-1], namespace, name)) else ())

@@ -52,7 +52,7 @@ class WorkloadActivities:
         make room does not go (nothing is applied then).
         """
         cluster = await self._clusters.at(order.connection)
-        prepared = await prepare(self._store, order, self._settings)
+        prepared = await prepare(cluster, self._store, order, self._settings)
         rendered = prepared.rendered
         async with heartbeating() as tell:
             leaver = Leaver(cluster, order.uid, tell, self._force_after)
@@ -98,7 +98,7 @@ class WorkloadActivities:
         Nothing is deleted while workloads are held back: what ran before them runs on.
         """
         cluster = await self._clusters.at(order.connection)
-        prepared = await prepare(self._store, order, self._settings)
+        prepared = await prepare(cluster, self._store, order, self._settings)
         if prepared.rendered.held:
             return Pruned()
         wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}

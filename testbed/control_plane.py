@@ -160,6 +160,8 @@ class ControlPlane:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={proxy.certificate}",
             f"--proxy-client-key-file={proxy.key}",
+            # Off by default once v1 is there; what is made for older clusters is tried against them.
+            "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
             "--profiling=false",
         )
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from testbed.documents import load_all, write_json
 from testbed.download import Downloader
-from testbed.versions import DEFINITIONS, TOOLS, Definitions, Tool
+from testbed.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, Tool
 
 MODULES = Path(__file__).parent / "tools"
 PROGRESS_SECONDS = 20
@@ -64,7 +64,7 @@ class Installer:
 
         Each file is a JSON list of the documents of the YAML file it comes from.
         """
-        wanted = next(each for each in DEFINITIONS if each.name == name)
+        wanted = next(each for each in (*DEFINITIONS, *ADD_ONS) if each.name == name)
         place = self._cache / "definitions" / f"{wanted.name}-{wanted.version}"
         with self._lock(place):
             if not place.is_dir():

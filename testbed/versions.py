@@ -16,6 +16,8 @@ TRAEFIK = "3.6.12"
 """The newest whose dependencies can all be had from the module proxy; 3.7 cannot be built."""
 GATEWAY_API = "1.5.1"
 INFERENCE_EXTENSION = "1.0.1"
+PROMETHEUS_OPERATOR = "0.85.0"
+ISTIO_API = "1.28.0"
 
 
 @dataclass(frozen=True)
@@ -182,5 +184,21 @@ DEFINITIONS: tuple[Definitions, ...] = (
         module="sigs.k8s.io/lws",
         version=LEADER_WORKER_SET,
         files=("config/crd/bases/*.yaml", "config/webhook/manifests.yaml", "config/webhook/*-patch.yaml"),
+    ),
+)
+
+# Of software that no simulated cluster runs, for tests of objects that only some clusters know.
+ADD_ONS: tuple[Definitions, ...] = (
+    Definitions(
+        name="prometheus-operator",
+        module="github.com/prometheus-operator/prometheus-operator",
+        version=PROMETHEUS_OPERATOR,
+        files=("example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",),
+    ),
+    Definitions(
+        name="istio",
+        module="istio.io/api",
+        version=ISTIO_API,
+        files=("kubernetes/customresourcedefinitions.gen.yaml",),
     ),
 )

@@ -12,10 +12,10 @@ from activities.clients.discovery import path
 from activities.clients.kubernetes import KubernetesCluster
 from activities.cluster_api import Json, Kind, ObjectId
 from activities.secrets import StoredSecret
+from api_types.names import tenant_queue
 from tests.activities.worlds import World, eventually
 
 _DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-_POD_MONITORS = "podmonitors.monitoring.coreos.com"
 
 
 async def patch(world: World, target: ObjectId, change: Json) -> None:
@@ -45,13 +45,31 @@ async def token_of(world: World, namespace: str, account: str) -> str:
 @asynccontextmanager
 async def pod_monitors(world: World) -> AsyncIterator[None]:
     """Let the cluster serve PodMonitors for a while."""
+    async with _serving(world, Kind("monitoring.coreos.com/v1", "PodMonitor")):
+        yield
+
+
+@asynccontextmanager
+async def local_queues(world: World, tenant: str) -> AsyncIterator[None]:
+    """Let the cluster serve Kueue's queues for a while, with one for a tenant."""
+    kind = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue")
+    async with _serving(world, kind):
+        metadata = {"name": tenant_queue(tenant), "namespace": tenant}
+        await (await world.api()).create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}})
+        yield
+
+
+@asynccontextmanager
+async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
+    """Let the cluster serve one more namespaced kind for a while."""
     api = await world.api()
-    names = {"plural": "podmonitors", "singular": "podmonitor", "kind": "PodMonitor", "listKind": "PodMonitorList"}
+    singular = kind.kind.lower()
+    names = {"plural": f"{singular}s", "singular": singular, "kind": kind.kind, "listKind": f"{kind.kind}List"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    spec = {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    await api.create({"apiVersion": _DEFINITION.api_version, "kind": _DEFINITION.kind, "metadata": {"name": _POD_MONITORS}, "spec": spec})
-    kind = Kind("monitoring.coreos.com/v1", "PodMonitor")
+    version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    name = f"{names['plural']}.{kind.group}"
+    spec = {"group": kind.group, "scope": "Namespaced", "names": names, "versions": [version]}
+    await api.create({"apiVersion": _DEFINITION.api_version, "kind": _DEFINITION.kind, "metadata": {"name": name}, "spec": spec})
 
     async def served() -> bool:
         return kind in await api.resources(refresh=True)
@@ -60,7 +78,7 @@ async def pod_monitors(world: World) -> AsyncIterator[None]:
         await eventually(served)
         yield
     finally:
-        await api.delete(ObjectId(_DEFINITION, "", _POD_MONITORS), propagation="Background")
+        await api.delete(ObjectId(_DEFINITION, "", name), propagation="Background")
 
 
 def kubeconfig_of(text: str) -> dict[str, Any]:

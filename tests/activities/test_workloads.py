@@ -9,7 +9,7 @@ from activities.cluster_api import Json, Kind, ObjectId, Selection
 from api_types import labels
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
 from api_types.messages import AppliedObject
-from tests.activities.hands import patch
+from tests.activities.hands import local_queues, patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
 from tests.activities.worlds import World, eventually, target
 
@@ -268,3 +268,11 @@ async def test_long_lists_are_read_page_by_page(world: World, monkeypatch: pytes
     nodes = (await (await world.api()).list(Selection(Kind("v1", "Node")))).items
     assert len({node["metadata"]["name"] for node in nodes}) == 9  # eight of the pools, and the one without GPUs
     assert all((node["apiVersion"], node["kind"]) == ("v1", "Node") for node in nodes)
+
+
+async def test_a_tenant_without_a_queue_is_told_that_its_pods_would_wait(world: World) -> None:
+    queued = world.facts.model_copy(update={"scheduler_type": "kueue"})
+    order = world.order([an_engine()]).model_copy(update={"facts": queued})
+    assert [line for line in (await world.apply(order)).warnings if "QueueMissing" in line]
+    async with local_queues(world, order.namespace):
+        assert not [line for line in (await world.apply(order)).warnings if "QueueMissing" in line]
