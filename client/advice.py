@@ -18,6 +18,8 @@ _ADVICE = {
     "ProviderNotSupported": "this source cannot be provisioned yet; bring the cluster along with source: Existing",
     "ModelCacheNotFound": "apply the ModelCache that modelCacheRef names, in the same namespace",
     "AuthSecretMissing": "apply the Secret that authSecret names, in the same namespace",
+    "Failed": "mend what the message says, then `modelplane retry {command}`",
+    "WaitingForCache": "see how far it is: `modelplane get mc -n {namespace}`, then describe it",
     "SecretMissing": "apply the Secret that the message names",
     "InUse": "delete or move what still uses it; the message names it",
     "InvalidSpec": "change the deployment's template as the message says and apply it again",

@@ -97,6 +97,11 @@ class ModelCacheWorkflow(CacheSource):
             self.state.known.append(site.name)
         place = self.state.places.get(site.name)
         if place is not None:
+            if site.uid != place.site.uid:
+                # Another record of that name: it must learn what is there, and we what of it still stands.
+                place.registered = False
+                for copy in place.copies:
+                    copy.applied = 0
             if site.uid != place.site.uid or site.sequence >= place.site.sequence:
                 place.site = site
                 self.touch()
