@@ -13,7 +13,9 @@ from heapq import nsmallest
 from typing import Any, ClassVar
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
+from temporalio.workflow import LocalActivityConfig
 
 from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, Messaging, Survey
 from api_types.errors import error_message
@@ -34,7 +36,7 @@ from scheduler.types import Decision, DeploymentView
 from scheduler.wire import from_wire, to_wire
 from workflows import options
 from workflows import scheduler_tells as tells
-from workflows.carrying import BooksOrder, audit_books, pack_books
+from workflows.carrying import BooksOrder, Carried, audit_books, pack_books
 from workflows.deciding import Decided, DecideOrder, decide_batch
 from workflows.scheduler_books import Books, SchedulerState, owner_of
 
@@ -57,6 +59,12 @@ ASKED_AT_ONCE = 200
 # What a small fleet is packed into, and the pause between the parts of a large one.
 PARTS_AT_ONCE = 3
 BREATH = timedelta(milliseconds=1)
+
+# A walk over all books: seconds with 100,000 replicas, more on a machine that has other work.
+OVER_ALL_BOOKS = LocalActivityConfig(
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+)
 
 # How often the ledger is recounted, and what may be recounted while somebody waits for a query.
 AUDIT_EVERY = timedelta(hours=1)
@@ -106,20 +114,28 @@ class FleetSchedulerWorkflow:
             self.publish()
         reminding.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        packed = await workflow.execute_local_activity(
-            pack_books, self._books_order(), **options.local(options.DECIDE, "pack the books for the next run")
-        )
-        workflow.continue_as_new(self.books.carried(packed))
+        workflow.continue_as_new(self.books.carried(await self.pack()))
+
+    async def pack(self) -> Carried:
+        """Pack the books; what cannot be packed is asked for again by the next run, as after a loss."""
+        try:
+            packed: Carried = await workflow.execute_local_activity(
+                pack_books, self._books_order(), **options.local(OVER_ALL_BOOKS, "pack the books for the next run")
+            )
+        except ActivityError as error:
+            workflow.logger.exception("the books could not be packed", extra={"problem": error_message(error)})
+            return Carried(too_large=True)
+        return packed
 
     async def load(self) -> None:
         """Read the carried fleet; a large one a part at a time, because nothing may block the worker for long."""
         large = self.books.parts_left > PARTS_AT_ONCE
         while self.books.parts_left:
             self.books.read_part()
+            if large:
+                live.settle()
             if large and self.books.parts_left:
                 await workflow.sleep(BREATH, summary=f"{self.books.parts_left} parts of the fleet left to read")
-        if large:
-            live.settle()
 
     def _books_order(self) -> BooksOrder:
         return BooksOrder(run_id=workflow.info().run_id, version=self.books.fleet.version)
@@ -135,9 +151,12 @@ class FleetSchedulerWorkflow:
         if not self.audit_due:
             return
         self.audit_due = False
-        self.state.audit = await workflow.execute_local_activity(
-            audit_books, self._books_order(), **options.local(options.DECIDE, "recount the ledger")
-        )
+        try:
+            self.state.audit = await workflow.execute_local_activity(
+                audit_books, self._books_order(), **options.local(OVER_ALL_BOOKS, "recount the ledger")
+            )
+        except ActivityError as error:
+            self.state.audit = [f"the ledger could not be recounted: {error_message(error)}"]
         for difference in self.state.audit:
             workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
 
