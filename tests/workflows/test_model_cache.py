@@ -9,16 +9,14 @@ import json
 import os
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 from activities.secrets import SecretStore, StoredSecret
-from api_types import labels
 from tests.local_hub import LocalHub, Repo, a_commit
 from tests.local_registry import local_registry
+from tests.workflows.caches import clean_up, clusters_of, end_download, engines, in_cluster, mounted, no_room_for_jobs, now, objects
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
 from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually, message, reason, said
 
@@ -41,27 +39,6 @@ def repo(hub: LocalHub, namespace: str) -> str:
     return name
 
 
-def clusters_of(seen: Json) -> dict[str, Json]:
-    return {row["name"]: row for row in seen["status"].get("clusters", ())}
-
-
-def objects(plane: ControlPlane, cluster: str, namespace: str) -> list[str]:
-    """What of caches is in a namespace of a cluster."""
-    found = []
-    for base, plural in (("/api/v1", "persistentvolumeclaims"), ("/apis/batch/v1", "jobs"), ("/api/v1", "secrets"), ("/api/v1", "pods")):
-        listed = plane.get(cluster, f"{base}/namespaces/{namespace}/{plural}") or {"items": []}
-        found += [f"{plural}/{item['metadata']['name']}" for item in listed["items"] if labels.CACHE in (item["metadata"]["labels"] or {})]
-    return sorted(found)
-
-
-async def clean_up(plane: ControlPlane, name: str, namespace: str) -> None:
-    await plane.delete("ModelCache", name, namespace)
-    await plane.gone("ModelCache", name, namespace)
-    for cluster in plane.running.clusters:
-        assert objects(plane, cluster, namespace) == []
-        assert plane.our_objects(cluster, namespace) == []
-
-
 async def test_wkl_85_wkl_89_every_cluster_stages_the_commit_that_the_branch_meant_once(
     plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
 ) -> None:
@@ -81,72 +58,12 @@ async def test_wkl_85_wkl_89_every_cluster_stages_the_commit_that_the_branch_mea
         return {cluster: objects(plane, cluster, namespace) for cluster in plane.running.clusters}
 
     claims = {name: [f"persistentvolumeclaims/{row['claimName']}"] for name, row in clusters_of(seen).items()}
-    await eventually(lambda: _now(left), lambda found: found == claims, what="everything but the volumes gone")
+    await eventually(lambda: now(left), lambda found: found == claims, what="everything but the volumes gone")
     hub.repos[repo].branches["main"] = a_commit("moved")
     await plane.handle("ModelCache", "qwen", namespace).signal("resync", None)
     await asyncio.sleep(1)
     assert (await plane.describe("ModelCache", "qwen", namespace))["status"]["resolvedRevision"] == commit
     await clean_up(plane, "qwen", namespace)
-
-
-async def _now(look: Callable[[], Any]) -> Any:
-    return look()
-
-
-def engines(plane: ControlPlane, cluster: str, namespace: str) -> list[Json]:
-    """The engine Deployments in a namespace of a cluster."""
-    items: list[Json] = (plane.get(cluster, f"/apis/apps/v1/namespaces/{namespace}/deployments") or {"items": []})["items"]
-    return [item for item in items if labels.ENGINE in item["metadata"]["labels"]]
-
-
-def mounted(workload: Json) -> list[str]:
-    """The volume claims that an engine's pods mount."""
-    volumes = workload["spec"]["template"]["spec"]["volumes"]
-    return [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume]
-
-
-@contextmanager
-def no_room_for_jobs(plane: ControlPlane, cluster: str) -> Iterator[None]:
-    """Keep pods without GPUs from being scheduled, so that a download does not end by itself."""
-    nodes = [node for node in plane.get(cluster, "/api/v1/nodes")["items"] if not node["spec"].get("taints")]
-    assert nodes
-
-    def cordon(*, on: bool) -> None:
-        for node in nodes:
-            path = f"/api/v1/nodes/{node['metadata']['name']}"
-            plane.call(cluster, "PATCH", path, {"spec": {"unschedulable": on}}, "application/merge-patch+json")
-
-    cordon(on=True)
-    try:
-        yield
-    finally:
-        cordon(on=False)
-
-
-async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: int, text: str) -> None:
-    """Let the pod of the hydration Job end with an exit code and a last word."""
-
-    def pods() -> list[Json]:
-        listed = plane.get(cluster, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels.CACHE}") or {"items": []}
-        return [pod for pod in listed["items"] if pod["status"]["phase"] == "Pending"]
-
-    (pod,) = await eventually(lambda: _now(pods), lambda found: len(found) == 1, what="the pod of the Job")
-    ended = {
-        "exitCode": code,
-        "reason": "Error",
-        "message": text,
-        "startedAt": "2026-01-01T00:00:00Z",
-        "finishedAt": "2026-01-01T00:00:01Z",
-    }
-    container = {"name": "hydrate", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
-    status = {"status": {"phase": "Failed", "containerStatuses": [container]}}
-    plane.call(cluster, "PATCH", path, status, "application/strategic-merge-patch+json")
-
-
-def in_cluster(plane: ControlPlane, cluster: str) -> dict[str, str]:
-    """Labels that choose one cluster of the testbed."""
-    return {"modelplane.ai/region": {"prod-eu": "eu-west", "prod-us": "us-east"}[cluster]} if cluster in plane.running.clusters else {}
 
 
 async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then_hold_it(
@@ -189,7 +106,7 @@ async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then
         "phase": "Ready",
     }
     await eventually(
-        lambda: _now(lambda: objects(plane, "prod-eu", namespace)),
+        lambda: now(lambda: objects(plane, "prod-eu", namespace)),
         lambda found: found == [f"persistentvolumeclaims/{claim}"],
         what="token and Job gone",
     )
@@ -446,7 +363,7 @@ async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_
     def volumes() -> int:
         return sum(name.startswith("persistentvolumeclaims/") for name in objects(plane, "prod-eu", namespace))
 
-    await eventually(lambda: _now(volumes), lambda count: count == 2, what="one volume for each cache that is left")
+    await eventually(lambda: now(volumes), lambda count: count == 2, what="one volume for each cache that is left")
     for name in ("staged", "refreshed"):
         await plane.delete("ModelCache", name, namespace)
         await plane.gone("ModelCache", name, namespace)
