@@ -69,7 +69,7 @@ async def test_wkl_81_pods_that_find_no_devices_are_told_in_the_scheduler_s_word
     async with world.watching() as client:
         await world.apply(order)
         observed = await _until(client, order, lambda seen: bool(seen.workloads) and "cannot allocate" in seen.workloads[0].blocker)
-        assert observed.workloads[0].blocker.startswith("1 of 1 pods unschedulable: 0/8 nodes are available")
+        assert observed.workloads[0].blocker.startswith("1 of 1 pods unschedulable: 0/9 nodes are available")
 
 
 async def test_an_object_deleted_by_hand_is_missing_from_the_next_observation(world: World) -> None:

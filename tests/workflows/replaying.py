@@ -7,6 +7,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from workflows import registry
+from workflows.served import SERVED
 
 
 def replayer() -> Replayer:
@@ -16,9 +17,10 @@ def replayer() -> Replayer:
 
 
 async def replay_all(client: Client, since: datetime) -> None:
-    """Replay every run that was started since then, and name all that fail."""
+    """Replay every run of our workflows that was started since then, and name all that fail."""
+    ours = ", ".join(f'"{kind}"' for kind in (*SERVED, "FleetScheduler"))
     failed = []
-    async for run in client.list_workflows(f'StartTime >= "{since.isoformat()}"'):
+    async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
         handle = client.get_workflow_handle(run.id, run_id=run.run_id)
         result = await replayer().replay_workflow(await handle.fetch_history(), raise_on_replay_failure=False)
         if result.replay_failure is not None:
