@@ -20,10 +20,11 @@ from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND
 from activities.observe.digest import content_digest
 from activities.ownership import conflict
+from activities.refusals import as_activity_errors
 from activities.render.artefact import claim_name, read_artefact
 from activities.render.cache import render_cache
-from activities.render.facts import CacheInput, ClusterFacts, InvalidFacts
-from activities.render.findings import InvalidSpec, NotRenderable
+from activities.render.facts import CacheInput, ClusterFacts
+from activities.render.findings import InvalidSpec
 from activities.render.propagation import Copy
 from activities.render.rendered import Rendered
 from activities.render.settings import RenderSettings, workload_namespace
@@ -31,7 +32,7 @@ from activities.render.teardown import CACHE_STEPS
 from activities.secrets import SecretStore
 from api_types import labels
 from api_types.cache_messages import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
-from api_types.errors import InvalidInput, NameConflict, ServerError, Unsupported
+from api_types.errors import InvalidInput, NameConflict, ServerError
 from api_types.messages import StepDone
 
 _STORE_LOOK_SECONDS = 5.0
@@ -156,15 +157,9 @@ def _input(order: CacheOrder) -> CacheInput:
 
 
 def _render(wanted: CacheInput, order: CacheOrder, settings: RenderSettings) -> Rendered:
-    try:
+    with as_activity_errors():
         facts = ClusterFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
         return render_cache(wanted, facts, settings)
-    except InvalidSpec as error:
-        raise InvalidInput(str(error), error.reason) from error
-    except NotRenderable as error:
-        raise Unsupported(str(error), error.reason) from error
-    except InvalidFacts as error:
-        raise InvalidInput(str(error), InvalidSpec.reason) from error
 
 
 async def _read(cluster: ClusterApi, targets: _Targets, order: CacheOrder) -> _Live:

@@ -29,6 +29,7 @@ _ONLY_WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY
 
 # Written by the LeaderWorkerSet controller on every pod of a set.
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 from activities.cluster_api import ClusterApi, ObjectId
 from activities.copies import Needed, needed_copies
+from activities.refusals import as_activity_errors
 from activities.render.facts import ClusterFacts as RenderFacts
-from activities.render.facts import InvalidFacts, ReplicaInput
-from activities.render.findings import InvalidSpec, NotRenderable
+from activities.render.facts import ReplicaInput
 from activities.render.queueing import KAI, KUEUE, queue_name
 from activities.render.rendered import Rendered
 from activities.render.replica import render_replica
 from activities.render.settings import RenderSettings, workload_namespace
 from activities.secrets import SecretStore
-from api_types.errors import InvalidInput, Unsupported
 from api_types.messages import ReplicaOrder
 
 # Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
@@ -39,15 +38,9 @@ async def prepare(cluster: ClusterApi, store: SecretStore, order: ReplicaOrder, 
     is the error's first detail.
     """
     needed = await needed_copies(store, order, settings)
-    try:
+    with as_activity_errors():
         facts = _facts(order, await _queues(cluster, order, settings))
         return Prepared(render_replica(_replica(order, needed), facts, settings), needed)
-    except InvalidSpec as error:
-        raise InvalidInput(str(error), error.reason) from error
-    except NotRenderable as error:
-        raise Unsupported(str(error), error.reason) from error
-    except InvalidFacts as error:
-        raise InvalidInput(str(error), InvalidSpec.reason) from error
 
 
 def _replica(order: ReplicaOrder, needed: Needed) -> ReplicaInput:

@@ -20,8 +20,8 @@ class ObservedWorkload(Message):
     """The workload of one engine, in copies.
 
     `current`: the controller has seen the newest spec. `hashes`: template hashes of its pods that are not terminating. `blocker`: the
-    dominant reason why pods are not ready, in words, empty if all are. `pods_ready` counts serving pods with condition Ready. `overdue`:
-    its progress deadline has passed, which is a warning and no verdict.
+    dominant reason why pods are not ready, in words, empty if all are. `pods_ready` counts serving pods with condition Ready, of
+    gangs only those whose followers are ready too. `overdue`: its progress deadline has passed, which is a warning and no verdict.
     """
 
     name: str

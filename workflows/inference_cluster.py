@@ -10,19 +10,15 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic import Field
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.clusters import ClusterActivities
 from activities.messaging import CONNECTION_MEMO, Broadcast, Messaging
 from api_types import labels, names, queues
-from api_types.base import Message
 from api_types.cache_messages import CacheSite
 from api_types.errors import error_message, error_type
 from api_types.messages import (
-    ClassChanged,
-    ClassWanted,
     ClusterChanged,
     ClusterFacts,
     Connect,
@@ -38,29 +34,17 @@ from api_types.observations import Observed, ObservedCluster
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.cluster_caches import ClusterCaches, WithCaches
+from workflows.cluster_classes import ClusterClasses, WithClasses
 from workflows.cluster_status import Known, backend_verdict, cluster_verdict, drivers, ready_verdict
 from workflows.status import FALSE, TRUE
-
-# A class may be born while its announcement overtakes our registration.
-LOOK_FOR_CLASSES = timedelta(seconds=5)
 
 # Visibility lags behind the start of a replica, so what replicas must know is told twice.
 TELL_AGAIN = timedelta(seconds=2)
 
 
-class KnownClass(Message):
-    """A class as it was last told."""
-
-    generation: int
-    spec: dict[str, Any]
-
-
-class ClusterState(WithCaches):
+class ClusterState(WithCaches, WithClasses):
     """What a cluster carries."""
 
-    classes: dict[str, KnownClass] = Field(default_factory=dict)
-    wanted: list[str] = Field(default_factory=list)
-    pools: list[dict[str, Any]] = Field(default_factory=list)
     facts: ClusterFacts | None = None
     connected_generation: int = 0
     was_ready: bool = False
@@ -76,7 +60,7 @@ class ClusterState(WithCaches):
 
 
 @workflow.defn(name="InferenceCluster")
-class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
+class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[ClusterState]):
     """One cluster."""
 
     kind = "InferenceCluster"
@@ -96,14 +80,6 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         await self.live()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
-
-    @workflow.signal
-    def class_changed(self, order: Any) -> None:
-        """Note a class that is new or different."""
-        message = self.read(ClassChanged, order)
-        if message and message.spec is not None and (message.name in self.class_names() or message.name in self.state.classes):
-            self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec)
-            self.touch()
 
     @workflow.signal
     def observed(self, order: Any) -> None:
@@ -158,46 +134,6 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState]):
         await self.report_changes()
         self.state.observed_generation = self.state.generation
         return False
-
-    def class_names(self) -> list[str]:
-        """Name the classes of the pools, each once, in pool order."""
-        return list(dict.fromkeys(pool["className"] for pool in (self.state.spec or {}).get("nodePools", ())))
-
-    async def follow_classes(self) -> None:
-        """Register with classes that are new in the spec and let go of those that left it."""
-        used = self.class_names()
-        for name in used:
-            if name not in self.state.wanted and await self._want(name, used=True):
-                self.state.wanted.append(name)
-        for name in [name for name in self.state.wanted if name not in used]:
-            await self._want(name, used=False)
-            self.state.wanted.remove(name)
-            self.state.classes.pop(name, None)
-        if self.missing_classes():
-            self.look_again(max(LOOK_FOR_CLASSES, options.soon(self.state.attempts)))
-
-    async def _want(self, name: str, *, used: bool) -> bool:
-        message = ClassWanted(cluster=self.name, used=used)
-        return await self.tell(names.workflow_id("InferenceClass", "", name), "class_wanted", message)
-
-    def missing_classes(self) -> list[str]:
-        """Name the classes that are used and not known."""
-        return [name for name in self.class_names() if name not in self.state.classes]
-
-    def publish_pools(self) -> None:
-        """Write what the scheduler may see of the pools; what was published of a pool whose class is gone stays, marked."""
-        last = {pool["name"]: pool for pool in self.state.pools}
-        pools: list[dict[str, Any]] = []
-        for pool in (self.state.spec or {}).get("nodePools", ()):
-            known = self.state.classes.get(pool["className"])
-            if known:
-                nodes = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
-                pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"]})
-            elif pool["name"] in last:
-                pools.append({**last[pool["name"]], "classMissing": True})
-        if pools != self.state.pools:
-            self.state.pools = pools
-            self.touch()
 
     def connection(self) -> Connection | None:
         """Give the reference to the credentials; None for a cluster that is not brought along."""

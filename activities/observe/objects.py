@@ -19,7 +19,7 @@ class WorkloadSeen(NamedTuple):
     """A Deployment or LeaderWorkerSet as its controller counts it, in copies.
 
     `hashes` are those of its own templates; empty where the controller says by itself that it has seen the newest spec (`current`).
-    `overdue`: its progress deadline has passed.
+    `overdue`: its progress deadline has passed. `group_size`: pods of one copy, 0 where a copy is a single pod.
     """
 
     current: bool
@@ -31,6 +31,7 @@ class WorkloadSeen(NamedTuple):
     hashes: frozenset[str]
     message: str
     overdue: bool = False
+    group_size: int = 0
 
 
 class JudgedSeen(NamedTuple):
@@ -110,6 +111,7 @@ def _leader_worker_set(item: Mapping[str, Any]) -> WorkloadSeen:
         total=status.get("replicas", 0),
         hashes=frozenset(found[labels.TEMPLATE_HASH] for found in notes if labels.TEMPLATE_HASH in found),
         message="",
+        group_size=template.get("size", 1),
     )
 
 

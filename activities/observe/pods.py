@@ -3,10 +3,11 @@
 A watch sees thousands of pods; of each only this small record is kept, and the pod itself is forgotten at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL
+from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_GROUP_LABEL, LWS_NAME_LABEL
 from activities.observe.conditions import pick
 from api_types import labels
 
@@ -34,7 +35,7 @@ class Trouble(NamedTuple):
 
 
 class PodSeen(NamedTuple):
-    """What is kept of one pod. `serving`: it answers requests (followers of a gang do not)."""
+    """What is kept of one pod. `serving`: it answers requests (followers of a gang do not). `group`: the gang of its set that it is in."""
 
     workload: WorkloadKey
     serving: bool
@@ -42,6 +43,7 @@ class PodSeen(NamedTuple):
     terminating: bool
     template_hash: str
     trouble: Trouble | None
+    group: str = ""
 
 
 def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
@@ -63,7 +65,14 @@ def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
         terminating=bool(metadata.get("deletionTimestamp")),
         template_hash=(metadata.get("annotations") or {}).get(labels.TEMPLATE_HASH, ""),
         trouble=None if ready else pod_trouble(pod),
+        group=marks.get(LWS_GROUP_LABEL, ""),
     )
+
+
+def whole_groups(pods: Iterable[PodSeen], size: int) -> frozenset[str]:
+    """Name the gangs of which all `size` pods are ready."""
+    ready = Counter(pod.group for pod in pods if pod.ready and not pod.terminating)
+    return frozenset(group for group, count in ready.items() if count >= size)
 
 
 def dominant(pods: Iterable[PodSeen]) -> str:

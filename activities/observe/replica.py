@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from activities import kinds
 from activities.observe.objects import JudgedSeen, ObjectSeen, WorkloadSeen
-from activities.observe.pods import PodSeen, WorkloadKey, dominant
+from activities.observe.pods import PodSeen, WorkloadKey, dominant, whole_groups
 from api_types.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
 
 # Some gateways never write a pool's status; the route's own verdict then speaks for it.
@@ -61,16 +61,23 @@ def workload_key(seen: ObjectSeen) -> WorkloadKey:
 def _workload(seen: ObjectSeen, workload: WorkloadSeen, pods: Mapping[WorkloadKey, Iterable[PodSeen]]) -> ObservedWorkload:
     alive = [pod for pod in pods.get(workload_key(seen), ()) if not pod.terminating]
     hashes = {pod.template_hash for pod in alive}
+    answering = [pod for pod in alive if pod.serving and pod.ready]
+    ready, available = workload.ready, workload.available
+    if workload.group_size:
+        # The controller of LeaderWorkerSets takes a group for ready once its leader is ready and its followers exist, be they Pending.
+        whole = whole_groups(alive, workload.group_size)
+        ready, available = min(ready, len(whole)), min(available, len(whole))
+        answering = [pod for pod in answering if pod.group in whole]
     return ObservedWorkload(
         name=seen.target.name,
         kind=seen.target.kind.kind,
         current=workload.current and (not workload.hashes or hashes <= workload.hashes),
         desired=workload.desired,
         updated=workload.updated,
-        ready=workload.ready,
-        available=workload.available,
+        ready=ready,
+        available=available,
         total=workload.total,
-        pods_ready=sum(1 for pod in alive if pod.serving and pod.ready),
+        pods_ready=len(answering),
         hashes=sorted(hashes),
         blocker=dominant(alive) or workload.message,
         overdue=workload.overdue,

@@ -165,10 +165,30 @@ async def lost_node(plane: ControlPlane, node: str, cluster: str = CLUSTER) -> A
     await _switch(plane, cluster, node, offline=True)
     try:
         await _taint(plane, cluster, node, lost=True)
-        yield
+        async with _kept_lost(plane, cluster, node):
+            yield
     finally:
         await _taint(plane, cluster, node, lost=False)
         await _switch(plane, cluster, node, offline=False)
+
+
+@asynccontextmanager
+async def _kept_lost(plane: ControlPlane, cluster: str, node: str) -> AsyncIterator[None]:
+    """Keep a node's mark, as an administrator would who sees it go: the node controller writes all taints whenever it adds one."""
+
+    found = asyncio.Event()
+
+    async def keep() -> None:
+        while not found.is_set():
+            await asyncio.to_thread(_mark, plane, cluster, node, lost=True)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    keeper = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        found.set()
+        await keeper
 
 
 async def _switch(plane: ControlPlane, cluster: str, node: str, *, offline: bool) -> None:
@@ -186,17 +206,22 @@ async def _taint(plane: ControlPlane, cluster: str, node: str, *, lost: bool) ->
     """Mark a node, or take the mark away. The node controller replaces all taints at once, so the mark may have to be set again."""
 
     async def marked() -> bool:
-        taints = _taints(plane, cluster, node)
-        if (LOST["key"] in {taint["key"] for taint in taints}) is lost:
-            return True
-        others = [taint for taint in taints if taint["key"] != LOST["key"]]
-        change = {"spec": {"taints": [*others, *([LOST] if lost else [])]}}
-        plane.call(cluster, "PATCH", f"/api/v1/nodes/{node}", change, "application/merge-patch+json")
-        return False
+        return _mark(plane, cluster, node, lost=lost)
 
     for _ in range(SURE_LOOKS):
         await eventually(marked, lambda done: done)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _mark(plane: ControlPlane, cluster: str, node: str, *, lost: bool) -> bool:
+    """Set or take a node's mark if need be; whether there was no need."""
+    taints = _taints(plane, cluster, node)
+    if (LOST["key"] in {taint["key"] for taint in taints}) is lost:
+        return True
+    others = [taint for taint in taints if taint["key"] != LOST["key"]]
+    change = {"spec": {"taints": [*others, *([LOST] if lost else [])]}}
+    plane.call(cluster, "PATCH", f"/api/v1/nodes/{node}", change, "application/merge-patch+json")
+    return False
 
 
 def _taints(plane: ControlPlane, cluster: str, node: str) -> list[Json]:

@@ -45,9 +45,20 @@ def seen(kind: str, **parts: Any) -> ObjectSeen:
     return found
 
 
-def a_pod(kind: str = "Deployment", *, ready: bool = True, hash_: str = "new", serving: bool = True, terminating: bool = False) -> PodSeen:
+def a_pod(
+    kind: str = "Deployment", *, ready: bool = True, hash_: str = "new", serving: bool = True, terminating: bool = False, group: str = ""
+) -> PodSeen:
     trouble = None if ready else Trouble(6, "starting")
-    return PodSeen(WorkloadKey(kind, "ml-team", "main"), serving, ready, terminating, hash_, trouble)
+    return PodSeen(WorkloadKey(kind, "ml-team", "main"), serving, ready, terminating, hash_, trouble, group)
+
+
+def a_group(number: int, *, followers_ready: bool = True, terminating: bool = False) -> list[PodSeen]:
+    """A leader and its follower."""
+    leader = a_pod("LeaderWorkerSet", group=str(number))
+    follower = a_pod(
+        "LeaderWorkerSet", hash_="new-worker", serving=False, ready=followers_ready, terminating=terminating, group=str(number)
+    )
+    return [leader, follower]
 
 
 def observe(item: ObjectSeen, *pods: PodSeen) -> ObservedWorkload:
@@ -91,20 +102,32 @@ def test_pods_that_cannot_even_be_created_are_told() -> None:
 SET = {
     "replicas": 2,
     "leaderWorkerTemplate": {
+        "size": 2,
         "leaderTemplate": {"metadata": {"annotations": {"modelplane.ai/template-hash": "new"}}},
         "workerTemplate": {"metadata": {"annotations": {"modelplane.ai/template-hash": "new-worker"}}},
     },
 }
 AVAILABLE = {"type": "Available", "status": "True"}
+WHOLE = {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "conditions": [AVAILABLE]}
 
 
 def test_wkl_71_a_gang_is_current_only_when_no_old_pod_is_left() -> None:
-    gang = seen("LeaderWorkerSet", spec=SET, status={"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "conditions": [AVAILABLE]})
-    pods = [a_pod("LeaderWorkerSet"), a_pod("LeaderWorkerSet", hash_="new-worker", serving=False)]
+    gang = seen("LeaderWorkerSet", spec=SET, status=WHOLE)
+    pods = [*a_group(0), *a_group(1)]
     found = observe(gang, *pods)
-    assert (found.current, found.available, found.pods_ready, found.hashes) == (True, 2, 1, ["new", "new-worker"])
+    assert (found.current, found.ready, found.available, found.pods_ready, found.hashes) == (True, 2, 2, 2, ["new", "new-worker"])
     assert not observe(gang, *pods, a_pod("LeaderWorkerSet", hash_="old")).current
     assert observe(gang, *pods, a_pod("LeaderWorkerSet", hash_="old", terminating=True)).current
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [a_group(1, followers_ready=False), a_group(1, terminating=True), a_group(1)[:1]],
+    ids=["a follower that finds no node", "a follower that goes", "no follower yet"],
+)
+def test_a_gang_with_a_follower_that_is_not_ready_is_no_ready_copy_whatever_its_controller_counts(broken: list[PodSeen]) -> None:
+    found = observe(seen("LeaderWorkerSet", spec=SET, status=WHOLE), *a_group(0), *broken)
+    assert (found.ready, found.available, found.total, found.pods_ready) == (1, 1, 2, 1)
 
 
 def test_a_gang_that_is_not_available_has_no_available_copy() -> None:
