@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api_types.base import Message
+from api_types.prices import UNPRICED
 from api_types.status import LeftBehind
 
 # --- from users ---------------------------------------------------------------------------------------------------------------------
@@ -254,12 +255,13 @@ class ClassWanted(Message):
 
 
 class ClassChanged(Message):
-    """A class is new or different."""
+    """A class is new or different. `price_milli`: a node-hour in thousandths, negative when nobody told."""
 
     name: str
     uid: str = ""
     generation: int = 0
     spec: dict[str, Any] | None = None
+    price_milli: int = UNPRICED
 
 
 class ClusterChanged(Message):

@@ -144,6 +144,8 @@ class PublishedPool(Shape):
     """The most nodes it may have; absent, zero or negative means none."""
     devices: tuple[PublishedDevice, ...] = ()
     """The devices of a node."""
+    price_milli: int | None = None
+    """Price of a node-hour in thousandths; absent when its class tells none."""
     class_missing: bool | None = None
     """True once its class is gone: kept for the replicas on it, closed to new ones."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from api_types import labels
+from api_types.prices import price_milli
 from scheduler.classes import device_set
 from scheduler.fleet import Fleet
 from scheduler.policy import SchedulerOptions
@@ -21,7 +21,6 @@ Tree = Mapping[str, Any]
 # Stands for an address that is not known offline; it is never shown.
 UNKNOWN_GATEWAY = "unknown"
 _STORAGE_CLASSES = {"GKE": "modelplane-rwx", "EKS": "modelplane-rwx-efs", "AKS": "modelplane-rwx-fs", "Nebius": "modelplane-rwx-fs"}
-_MILLI = 1000
 
 
 @dataclass(slots=True)
@@ -66,8 +65,7 @@ def offline_cluster(manifest: Tree, classes: Mapping[str, Tree]) -> ClusterView:
     address = view.gateway_address if "address" in gateway else UNKNOWN_GATEWAY
     storage = view.cache_storage_class if "cache" in status else _storage_class(manifest)
     pools = view.pools if "gpuPools" in status else tuple(_computed_pools(manifest, classes))
-    prices = {pool.name: price_milli(classes.get(pool.class_name)) for pool in pools}
-    pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=prices[pool.name]) for pool in pools)
+    pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=_price(classes.get(pool.class_name))) for pool in pools)
     return replace(view, ready=view.ready or not conditions, gateway_address=address, cache_storage_class=storage, pools=pools)
 
 
@@ -95,13 +93,8 @@ def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[Poo
             )
 
 
-def price_milli(manifest: Tree | None) -> int:
-    """Read a class's price per node-hour in thousandths, -1 when it has none or it is no number."""
-    text = str((((manifest or {}).get("metadata") or {}).get("annotations") or {}).get(labels.PRICE_PER_NODE_HOUR) or "")
-    whole, _, part = text.partition(".")
-    if not (whole + part).isascii() or not (whole + part).isdigit():
-        return -1
-    return int(whole or "0") * _MILLI + int((part + "000")[:3])
+def _price(manifest: Tree | None) -> int:
+    return price_milli(((manifest or {}).get("metadata") or {}).get("annotations") or {})
 
 
 def offline_fleet(documents: Documents, options: SchedulerOptions | None = None) -> Fleet:

@@ -9,6 +9,7 @@ from temporalio import workflow
 from api_types import names
 from api_types.base import Message
 from api_types.messages import ClassChanged, ClassWanted
+from api_types.prices import UNPRICED
 from workflows import options
 from workflows.entity import Carried, Entity
 
@@ -21,6 +22,7 @@ class KnownClass(Message):
 
     generation: int
     spec: dict[str, Any]
+    price_milli: int = UNPRICED
 
 
 class WithClasses(Carried):
@@ -42,7 +44,7 @@ class ClusterClasses(Entity[StateT]):
         """Note a class that is new or different."""
         message = self.read(ClassChanged, order)
         if message and message.spec is not None and (message.name in self.class_names() or message.name in self.state.classes):
-            self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec)
+            self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec, price_milli=message.price_milli)
             self.touch()
 
     def class_names(self) -> list[str]:
@@ -78,7 +80,8 @@ class ClusterClasses(Entity[StateT]):
             known = self.state.classes.get(pool["className"])
             if known:
                 nodes = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
-                pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"]})
+                price = {"priceMilli": known.price_milli} if known.price_milli != UNPRICED else {}
+                pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"], **price})
             elif pool["name"] in last:
                 pools.append({**last[pool["name"]], "classMissing": True})
         if pools != self.state.pools:

@@ -11,6 +11,7 @@ from temporalio import workflow
 from activities.messaging import Broadcast, Messaging
 from api_types import names
 from api_types.messages import ClassChanged, ClassWanted, Forget, ReportClass, Resync, Tell, TellMany
+from api_types.prices import UNPRICED, price_milli
 from workflows import options
 from workflows.entity import Carried, Entity
 from workflows.status import FALSE, TRUE
@@ -21,6 +22,7 @@ class ClassState(Carried):
 
     clusters: list[str] = Field(default_factory=list)
     told: int = 0
+    told_price: int = UNPRICED
     answer: list[str] = Field(default_factory=list)
     epoch: int = 0
 
@@ -83,6 +85,9 @@ class InferenceClassWorkflow(Entity[ClassState]):
         if self.state.spec is None:
             return False
         first = self.state.observed_generation == 0
+        # The price is an annotation, and annotations make no new generation.
+        repriced = self.state.told_price != self._price()
+        self.state.told_price = self._price()
         if self.state.told < self.state.generation:
             self.state.told = self.state.generation
             await self.tell(names.FLEET_SCHEDULER_ID, "report_class", self.report())
@@ -91,14 +96,19 @@ class InferenceClassWorkflow(Entity[ClassState]):
             else:
                 await self._answer(self.state.clusters)
         else:
-            await self._answer(self.state.answer)
+            await self._answer(self.state.clusters if repriced else self.state.answer)
         self.state.observed_generation = self.state.generation
         self.condition("Accepted", TRUE, "Available")
         self.condition("Ready", TRUE, "Available")
         return False
 
+    def _price(self) -> int:
+        return price_milli(self.state.annotations)
+
     def _changed(self) -> ClassChanged:
-        return ClassChanged(name=self.name, uid=self.state.uid, generation=self.state.generation, spec=self.state.spec)
+        return ClassChanged(
+            name=self.name, uid=self.state.uid, generation=self.state.generation, spec=self.state.spec, price_milli=self._price()
+        )
 
     async def _answer(self, clusters: list[str]) -> None:
         if not clusters or self.state.spec is None:

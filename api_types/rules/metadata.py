@@ -12,6 +12,7 @@ from api_types.inference_gateway import SINGLETON_NAME
 from api_types.kinds import BY_KIND
 from api_types.model_deployment import ReplicaTemplateMetadata
 from api_types.pod_template import PodMetadata
+from api_types.prices import UNPRICED, price_milli
 from api_types.rules.rule import Findings, Here, Rules
 from api_types.shapes import ObjectMeta
 from api_types.wording import one_of
@@ -32,7 +33,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     labels.CAPACITY_ADAPTER: ("none", "kube", "kueue", "kai"),
     labels.MESH_PROVIDER: ("none", "istio", "gke"),
 }
-_PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 
 
 def is_dns_label(text: str) -> bool:
@@ -141,7 +141,7 @@ def cluster_annotations_are_known(cluster: InferenceCluster, here: Here) -> Find
 def price_is_a_number(inference_class: InferenceClass, here: Here) -> Findings:
     """Check the price of a node, by which the profile `cheap` orders clusters."""
     price = inference_class.metadata.annotations.get(labels.PRICE_PER_NODE_HOUR)
-    if price is not None and not _PRICE.fullmatch(price):
+    if price is not None and price_milli(inference_class.metadata.annotations) == UNPRICED:
         yield here.fault(f'must be a decimal number such as "12.50", got "{price}"', "metadata", "annotations", labels.PRICE_PER_NODE_HOUR)
 
 

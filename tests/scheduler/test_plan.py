@@ -6,7 +6,7 @@ import pytest
 
 from api_types.names import replica_name
 from scheduler import fitting
-from scheduler.offline import offline_cluster, price_milli
+from scheduler.offline import offline_cluster
 from scheduler.plan import plan_offline
 from scheduler.policy import SchedulerOptions
 from tests.scheduler.builders import at_least
@@ -224,11 +224,12 @@ def test_the_storage_class_follows_from_the_source(story: str, spec: Tree, stora
     assert offline_cluster(a_cluster("a", **spec), {}).cache_storage_class == storage
 
 
-@pytest.mark.parametrize(
-    ("text", "milli"), [("12.5", 12_500), ("3", 3000), (".25", 250), ("0", 0), ("", -1), ("cheap", -1), ("1.2345", 1234)]
-)
-def test_prices_are_read_in_thousandths(text: str, milli: int) -> None:
-    assert price_milli(a_class(**{"modelplane.ai/price-per-node-hour": text})) == milli
+@pytest.mark.parametrize(("published", "milli"), [({}, 12_500), ({"priceMilli": 7}, 7)], ids=["of its class", "as published"])
+def test_a_pool_has_a_price(published: Tree, milli: int) -> None:
+    priced = a_class(**{"modelplane.ai/price-per-node-hour": "12.5"})
+    status = {"gpuPools": [{"name": "p", "nodes": 3, "devices": priced["spec"]["devices"], **published}]}
+    view = offline_cluster(a_cluster("a", a_pool(), status=status), {priced["metadata"]["name"]: priced})
+    assert [pool.price_milli for pool in view.pools] == [milli]
 
 
 def test_a_search_that_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
