@@ -216,7 +216,7 @@ async def measure(chosen: argparse.Namespace, home: Path) -> dict[str, Any]:
     testbed = Testbed(home / "testbed", a_fleet(chosen.deployments * chosen.replicas), note)
     try:
         running = await asyncio.to_thread(testbed.up)
-        with a_worker(running, home / "secrets", home / "worker.log") as worker:
+        with a_worker(running.temporal_address, home / "secrets", home / "worker.log") as worker:
             async with connected(running) as client:
                 await connect_cluster(client, running, home / "secrets")
                 made = await make(client, chosen.deployments, chosen.replicas)

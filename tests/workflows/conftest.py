@@ -47,20 +47,13 @@ async def plane(
     testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
 ) -> AsyncIterator[ControlPlane]:
     """Testbed, worker and the testbed's clusters, Ready. In the end every run that was made here is replayed."""
-    for document in documents(testbed.manifests / "secrets.yaml"):
-        data = {key: base64.b64decode(value) for key, value in document["data"].items()}
-        metadata = document["metadata"]
-        await store.put(StoredSecret(metadata["namespace"], metadata["name"], data))
+    await put_secrets(testbed, store)
     began = utc_now()
     settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": str(EVICT_GRACE_SECONDS)}
-    with a_worker(testbed, folder / "secrets", folder / "worker.log", **settings) as worker:
+    with a_worker(testbed.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)
-            for file in ("classes.yaml", "clusters.yaml"):
-                for document in documents(testbed.manifests / file):
-                    await plane.apply(document)
-            for cluster in testbed.clusters:
-                await plane.ready("InferenceCluster", cluster)
+            await make_known(plane)
             yield plane
             # Whatever these tests did to the workflows, the code must be able to read it again.
             await replay_all(client, began)
@@ -75,6 +68,22 @@ async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
         _, where, deployment = run.id.split("/")
         if where.startswith(name):
             await plane.delete("ModelDeployment", deployment, where)
+
+
+async def put_secrets(testbed: Running, store: SecretStore) -> None:
+    """Give a worker the credentials of the testbed's clusters."""
+    for document in documents(testbed.manifests / "secrets.yaml"):
+        data = {key: base64.b64decode(value) for key, value in document["data"].items()}
+        await store.put(StoredSecret(document["metadata"]["namespace"], document["metadata"]["name"], data))
+
+
+async def make_known(plane: ControlPlane) -> None:
+    """Apply the testbed's classes and clusters, and wait until all are Ready."""
+    for file in ("classes.yaml", "clusters.yaml"):
+        for document in documents(plane.running.manifests / file):
+            await plane.apply(document)
+    for cluster in plane.running.clusters:
+        await plane.ready("InferenceCluster", cluster, within=120)
 
 
 def documents(file: Path) -> list[dict[str, Any]]:

@@ -275,10 +275,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def a_worker(running: Running, secrets: Path, log: Path, **more: str) -> Iterator[WorkerProcess]:
-    """A worker against a testbed, with `more` environment; ended at the end."""
+def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> Iterator[WorkerProcess]:
+    """A worker of a Temporal server, with `more` environment; ended at the end."""
     settings = {
-        "MODELPLANE_TEMPORAL__ADDRESS": running.temporal_address,
+        "MODELPLANE_TEMPORAL__ADDRESS": temporal_address,
         "MODELPLANE_SECRETS__DIRECTORY": str(secrets),
         "MODELPLANE_KUBECONFIG__ALLOW_LOOPBACK": "true",
         "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "1",

@@ -1,19 +1,25 @@
 """The scheduler over many runs of its workflow: what it promised stays promised, and large fleets are read part by part."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from api_types import names
+from activities.messaging import ensure_scheduler
+from api_types import names, queues
 from api_types.messages import Place
+from api_types.settings import Settings
 from scheduler.rows import unpack_rows
 from scheduler.wire import to_wire
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.harness import eventually
+from tests.workflows.impatient import impatient_server, runs
 from tests.workflows.protocol_fleet import ReportedCluster
-from tests.workflows.test_continue_as_new import impatient_server, runs
+from worker import build_hands, build_workers
 from workflows import fleet_scheduler
 from workflows.packing import unpack
 
@@ -27,6 +33,17 @@ def asks(number: int) -> dict[str, Any]:
     view = deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")
     whose = {"namespace": view.namespace, "name": view.name, "uid": view.uid}
     return Place(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
+
+
+@asynccontextmanager
+async def scheduler_here() -> AsyncIterator[Client]:
+    """A scheduler of many runs, served by this process so that a test can reach into it."""
+    settings = Settings()
+    async with impatient_server(events=60) as client:
+        with ThreadPoolExecutor(settings.worker.max_concurrent_activities) as threads:
+            async with build_workers(client, settings, build_hands(settings), threads)[queues.SCHEDULER]:
+                await ensure_scheduler(client)
+                yield client
 
 
 async def all_entries(scheduler: WorkflowHandle[Any, Any]) -> list[str]:
@@ -47,7 +64,7 @@ async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
 async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every fleet counts as a large one here, so each run reads the last one's part by part.
     monkeypatch.setattr(fleet_scheduler, "PARTS_AT_ONCE", 0)
-    async with impatient_server(events=60) as client:
+    async with scheduler_here() as client:
         scheduler = await send_rounds(client)
 
         async def placed() -> int:
