@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 from activities.messaging import ensure_scheduler
 from api_types import names, queues
 from api_types.messages import Place
-from api_types.settings import Settings
+from api_types.settings import QueueSettings, Settings
 from scheduler.rows import unpack_rows
 from scheduler.wire import to_wire
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
@@ -36,12 +36,14 @@ def asks(number: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def scheduler_here() -> AsyncIterator[Client]:
-    """A scheduler of many runs, served by this process so that a test can reach into it."""
-    settings = Settings()
+async def served_here() -> AsyncIterator[Client]:
+    """A control plane of many runs, served by this process so that a test can reach into it."""
+    settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)))
     async with impatient_server(events=60) as client:
         with ThreadPoolExecutor(settings.worker.max_concurrent_activities) as threads:
-            async with build_workers(client, settings, build_hands(settings), threads)[queues.SCHEDULER]:
+            async with AsyncExitStack() as stack:
+                for worker in build_workers(client, settings, build_hands(settings), threads).values():
+                    await stack.enter_async_context(worker)
                 await ensure_scheduler(client)
                 yield client
 
@@ -64,7 +66,7 @@ async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
 async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every fleet counts as a large one here, so each run reads the last one's part by part.
     monkeypatch.setattr(fleet_scheduler, "PARTS_AT_ONCE", 0)
-    async with scheduler_here() as client:
+    async with served_here() as client:
         scheduler = await send_rounds(client)
 
         async def placed() -> int:
