@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError
 from activities.messaging import CONNECTION_MEMO, Messaging, ReadMemo
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
-from api_types.errors import error_message, error_reason, error_type, is_permanent
+from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
 from api_types.messages import (
     Applied,
     ClusterChanged,
@@ -109,7 +109,11 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         message = self.read(Observed, order)
         if message and message.owner_uid == self.state.uid and message.replica is not None:
             self.state.observed = message.replica
-            if not self.state.deleted:
+            unanswered = (self.state.teardown.trouble if self.state.deleted else self.state.failure)[0] == ClusterUnreachable.__name__
+            if unanswered:
+                # The cluster has just been heard: what failed for want of an answer need not wait for its time.
+                self.state.retry_at = ""
+            if unanswered or not self.state.deleted:
                 self.wake()
 
     @workflow.signal
