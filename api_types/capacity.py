@@ -9,6 +9,7 @@ from api_types.base import Message
 
 ADMITTED = "Admitted"
 PENDING = "Pending"
+EVICTED = "Evicted"
 
 
 class CapacityPool(Message):
@@ -44,7 +45,10 @@ class CapacityQueue(Message):
 
 
 class Admission(Message):
-    """Whether a replica's pods were admitted; `workload` is the base name of its objects, `since` in ms."""
+    """How a replica's pods stand with the cluster's admission: Admitted, Pending or Evicted, the worst of them.
+
+    `workload` is the base name of its objects, `since` (ms) when the earliest of those pods began to wait or was evicted.
+    """
 
     workload: str
     state: str

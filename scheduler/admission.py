@@ -13,10 +13,13 @@ from scheduler.clusters import Slot
 from scheduler.frame import Frame
 from scheduler.policy import SchedulerOptions
 from scheduler.shapes import charges
-from scheduler.types import ClusterView, PoolView, QueueView, ReplicaView
+from scheduler.types import AdmissionView, ClusterView, PoolView, QueueView, ReplicaView
 
 ADMITTED = "Admitted"
 PENDING = "Pending"
+EVICTED = "Evicted"
+# Pods that were taken off their nodes wait for them again, and as long as others may.
+_OUTSIDE = frozenset({PENDING, EVICTED})
 Refusal = tuple[str, str, str, str]
 
 
@@ -81,17 +84,34 @@ def _waiting(frame: Frame, slot: Slot, queue: QueueView) -> int:
 
 def not_admitted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
     """Say why a replica that nobody is served by waits for admission for too long, "" if it does not."""
-    if not slot.view.admission or entry.serving or entry.ready or is_old(slot.view, frame.now, frame.options):
-        return ""
-    workload = workload_name(entry.namespace, entry.name)
-    seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
-    if seen is None or seen.state != PENDING or not seen.since:
+    seen = None if entry.serving or entry.ready else _outside(frame, slot, entry)
+    if seen is None or not seen.since:
         return ""
     waited = (frame.now - seen.since) // 1000
     if waited <= frame.options.admission_timeout_seconds:
         return ""
-    pools = ", ".join(sorted(charges(entry.engines)))
-    return f"its pods are not admitted on {slot.name}/{pools} for {waited} s: {seen.reason}"
+    if seen.state == EVICTED:
+        return f"its pods were evicted from {_where(slot, entry)} {waited} s ago and are not admitted again: {seen.reason}"
+    return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
+
+
+def evicted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
+    """Say why the cluster's admission took pods of a replica off their nodes, "" if it did not; nothing is moved for that yet."""
+    seen = _outside(frame, slot, entry)
+    return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
+
+
+def _outside(frame: Frame, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+    """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
+    if not slot.view.admission or is_old(slot.view, frame.now, frame.options):
+        return None
+    workload = workload_name(entry.namespace, entry.name)
+    seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
+    return seen if seen and seen.state in _OUTSIDE else None
+
+
+def _where(slot: Slot, entry: ReplicaView) -> str:
+    return f"{slot.name}/{', '.join(sorted(charges(entry.engines)))}"
 
 
 def refused_positions(frame: Frame, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
@@ -105,5 +125,5 @@ def refused_positions(frame: Frame, slot: Slot, namespace: str, deployment: str)
 def next_timeouts(view: ClusterView, options: SchedulerOptions) -> Iterator[tuple[str, int]]:
     """Give (workload, ms) for every workload of a cluster that waits: when it has waited too long."""
     for seen in view.admission:
-        if seen.state == PENDING and seen.since:
+        if seen.state in _OUTSIDE and seen.since:
             yield seen.workload, seen.since + (options.admission_timeout_seconds + 1) * 1000

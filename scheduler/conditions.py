@@ -14,6 +14,7 @@ _NOTE_CONDITIONS = {
     reasons.RESIZE_BLOCKED: (reasons.RESIZE_BLOCKED, reasons.RESIZE_BLOCKED),
     reasons.REPLACEMENT_BLOCKED: (reasons.REPLACEMENT_BLOCKED, reasons.REPLACEMENT_BLOCKED),
     reasons.CAPACITY_LOST: (reasons.CAPACITY_LOST, reasons.CAPACITY_LOST),
+    reasons.EVICTED: (reasons.EVICTED, reasons.EVICTED),
 }
 _BEFORE_LABELS = (reasons.LABEL_MISMATCH, reasons.CACHE_FOOTPRINT)
 

@@ -96,7 +96,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A replica that stays although something asks for a change: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost."""
+    """A replica that stays although something asks for a change: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
 
     reason: str
     replica_name: str

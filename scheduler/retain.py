@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler import reasons
-from scheduler.admission import not_admitted
+from scheduler.admission import evicted, not_admitted
 from scheduler.capacity import observed_limit
 from scheduler.clusters import Slot
 from scheduler.frame import Frame
@@ -121,6 +121,9 @@ def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entrie
             waits = "" if kept.leave or frame.reference else not_admitted(frame, slot, entry)
             if waits:
                 kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
+        lost = "" if frame.reference else evicted(frame, slot, entry)
+        if lost:
+            found.notes.append(Note(reasons.EVICTED, entry.name, lost))
     return found
 
 

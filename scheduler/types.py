@@ -124,7 +124,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionView:
-    """Whether the cluster let a workload of ours onto its nodes: Admitted, or Pending since a time in ms, and why."""
+    """Whether the cluster let a workload of ours onto its nodes: Admitted, or Pending or Evicted since a time in ms, and why."""
 
     workload: str
     state: str

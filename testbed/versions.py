@@ -18,6 +18,9 @@ GATEWAY_API = "1.5.1"
 INFERENCE_EXTENSION = "1.0.1"
 PROMETHEUS_OPERATOR = "0.85.0"
 ISTIO_API = "1.28.0"
+KUEUE = "0.15.0"
+"""The first whose ClusterQueues are v1beta2, which the capacity adapter reads."""
+KAI_SCHEDULER = "0.12.0"
 
 
 @dataclass(frozen=True)
@@ -200,5 +203,23 @@ ADD_ONS: tuple[Definitions, ...] = (
         module="istio.io/api",
         version=ISTIO_API,
         files=("kubernetes/customresourcedefinitions.gen.yaml",),
+    ),
+    Definitions(
+        name="kueue",
+        module="sigs.k8s.io/kueue",
+        version=KUEUE,
+        files=tuple(
+            f"config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml"
+            for plural in ("clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads")
+        ),
+    ),
+    Definitions(
+        name="kai-scheduler",
+        module="github.com/NVIDIA/KAI-scheduler",
+        version=KAI_SCHEDULER,
+        files=(
+            "deployments/kai-scheduler/crds/scheduling.run.ai_queues.yaml",
+            "deployments/kai-scheduler/crds/scheduling.run.ai_podgroups.yaml",
+        ),
     ),
 )

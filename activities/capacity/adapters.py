@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from activities.capacity import kai, kube, kueue
+from activities.capacity.admission import Pod, Word, admission
 from activities.capacity.objects import Objects
 from activities.kinds import LWS_NAME_LABEL
 from api_types import labels
@@ -16,24 +17,25 @@ VERSION = "1"
 _KUBE_KINDS = (("v1", "Node", labels.POOL), ("resource.k8s.io/", "ResourceSlice", ""), ("resource.k8s.io/", "ResourceClaim", ""))
 _PODS = (("v1", "Pod", labels.SERVING), ("v1", "Pod", f"{LWS_NAME_LABEL},!{labels.SERVING}"))
 _KUEUE = "kueue.x-k8s.io/v1beta2"
+_KUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "Workload")
 
 
 def _nothing(_: Objects) -> list[CapacityQueue]:
     return []
 
 
-def _no_reasons(_: Objects) -> dict[tuple[str, str], str]:
+def _no_words(_: Objects) -> dict[Pod, Word]:
     return {}
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """What an adapter reads ((apiVersion, kind, label selector)), and how it finds queues and the reasons why pods wait."""
+    """What an adapter reads ((apiVersion, kind, label selector)), and how it finds queues and what an admission says of pods."""
 
     name: str
     kinds: tuple[tuple[str, str, str], ...] = (*_KUBE_KINDS, *_PODS)
     queues: Callable[[Objects], list[CapacityQueue]] = field(default=_nothing)
-    reasons: Callable[[Objects], dict[tuple[str, str], str]] = field(default=_no_reasons)
+    words: Callable[[Objects], dict[Pod, Word]] = field(default=_no_words)
 
     def snapshot(self, cluster: str, objects: Objects, observed_at: int) -> CapacitySnapshot:
         """Map the objects; `observed_at` in ms. Raises ValueError naming an amount that cannot be read."""
@@ -45,7 +47,7 @@ class Adapter:
             generation=objects.changes,
             pools=kube.pools(objects),
             queues=self.queues(objects),
-            admission=kube.admission(objects, self.reasons(objects)),
+            admission=admission(objects, self.words(objects)),
         )
 
 
@@ -55,14 +57,15 @@ ADAPTERS: Mapping[str, Adapter] = {
         Adapter("kube"),
         Adapter(
             "kueue",
-            (*_KUBE_KINDS, *_PODS, *((_KUEUE, kind, "") for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort"))),
+            (*_KUBE_KINDS, *_PODS, *((_KUEUE, kind, "") for kind in _KUEUE_KINDS)),
             kueue.queues,
+            kueue.words,
         ),
         Adapter(
             "kai",
             (*_KUBE_KINDS, *_PODS, ("scheduling.run.ai/v2", "Queue", ""), ("scheduling.run.ai/v2alpha2", "PodGroup", "")),
             kai.queues,
-            kai.reasons,
+            kai.words,
         ),
     )
 }

@@ -1,14 +1,17 @@
 """KAI: what its Queues would still take, in GPUs, and why its PodGroups wait.
 
+A pod that KAI evicts says so itself, like one that the plain scheduler preempts; the PodGroup only tells why the next ones wait.
+
 A queue's quota is what it deserves, its limit what it may have at most; negative means without limit. Its parents bound it too. Without a
 share of what is left over (`overQuotaWeight` 0) a queue never exceeds its quota. Parts of a GPU count as a whole one.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from activities.capacity.admission import Pod, Word, marked, said
 from activities.capacity.counts import amount, ceiling, floor
-from activities.capacity.kube import pod_names
 from activities.capacity.objects import Objects
 from api_types.capacity import CapacityQueue
 
@@ -64,14 +67,27 @@ def _amount_of(queue: dict[str, Any], field: str) -> Fraction:
     return amount((queue["status"].get(field) or {}).get(_GPU, 0))
 
 
-def reasons(objects: Objects) -> dict[tuple[str, str], str]:
+def words(objects: Objects) -> dict[Pod, Word]:
     """Give the words of PodGroups that wait, by pod."""
-    said: dict[tuple[str, str], str] = {}
-    for group in objects.of("PodGroup"):
-        conditions = [c for c in group["status"].get("conditions") or () if c.get("status") == "True" and c.get("reason")]
-        if conditions:
-            newest = max(conditions, key=lambda c: str(c.get("lastTransitionTime", "")))
-            said[group["metadata"].get("namespace", ""), group["metadata"]["name"]] = (
-                f"{newest['reason']}: {newest.get('message', '')}".rstrip(": ")
-            )
-    return {pod: said[pod[0], group] for group, pod in pod_names(objects, _POD_GROUP) if (pod[0], group) in said}
+    told = {
+        (group["metadata"].get("namespace", ""), group["metadata"]["name"]): Word(reason)
+        for group in objects.of("PodGroup")
+        if (reason := _reason(group["status"]))
+    }
+    return {pod: told[pod[0], group] for group, pod in marked(objects, "annotations", _POD_GROUP) if (pod[0], group) in told}
+
+
+def _reason(status: Mapping[str, Any]) -> str:
+    """Give why a group does not run: of the scheduler's verdicts the newest, else of the plain conditions."""
+    verdicts = [verdict for verdict in status.get("schedulingConditions") or () if verdict.get("status") == "True"]
+    if verdicts:
+        newest = max(verdicts, key=_transition)
+        return "; ".join(said(reason) for reason in newest.get("reasons") or ()) or said(newest)
+    conditions = [c for c in status.get("conditions") or () if c.get("status") == "True" and c.get("reason")]
+    return said(max(conditions, key=lambda c: str(c.get("lastTransitionTime", "")))) if conditions else ""
+
+
+def _transition(verdict: Mapping[str, Any]) -> int:
+    """Give the number of a verdict: they are counted, because several come within one second."""
+    number = str(verdict.get("transitionID", ""))
+    return int(number) if number.isascii() and number.isdigit() else -1

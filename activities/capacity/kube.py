@@ -1,22 +1,19 @@
-"""The plain adapter: nodes, ResourceSlices, ResourceClaims, and our own pods.
+"""The plain adapter: nodes, ResourceSlices, ResourceClaims.
 
 A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes nothing; neither does one whose devices
 somebody else has claimed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any
 
-from activities.capacity.objects import Objects, holds, milliseconds
-from activities.kinds import LWS_NAME_LABEL
+from activities.capacity.objects import Objects, holds
 from api_types import labels
-from api_types.capacity import ADMITTED, PENDING, Admission, CapacityPool
+from api_types.capacity import CapacityPool
 
 # Every engine pod tolerates the taint that keeps others off GPU nodes.
 _TOLERATED = frozenset({"nvidia.com/gpu"})
 _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
-_GATED = "SchedulingGated"
 
 
 def pools(objects: Objects) -> list[CapacityPool]:
@@ -100,41 +97,3 @@ def _claimed(
             node, _ = published.get((device.get("driver", ""), device.get("pool", "")), ("", set()))
             counted[node, device.get("driver", "")] += 1
     return ours, theirs
-
-
-def admission(objects: Objects, reasons: dict[tuple[str, str], str] | None = None) -> list[Admission]:
-    """Say of each workload of ours whether all its pods were let onto nodes; `reasons` are an admission's own words by pod."""
-    worst: dict[str, Admission] = {}
-    # Followers of a gang do not carry the serving label; their leader does.
-    gangs = {_label(pod, LWS_NAME_LABEL): _label(pod, labels.SERVING) for pod in objects.of("Pod") if _label(pod, labels.SERVING)}
-    for pod in objects.of("Pod"):
-        workload = _label(pod, labels.SERVING) or gangs.get(_label(pod, LWS_NAME_LABEL) or "-", "")
-        if not workload:
-            continue
-        found = _pod_admission(workload, pod, reasons or {})
-        known = worst.get(workload)
-        if known is None or (found.state == PENDING and (known.state != PENDING or found.since < known.since)):
-            worst[workload] = found
-    return [worst[workload] for workload in sorted(worst)]
-
-
-def _label(pod: dict[str, Any], key: str) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(key, ""))
-
-
-def _pod_admission(workload: str, pod: dict[str, Any], reasons: dict[tuple[str, str], str]) -> Admission:
-    for condition in pod["status"].get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            said = reasons.get((pod["metadata"].get("namespace", ""), pod["metadata"]["name"])) or condition.get("reason", "")
-            return Admission(
-                workload=workload, state=PENDING, reason=said or _GATED, since=milliseconds(condition.get("lastTransitionTime", ""))
-            )
-    return Admission(workload=workload, state=ADMITTED)
-
-
-def pod_names(objects: Objects, annotation: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Give (value of an annotation, pod) for our pods that carry it."""
-    for pod in objects.of("Pod"):
-        value = (pod["metadata"].get("annotations") or {}).get(annotation)
-        if value:
-            yield value, (pod["metadata"].get("namespace", ""), pod["metadata"]["name"])

@@ -2,19 +2,23 @@
 
 Used is what is reserved, not what runs: a workload that holds quota while its pods still start has it. Free is nominal less used plus what
 may be borrowed from the cohort. A queue that is stopped or not Active admits nothing.
+
+A Workload stands for one pod, which owns it, or for a group of pods, which name it. An evicted one stays so until it has quota again.
 """
 
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
+from activities.capacity.admission import Pod, Word, marked, said
 from activities.capacity.counts import amount, ceiling, floor
-from activities.capacity.objects import Objects, holds
+from activities.capacity.objects import Objects, holding, holds, milliseconds
 from api_types import labels
 from api_types.capacity import CapacityQueue
 
 # What every pod asks for; only devices say how many replicas fit.
 _ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+_POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 Share = tuple[str, str]
 
 
@@ -104,3 +108,30 @@ def _shares(owner: dict[str, Any]) -> list[tuple[Share, dict[str, Any]]]:
         for resource in flavor.get("resources") or ()
         if resource["name"] not in _ORDINARY
     ]
+
+
+def words(objects: Objects) -> dict[Pod, Word]:
+    """Give what Workloads say that were evicted or wait for quota, by pod."""
+    members: dict[Pod, list[Pod]] = defaultdict(list)
+    for group, pod in marked(objects, "labels", _POD_GROUP):
+        members[pod[0], group].append(pod)
+    told: dict[Pod, Word] = {}
+    for workload in objects.of("Workload"):
+        word = _word(workload)
+        if word is None:
+            continue
+        namespace, name = workload["metadata"].get("namespace", ""), workload["metadata"]["name"]
+        references = workload["metadata"].get("ownerReferences") or ()
+        owners = [(namespace, owner["name"]) for owner in references if owner["kind"] == "Pod"]
+        told |= dict.fromkeys((*members[namespace, name], *owners), word)
+    return told
+
+
+def _word(workload: dict[str, Any]) -> Word | None:
+    if holds(workload, "Finished"):
+        return None
+    evicted = holding(workload, "Evicted")
+    if evicted:
+        return Word(said(evicted), milliseconds(evicted.get("lastTransitionTime", "")))
+    waits = holding(workload, "QuotaReserved", "False")
+    return Word(said(waits)) if waits else None

@@ -9,16 +9,21 @@ from typing import Any
 
 Json = Mapping[str, Any]
 _KEPT_METADATA = ("name", "namespace", "labels", "annotations")
-# Of these kinds there are many, and most of what they say is not read here: (fields of the spec, fields of the status).
-_KEPT = {"Node": (("taints", "unschedulable"), ("conditions",)), "Pod": ((), ("conditions",))}
+# Of these kinds there are many, and most of what they say is not read here: (more of the metadata, fields of the spec, of the status).
+_KEPT = {
+    "Node": ((), ("taints", "unschedulable"), ("conditions",)),
+    "Pod": (("creationTimestamp",), (), ("conditions",)),
+    "Workload": (("ownerReferences",), (), ("conditions",)),
+}
 
 
 def reduced(kind: str, item: Json) -> dict[str, Any]:
     """Keep of an object what adapters read; the rest, above all managed fields, is large."""
-    metadata = {key: value for key, value in item["metadata"].items() if key in _KEPT_METADATA}
+    more, *fields = _KEPT.get(kind, ((),))
+    metadata = {key: value for key, value in item["metadata"].items() if key in (*_KEPT_METADATA, *more)}
     spec, status = item.get("spec") or {}, item.get("status") or {}
-    if kind in _KEPT:
-        spec, status = ({key: part[key] for key in kept if key in part} for part, kept in zip((spec, status), _KEPT[kind], strict=True))
+    if fields:
+        spec, status = ({key: part[key] for key in kept if key in part} for part, kept in zip((spec, status), fields, strict=True))
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
@@ -47,9 +52,14 @@ class Objects:
         return (kept[key] for key in sorted(kept))
 
 
+def holding(item: Json, kind: str, status: str = "True") -> Json | None:
+    """Give an object's condition of that type if it has that status."""
+    return next((c for c in item["status"].get("conditions") or () if c.get("type") == kind and c.get("status") == status), None)
+
+
 def holds(item: Json, kind: str) -> bool:
     """Whether a condition of an object is True."""
-    return any(c.get("type") == kind and c.get("status") == "True" for c in item["status"].get("conditions") or ())
+    return holding(item, kind) is not None
 
 
 def milliseconds(stamp: str) -> int:

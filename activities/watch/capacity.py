@@ -23,16 +23,19 @@ def capacity_book(adapter: str, cluster: str) -> CapacityBook | None:
 
 
 class CapacityBook:
-    """What an adapter reads, and its last snapshot."""
+    """What an adapter reads, and its last snapshot. `whole`: nothing of it is still to be listed; who fills the book says so."""
 
     def __init__(self, adapter: Adapter, cluster: str) -> None:
         self.adapter = adapter
         self.objects = Objects()
+        self.whole = False
         self._cluster = cluster
         self._last: CapacitySnapshot | None = None
 
     def snapshot(self, now: datetime) -> CapacitySnapshot | None:
-        """Give what the cluster has now; a snapshot that says nothing new keeps its time until it is old. None if it cannot be read."""
+        """Give what the cluster has now; a snapshot that says nothing new keeps its time until it is old. None before the first one."""
+        if not self.whole:
+            return self._last
         try:
             found = self.adapter.snapshot(self._cluster, self.objects, int(now.timestamp() * 1000))
         except ValueError:

@@ -83,6 +83,7 @@ class ClusterWatch:
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}
         self._running: dict[Selection, asyncio.Task[None]] = {}
+        self._for_capacity: set[Selection] = set()
         self._connected = asyncio.Event()
         self._whole = asyncio.Event()
 
@@ -128,12 +129,15 @@ class ClusterWatch:
                 if task is None or task.done():
                     self._reflectors[selection] = make(selection)
                     self._running[selection] = tasks.create_task(self._reflectors[selection].run())
+            self._note_capacity()
             await asyncio.sleep(_DISCOVERY_SECONDS)
 
     def _wanted(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
         """Give a maker of reflectors for each selection; what two readers want of one selection is followed once."""
         follows = {selection: [follow] for selection, follow in self._followed(served).items()}
-        for selection, follow in self._capacity_followed(served).items():
+        for_capacity = self._capacity_followed(served)
+        self._for_capacity = set(for_capacity)
+        for selection, follow in for_capacity.items():
             follows.setdefault(selection, []).append(follow)
         return {selection: partial(self._reflector, joined(wanted)) for selection, wanted in follows.items()}
 
@@ -186,14 +190,24 @@ class ClusterWatch:
         """Note that a selection was listed whole; when all were, the first picture is complete and owners may be told."""
         if all(reflector.synced for reflector in self._reflectors.values()):
             self._whole.set()
+        self._note_capacity()
         self._teller.wake()
+
+    def _note_capacity(self) -> None:
+        """Let the book speak once it holds all that its adapter reads: a queue without its tenants looks like one for nobody."""
+        if self._capacity:
+            self._capacity.whole = all(self._reflectors[selection].synced for selection in self._for_capacity)
 
     def _is_held(self, owner: Owner) -> bool:
         """Tell whether an owner must wait: until what concerns it was listed once, for half a picture looks like losses."""
         if owner != self._cluster:
             return not self._whole.is_set()
+        if self._health.lost:
+            return False
         about_cluster = [found for selection, found in self._reflectors.items() if selection.kind.kind in _ABOUT_CLUSTER]
-        return not self._health.lost and not (about_cluster and all(found.synced for found in about_cluster))
+        # What the cluster refuses to list is told as its problem, and then nothing is told of capacity.
+        coming = any(not (found.synced or found.problem) for found in map(self._reflectors.__getitem__, self._for_capacity))
+        return coming or not (about_cluster and all(found.synced for found in about_cluster))
 
     def _say_health(self) -> None:
         error = self._health.error

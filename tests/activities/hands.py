@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -10,21 +11,43 @@ from ruamel.yaml import YAML
 
 from activities.clients.discovery import path
 from activities.clients.kubernetes import KubernetesCluster
-from activities.cluster_api import Json, Kind, ObjectId
+from activities.cluster_api import ClusterApi, Json, Kind, ObjectId
 from activities.secrets import StoredSecret
 from api_types.names import tenant_queue
+from testbed.install import Installer
+from testbed.webhooks import custom_resources
 from tests.activities.worlds import World, eventually
 
 _DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-async def patch(world: World, target: ObjectId, change: Json) -> None:
-    """Change an object under another manager's name."""
+async def patch(world: World, target: ObjectId, change: Json, subresource: str = "") -> None:
+    """Change an object, or its `subresource`, under another manager's name."""
     api = await _raw(world)
     resource = (await api.resources())[target.kind]
-    where = f"{path(resource, target.namespace, target.name)}?fieldManager=a-person"
+    below = f"/{subresource}" if subresource else ""
+    where = f"{path(resource, target.namespace, target.name)}{below}?fieldManager=a-person"
     answer = await api._session.request("PATCH", where, body=change, content_type="application/merge-patch+json")
     assert answer.status == 200, answer.body
+
+
+async def make(world: World, manifest: Json) -> ObjectId:
+    """Create an object with its status, as the controller of its kind would."""
+    target = ObjectId.of(manifest)
+    assert await (await world.api()).create(manifest), f"{target} is there already"
+    if "status" in manifest:
+        await patch(world, target, {"status": manifest["status"]}, "status")
+    return target
+
+
+async def bind(world: World, pod: Json, node: str) -> None:
+    """Put a pod on a node, as a scheduler does."""
+    api = await _raw(world)
+    target = ObjectId.of(pod)
+    where = f"{path((await api.resources())[target.kind], target.namespace, target.name)}/binding"
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": target.name}, "target": {"kind": "Node", "name": node}}
+    answer = await api._session.request("POST", where, body=body)
+    assert answer.status == 201, answer.body
 
 
 async def delete(world: World, target: ObjectId) -> None:
@@ -60,16 +83,42 @@ async def local_queues(world: World, tenant: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def definitions(world: World, name: str, version: str) -> AsyncIterator[None]:
+    """Let the cluster serve the kinds of an add-on for a while, as its own project defines them, in that version alone.
+
+    Between versions a webhook of the project would have to translate.
+    """
+    async with AsyncExitStack() as served:
+        for definition in custom_resources(Installer().definitions(name)):
+            wanted = [each for each in definition["spec"]["versions"] if each["name"] == version]
+            if wanted:
+                wanted[0] |= {"served": True, "storage": True}
+                spec = {**definition["spec"], "versions": wanted}
+                await served.enter_async_context(_defining(world, {"metadata": definition["metadata"], "spec": spec}))
+        yield
+
+
+@asynccontextmanager
 async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
     """Let the cluster serve one more namespaced kind for a while."""
-    api = await world.api()
     singular = kind.kind.lower()
     names = {"plural": f"{singular}s", "singular": singular, "kind": kind.kind, "listKind": f"{kind.kind}List"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     name = f"{names['plural']}.{kind.group}"
     spec = {"group": kind.group, "scope": "Namespaced", "names": names, "versions": [version]}
-    await api.create({"apiVersion": _DEFINITION.api_version, "kind": _DEFINITION.kind, "metadata": {"name": name}, "spec": spec})
+    async with _defining(world, {"metadata": {"name": name}, "spec": spec}):
+        yield
+
+
+@asynccontextmanager
+async def _defining(world: World, definition: Json) -> AsyncIterator[None]:
+    """Have one CustomResourceDefinition for a while, and its objects."""
+    api = await world.api()
+    spec = definition["spec"]
+    kind = Kind(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"])
+    target = ObjectId(_DEFINITION, "", definition["metadata"]["name"])
+    await eventually(partial(_create, api, {"apiVersion": _DEFINITION.api_version, "kind": _DEFINITION.kind, **definition}))
 
     async def served() -> bool:
         return kind in await api.resources(refresh=True)
@@ -78,7 +127,12 @@ async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
         await eventually(served)
         yield
     finally:
-        await api.delete(ObjectId(_DEFINITION, "", name), propagation="Background")
+        await api.delete(target, propagation="Background")
+
+
+async def _create(api: ClusterApi, manifest: Json) -> bool:
+    """Create an object; False while one of that name is still going."""
+    return await api.create(manifest) is not None
 
 
 def kubeconfig_of(text: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from api_types.names import replica_name, tenant_queue, workload_name
+from scheduler.admission import next_timeouts
 from scheduler.fleet import Fleet
 from scheduler.policy import SchedulerOptions
 from scheduler.types import AdmissionView, ClusterView, QueueView
@@ -19,12 +20,14 @@ from tests.scheduler.builders import (
     at_least,
     cluster,
     codes,
+    condition,
     decided,
     deployment,
     engine,
     evicted,
     fleet,
     gpu,
+    message,
     places,
     pool,
     settled,
@@ -95,6 +98,48 @@ def test_18_5_4_a_replica_that_waits_too_long_moves_once_it_has_another_place() 
     assert list(evicted(moved).values()) == ["NotAdmitted"]
     assert moved.refused == (("a", "p"),)
     assert "not admitted on a/p for 960 s: Unschedulable" in moved.evictions[0].detail
+
+
+def evicted_on(name: str, minutes: int, **fields: Any) -> ClusterView:
+    seen = AdmissionView(M0, "Evicted", "Preempted: by somebody", NOW - minutes * MINUTE)
+    return cluster(name, 2, admission=(seen,), observed_at=NOW, **fields)
+
+
+def test_18_5_4_an_evicted_replica_is_told_at_once_and_moves_when_it_was_not_admitted_again_in_time() -> None:
+    told = "pods of it were evicted from a/p: Preempted: by somebody"
+    world = fleet(evicted_on("a", 1), cluster("b", 2))
+    standing(world, deployment(), "a/0", ready=False, serving=False)
+    kept = decided(world, deployment())
+    assert (actions(kept), kept.refused) == ({"a/0": "Keep"}, ())
+    assert condition(kept, "Evicted") == ("True", "Evicted")
+    assert told in message(kept, "Evicted")
+
+    world.put_cluster(evicted_on("a", 16))
+    moved = decided(world, deployment())
+    assert (actions(moved), list(evicted(moved).values()), moved.refused) == ({"b/0": "Create"}, ["NotAdmitted"], (("a", "p"),))
+    assert moved.evictions[0].detail == ("its pods were evicted from a/p 960 s ago and are not admitted again: Preempted: by somebody")
+
+
+def test_18_5_4_a_replica_that_lost_some_of_its_pods_and_still_serves_stays() -> None:
+    world = fleet(evicted_on("a", 30), cluster("b", 2))
+    standing(world, deployment(), "a/0", ready=False, serving=True)
+    kept = decided(world, deployment())
+    assert actions(kept) == {"a/0": "Keep"}
+    assert [note.reason for note in kept.notes] == ["Evicted"]
+
+
+def test_18_5_4_the_time_at_which_an_evicted_replica_has_waited_too_long_is_known() -> None:
+    options = SchedulerOptions()
+    due = NOW - MINUTE + (options.admission_timeout_seconds + 1) * 1000
+    assert list(next_timeouts(evicted_on("a", 1), options)) == [(M0, due)]
+
+
+def test_18_5_1_what_is_evicted_is_still_charged_to_the_queue() -> None:
+    """Its quota is free again, and it comes back for it: nobody else is promised the same nodes."""
+    for state, more in (("Admitted", 2), ("Evicted", 1)):
+        world = fleet(queued(free=16, admission=(AdmissionView(M0, state, since=NOW),)))
+        standing(world, deployment(), "a/0")
+        assert len(decided(world, deployment(name="other", want=4)).placements) == more
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,21 @@ def with_reserved(item: dict[str, Any], total: str) -> dict[str, Any]:
     return changed
 
 
+def workload(name: str, owners: tuple[tuple[str, str], ...], *conditions: tuple[str, str, str, str], minute: int = 10) -> dict[str, Any]:
+    """A Workload of Kueue; conditions are (type, status, reason, message)."""
+    fields = ("type", "status", "reason", "message")
+    told = [
+        {**dict(zip(fields, each, strict=True)), "lastTransitionTime": f"2026-01-01T12:{minute:02}:00Z", "observedGeneration": 1}
+        for each in conditions
+    ]
+    references = [{"apiVersion": "v1", "kind": kind, "name": owner, "uid": f"uid-{owner}"} for kind, owner in owners]
+    return {
+        "metadata": {"name": name, "namespace": "ml", "ownerReferences": references},
+        "spec": {"queueName": "modelplane-ml", "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": []}}}]},
+        "status": {"conditions": told},
+    }
+
+
 KUEUE: list[Item] = [
     ("ResourceFlavor", {"metadata": {"name": "h100-flavor"}, "spec": {"nodeLabels": {labels.POOL: "h100"}}}),
     ("ClusterQueue", cluster_queue("red", 16, "12", borrowingLimit="3")),
@@ -104,6 +119,7 @@ KUEUE: list[Item] = [
     ("ClusterQueue", cluster_queue("stopped", 8, "8", stopPolicy="HoldAndDrain")),
     ("LocalQueue", {"metadata": {"name": "modelplane-red", "namespace": "red"}, "spec": {"clusterQueue": "red"}}),
     ("LocalQueue", {"metadata": {"name": "modelplane-blue", "namespace": "blue"}, "spec": {"clusterQueue": "blue"}}),
+    ("Workload", workload("pod-gang-0-1", (("Pod", "gang-0-1"),), ("QuotaReserved", "False", "Pending", "no quota for nvidia.com/gpu"))),
 ]
 
 
@@ -126,13 +142,29 @@ KAI: list[Item] = [
             "metadata": {"name": "pg-gang", "namespace": "ml"},
             "spec": {"minMember": 3, "queue": "modelplane-red"},
             "status": {
-                "conditions": [
-                    {"type": "Scheduled", "status": "True", "reason": "Old", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                "schedulingConditions": [
                     {
-                        "type": "Unschedulable",
+                        "type": "UnschedulableOnNodePool",
                         "status": "True",
-                        "reason": "OverLimit",
-                        "message": "the queue has no quota left",
+                        "nodePool": "default",
+                        "transitionID": "10",
+                        "reason": "Unschedulable",
+                        "message": "in the old form",
+                        "reasons": [
+                            {
+                                "reason": "OverLimit",
+                                "message": "the queue has no quota left",
+                                "details": {"queueDetails": {"name": "modelplane-red", "queueResourceLimits": {"nvidia.com/gpu": "16"}}},
+                            }
+                        ],
+                        "lastTransitionTime": "2026-01-01T12:00:00Z",
+                    },
+                    {
+                        "type": "UnschedulableOnNodePool",
+                        "status": "True",
+                        "nodePool": "other",
+                        "transitionID": "9",
+                        "reasons": [{"reason": "NoNodes", "message": "none of that kind"}],
                         "lastTransitionTime": "2026-01-01T12:00:00Z",
                     },
                 ]

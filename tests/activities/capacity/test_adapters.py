@@ -10,9 +10,10 @@ import pytest
 from activities.capacity.adapters import ADAPTERS
 from activities.capacity.counts import amount, ceiling, floor
 from activities.capacity.objects import Objects, reduced
+from activities.kinds import LWS_NAME_LABEL
 from activities.watch.capacity import CapacityBook, capacity_book
 from api_types import labels
-from api_types.capacity import CapacityPool, CapacitySnapshot
+from api_types.capacity import Admission, CapacityPool, CapacitySnapshot
 from tests.activities.capacity import recorded as r
 
 AT = 1_700_000_000_000
@@ -155,6 +156,102 @@ def test_18_5_4_kai_gives_the_words_of_the_pod_group() -> None:
     assert (gang.state, gang.reason) == ("Pending", "OverLimit: the queue has no quota left")
 
 
+def test_18_5_4_kai_gives_the_words_of_plain_conditions_where_there_are_no_verdicts() -> None:
+    old = {"type": "Scheduled", "status": "True", "reason": "Old", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    new = {"type": "Unschedulable", "status": "True", "reason": "OverLimit", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    group = next(item for kind, item in r.KAI if kind == "PodGroup")
+    seen = admitted("kai", [*r.KUBE, ("PodGroup", {**group, "status": {"conditions": [new, old]}})])["gang-22222222"]
+    assert (seen.state, seen.reason) == ("Pending", "OverLimit")
+
+
+def admitted(adapter: str, items: list[Item]) -> dict[str, Admission]:
+    return {seen.workload: seen for seen in snapshot(adapter, items).admission}
+
+
+NOON = int(datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000)
+MINUTE = 60_000
+CHAT, GANG = "chat-11111111", "gang-22222222"
+POD = (("Pod", "chat-0"),)
+EVICTED = ("Evicted", "True", "Preempted", "in favour of ml/batch")
+WAITS = ("QuotaReserved", "False", "Pending", "no quota for nvidia.com/gpu")
+WORKLOADS = [
+    ("a pod's own, evicted", r.workload("w", POD, EVICTED, WAITS), CHAT, ("Evicted", "Preempted: in favour of ml/batch", 10)),
+    (
+        "evicted once, and back",
+        r.workload("w", POD, ("Evicted", "False", "QuotaReserved", "Previously"), ("QuotaReserved", "True", "QuotaReserved", "")),
+        CHAT,
+        ("Admitted", "", None),
+    ),
+    (
+        "a group's, evicted",
+        r.workload("group", (("LeaderWorkerSet", "gang-main"),), EVICTED),
+        GANG,
+        ("Evicted", EVICTED[2] + ": " + EVICTED[3], 10),
+    ),
+    ("a group's, waiting", r.workload("group", (), WAITS), GANG, ("Pending", "Pending: no quota for nvidia.com/gpu", 0)),
+    ("finished", r.workload("group", (), EVICTED, ("Finished", "True", "Succeeded", "")), GANG, ("Pending", "Unschedulable", 0)),
+    ("of another owner", r.workload("w", (("Job", "chat-0"),), EVICTED), CHAT, ("Admitted", "", None)),
+]
+
+
+@pytest.mark.parametrize(("story", "workload", "ours", "want"), WORKLOADS, ids=[row[0] for row in WORKLOADS])
+def test_18_5_4_kueue_says_of_pods_what_their_workload_says(
+    story: str, workload: dict[str, Any], ours: str, want: tuple[str, str, int | None]
+) -> None:
+    """The two followers of the gang that wait belong to the Workload `group`."""
+    del story
+    grouped = [
+        (
+            kind,
+            {**item, "metadata": {**item["metadata"], "labels": {**item["metadata"]["labels"], "kueue.x-k8s.io/pod-group-name": "group"}}},
+        )
+        if kind == "Pod" and item["metadata"]["name"].startswith("gang")
+        else (kind, item)
+        for kind, item in r.KUBE
+    ]
+    seen = admitted("kueue", [*grouped, ("Workload", workload)])[ours]
+    state, reason, minute = want
+    assert (seen.state, seen.reason, seen.since) == (state, reason, 0 if minute is None else NOON + minute * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("PreemptionByScheduler", "Evicted"), ("DeletionByTaintManager", "Admitted")],
+    ids=["by a scheduler", "by a taint"],
+)
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_18_5_4_a_pod_that_a_scheduler_takes_off_its_node_says_so(adapter: str, reason: str, state: str) -> None:
+    """KAI says it with the words of the plain scheduler. A pod that a taint drives away is no matter of admission."""
+    lost = r.pod("chat-0", **{labels.SERVING: CHAT})
+    taken = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": "for ml/batch",
+        "lastTransitionTime": "2026-01-01T12:03:00Z",
+    }
+    lost["status"]["conditions"].append(taken)
+    seen = admitted(adapter, [*WORLDS[adapter], ("Pod", lost)])[CHAT]
+    assert seen.state == state
+    if state == "Evicted":
+        assert (seen.reason, seen.since) == (f"{reason}: for ml/batch", NOON + 3 * MINUTE)
+
+
+def test_18_5_4_a_pod_that_no_scheduler_has_looked_at_waits_since_it_was_made() -> None:
+    new = r.pod("chat-0", **{labels.SERVING: CHAT})
+    new["metadata"]["creationTimestamp"] = "2026-01-01T12:01:00Z"
+    new["status"] = {"phase": "Pending"}
+    seen = admitted("kube", [*r.KUBE, ("Pod", new)])[CHAT]
+    assert (seen.state, seen.reason, seen.since) == ("Pending", "no scheduler has looked at it", NOON + MINUTE)
+
+
+def test_18_5_4_a_pod_that_was_evicted_counts_more_than_one_that_waits() -> None:
+    lost = r.pod("gang-0-2", **{LWS_NAME_LABEL: "gang-main"})
+    lost["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    seen = admitted("kube", [*r.KUBE, ("Pod", lost)])[GANG]
+    assert (seen.state, seen.reason, seen.since) == ("Evicted", "PreemptionByScheduler", 0)
+
+
 @pytest.mark.parametrize(
     ("text", "down", "up"), [("8", 8, 8), (8, 8, 8), ("1500m", 1, 2), ("2k", 2000, 2000), (0.5, 0, 1), ("-1", -1, -1), ("1Ki", 1024, 1024)]
 )
@@ -169,9 +266,32 @@ def test_an_amount_that_cannot_be_read_is_named(text: str) -> None:
         amount(text)
 
 
+def a_book(adapter: str) -> CapacityBook:
+    """A book for which everything was listed."""
+    book = capacity_book(adapter, "eu-1")
+    assert book is not None
+    book.whole = True
+    return book
+
+
+def test_18_5_2_half_a_list_is_no_snapshot() -> None:
+    """A queue whose LocalQueues were not listed yet would look as if it held nobody back."""
+    book = a_book("kueue")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    book.whole = False
+    put(book.objects, "ClusterQueue", r.cluster_queue("red", 16, "12"))
+    assert book.snapshot(now) is None
+    book.whole = True
+    before = book.snapshot(now)
+    assert before is not None
+    # A kind that the cluster serves only now is not listed yet; until it is, the last whole picture grows old.
+    book.whole = False
+    put(book.objects, "ClusterQueue", r.cluster_queue("blue", 8, "0"))
+    assert book.snapshot(now) == before
+
+
 def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_old() -> None:
-    book = capacity_book("kube", "eu-1")
-    assert isinstance(book, CapacityBook)
+    book = a_book("kube")
     for kind, item in r.KUBE:
         put(book.objects, kind, item)
     start = datetime(2026, 1, 1, tzinfo=UTC)
@@ -191,8 +311,7 @@ def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_ol
 
 
 def test_18_5_2_objects_that_cannot_be_read_leave_the_last_snapshot_to_grow_old() -> None:
-    book = capacity_book("kai", "eu-1")
-    assert book is not None
+    book = a_book("kai")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     before = book.snapshot(now)
     put(book.objects, "Queue", r.queue("odd", quota="lots"))

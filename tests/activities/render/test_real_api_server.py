@@ -24,7 +24,6 @@ NAMESPACES = ("ml-team", LIVE)
 GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 PATIENCE_SECONDS = 120
 ADDED_KINDS = {"PodMonitor", "PodGroup", "DestinationRule"}
-TOPOLOGY_FIELDS = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
 
 pytestmark = pytest.mark.testbed
 
@@ -80,40 +79,11 @@ def server(testbed: Running, kube: Callable[[ClusterRunning], client.ApiClient])
     return server
 
 
-def pod_groups() -> Json:
-    """KAI's PodGroup as its project publishes it, as far as a person writes one; its Go module is not to be had."""
-    fields = {
-        "minMember": {"type": "integer", "format": "int32"},
-        "queue": {"type": "string"},
-        "priorityClassName": {"type": "string"},
-        "preemptibility": {"type": "string", "enum": ["preemptible", "non-preemptible"]},
-        "markUnschedulable": {"type": "boolean"},
-        "schedulingBackoff": {"type": "integer", "format": "int32"},
-        "topologyConstraint": {"type": "object", "properties": {name: {"type": "string"} for name in TOPOLOGY_FIELDS}},
-        "subGroups": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": {"type": "string"}, "minMember": {"type": "integer"}, "parent": {"type": "string"}},
-            },
-        },
-    }
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}, "status": {"type": "object"}}}
-    version = {"name": "v2alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "podgroups.scheduling.run.ai"},
-        "spec": {"group": "scheduling.run.ai", "scope": "Namespaced", "names": names, "versions": [version]},
-    }
-
-
 @pytest.fixture(scope="module")
 def with_add_ons(server: Server) -> Iterator[Server]:
     """The server, for a while with the definitions of add-ons that only some clusters have."""
     installer = Installer()
-    definitions = [crd for each in ADD_ONS for crd in custom_resources(installer.definitions(each.name))] + [pod_groups()]
+    definitions = [crd for each in ADD_ONS for crd in custom_resources(installer.definitions(each.name))]
     wanted = [crd for crd in definitions if crd["spec"]["names"]["kind"] in ADDED_KINDS]
     assert {crd["spec"]["names"]["kind"] for crd in wanted} == ADDED_KINDS
     for crd in wanted:
