@@ -48,8 +48,10 @@ def read_hypothesis(
     delete_pool: Sequence[str] | None,
     scale: Sequence[str] | None,
     namespace: str | None,
+    *,
+    may_be_nothing: bool = False,
 ) -> Hypothesis:
-    """Read what is supposed. Raises `Refused` with everything that cannot be read."""
+    """Read what is supposed. Raises `Refused` with everything that cannot be read, and for nothing at all unless that is allowed."""
     problems: list[str] = []
     pools: list[tuple[str, str]] = []
     scales: dict[Owner, int] = {}
@@ -67,7 +69,7 @@ def read_hypothesis(
     drained = tuple(name.removeprefix("ic/") for name in drain or ())
     if problems:
         raise Refused("the options cannot be read", details=problems, next_step="mend them and run the command again")
-    if not (any(tree["kind"] in _READ for tree in trees) or drained or pools or scales):
+    if not (may_be_nothing or any(tree["kind"] in _READ for tree in trees) or drained or pools or scales):
         raise Refused(
             "nothing to plan",
             next_step="name manifests with -f, or ask with --drain CLUSTER, --delete-pool CLUSTER/POOL, --scale md/NAME=N",

@@ -1,6 +1,7 @@
 """`modelplane plan`: what would happen, without touching anything.
 
 Offline, manifests alone are the whole world. Otherwise the live fleet is read, and the plan is what files and options would change in it.
+Instead of the whole plan one question can be answered about that world.
 """
 
 import asyncio
@@ -17,13 +18,15 @@ from client.control import control_plane
 from client.deciding import now_ms
 from client.errors import CommandFailed, Refused
 from client.hypothesis import Hypothesis, read_hypothesis
-from client.live import read_live
+from client.live import LiveFleet, read_live
 from client.objects import Tree
 from client.output import ReportFormat, as_json, as_yaml
+from client.plan_answers import answer_lines
+from client.plan_questions import World, answer, read_question
 from client.plan_text import plan_lines
 from client.policyfile import read_policy_file
 from client.status_trees import read_trees
-from client.whatif import live_plan
+from client.whatif import live_plan, live_world
 from scheduler.offline import offline_deployment, offline_fleet, sort_documents
 from scheduler.plan import plan_offline
 from scheduler.policy import SchedulerOptions
@@ -51,24 +54,57 @@ def plan(
     compat: Annotated[
         Compat | None, typer.Option("--compat", help="Offline: decide as the reference does, defects included.", show_default=False)
     ] = None,
-    fail_on_shortfall: Annotated[bool, typer.Option("--fail-on-shortfall", help="Exit with 1 when a replica would find no place.")] = False,
+    headroom: Annotated[
+        str | None, typer.Option("--headroom", help="Ask how many replicas of md/NAME fit at most.", show_default=False)
+    ] = None,
+    cheapest_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cheapest-cluster",
+            help="Ask which cluster to add for the replicas of --for that have no place: FILE holds InferenceClusters to choose from, or "
+            "InferenceClasses, each standing for a cluster of it.",
+            show_default=False,
+        ),
+    ] = None,
+    wanted_by: Annotated[
+        str | None, typer.Option("--for", help="The deployment (md/NAME) that --cheapest-cluster is about.", show_default=False)
+    ] = None,
+    can_drain: Annotated[
+        str | None, typer.Option("--can-drain", help="Ask whether CLUSTER can be drained now, and what stays.", show_default=False)
+    ] = None,
+    fail_on_shortfall: Annotated[
+        bool, typer.Option("--fail-on-shortfall", help="Exit with 1 when a replica would find no place, or when the answer is no.")
+    ] = False,
     output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide adds reasons and steps.")] = (
         ReportFormat.TABLE
     ),
 ) -> None:
     """Show where replicas would go, and why some would find no place. Nothing is changed."""
     given = read_policy_file(policy) if policy else None
+    question = read_question(headroom, cheapest_cluster, wanted_by, can_drain, namespace)
+    if question and compat:
+        raise Refused("--compat decides as the reference does, which answers no such question", next_step="leave out --compat")
     if offline:
         if drain or delete_pool or scale:
             raise Refused(
                 "--drain, --delete-pool and --scale ask about the live fleet", next_step="leave out --offline, or change the files instead"
             )
-        tree = _offline(read_trees(files, namespace), given or SchedulerOptions(), compat, wide=output == ReportFormat.WIDE)
+        trees = read_trees(files, namespace)
+        chosen = given or SchedulerOptions()
+        if question:
+            _give_answer(answer(question, _offline_world(trees, chosen), now_ms()), output, fail=fail_on_shortfall)
+            return
+        tree = _offline(trees, chosen, compat, wide=output == ReportFormat.WIDE)
     else:
         if compat:
             raise Refused("--compat needs --offline", next_step="the live fleet decides by its own policy: see `modelplane plan --policy`")
-        wanted = read_hypothesis(read_trees(files, namespace) if files else [], drain, delete_pool, scale, namespace)
-        tree = asyncio.run(_live(wanted, given))
+        written = read_trees(files, namespace) if files else []
+        wanted = read_hypothesis(written, drain, delete_pool, scale, namespace, may_be_nothing=question is not None)
+        live = asyncio.run(_live(wanted))
+        if question:
+            _give_answer(answer(question, live_world(live, wanted, given, now_ms()), now_ms()), output, fail=fail_on_shortfall)
+            return
+        tree = live_plan(live, wanted, given, now_ms())
     _print(tree, output)
     short = [decision for decision in tree["decisions"] if decision["shortfall"]]
     if fail_on_shortfall and short:
@@ -92,10 +128,27 @@ def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None,
     return planned
 
 
-async def _live(wanted: Hypothesis, policy: SchedulerOptions | None) -> Tree:
+def _offline_world(trees: list[Tree], policy: SchedulerOptions) -> World:
+    """Give the world of files for a question."""
+    documents = sort_documents(trees)
+    views = {(view.namespace, view.name): view for view in (offline_deployment(each, documents) for each in documents.deployments)}
+    return World(offline_fleet(documents, policy), views, documents.classes)
+
+
+async def _live(wanted: Hypothesis) -> LiveFleet:
     async with control_plane(load_settings()) as plane:
-        live = await read_live(plane, wanted.deployments)
-    return live_plan(live, wanted, policy, now_ms())
+        return await read_live(plane, wanted.deployments)
+
+
+def _give_answer(tree: Tree, output: ReportFormat, *, fail: bool) -> None:
+    if output == ReportFormat.JSON:
+        print(as_json(tree))
+    elif output == ReportFormat.YAML:
+        print(as_yaml(tree))
+    else:
+        print("\n".join(answer_lines(tree)))
+    if fail and not tree["enough"]:
+        raise CommandFailed("the answer is no", next_step="`modelplane plan` with the same options shows what keeps replicas away")
 
 
 def _print(tree: Tree, output: ReportFormat) -> None:

@@ -59,11 +59,14 @@ def _pool_lines(pools: Sequence[Tree]) -> list[str]:
     titles = ["CLUSTER", "POOL", "BEFORE", "AFTER"]
     if any(pool["costMilliBefore"] > 0 or pool["costMilliAfter"] > 0 for pool in pools):
         titles += ["COST/H BEFORE", "COST/H AFTER"]
-        rows = [[*row, _price(pool["costMilliBefore"]), _price(pool["costMilliAfter"])] for row, pool in zip(rows, pools, strict=True)]
+        rows = [
+            [*row, price_text(pool["costMilliBefore"]), price_text(pool["costMilliAfter"])] for row, pool in zip(rows, pools, strict=True)
+        ]
     return columns(titles, rows)
 
 
-def _price(milli: int) -> str:
+def price_text(milli: int) -> str:
+    """Write thousandths per hour as money; a negative price is not known."""
     return _UNKNOWN if milli < 0 else f"{milli / 1000:.2f}"
 
 

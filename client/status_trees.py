@@ -14,9 +14,9 @@ from client.documents import admit_documents, read_documents, warn
 from client.errors import Refused
 from client.objects import Tree
 
-# What placement and rendering read of a status: objects, and lists of objects with the key that each must have.
+# What placement and rendering read of a status: objects, and by kind ("" = all) lists of objects with the key that each must have.
 _OBJECTS = ("gateway", "cache")
-_LISTS = {"conditions": "type", "gpuPools": "name", "clusters": "name"}
+_LISTS = (("", "conditions", "type"), ("InferenceCluster", "gpuPools", "name"), ("ModelCache", "clusters", "name"))
 _KEPT = ("uid", "generation", "deletionTimestamp")
 
 
@@ -62,7 +62,7 @@ def _status_problems(tree: Tree) -> list[str]:
     status = tree.get("status") or {}
     title = f"{tree['kind']} {tree['metadata']['name']}"
     problems = [f"{title}: status.{field}: must be an object" for field in _OBJECTS if not isinstance(status.get(field, {}), Mapping)]
-    for field, key in _LISTS.items():
+    for field, key in [(field, key) for kind, field, key in _LISTS if kind in {"", tree["kind"]}]:
         rows = status.get(field, [])
         if not (isinstance(rows, list) and all(isinstance(row, Mapping) and isinstance(row.get(key), str) for row in rows)):
             problems.append(f"{title}: status.{field}: must be a list of objects that each have {key}")

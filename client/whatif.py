@@ -1,9 +1,13 @@
-"""A plan over the live fleet: what a hypothesis would change, in the form of `plan -o json`, with nodes, cost and steps beside it."""
+"""A plan over the live fleet: what a hypothesis would change, in the form of `plan -o json`, with nodes, cost and steps beside it.
+
+Questions about the fleet are asked of the same world, with the hypothesis in it.
+"""
 
 from client.deciding import decide_all
 from client.hypothesis import Hypothesis, changes_of
 from client.live import LiveFleet
 from client.objects import Tree
+from client.plan_questions import World
 from scheduler.plan import end_state
 from scheduler.policy import SchedulerOptions
 from scheduler.types import Decision
@@ -40,3 +44,11 @@ def live_plan(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | 
         ],
         "steps": [list(step) for step in result.steps],
     }
+
+
+def live_world(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None, now: int) -> World:
+    """Give the fleet as it would be under a hypothesis, before anything is placed anew; the fleet is only read. Raises `NotFound`."""
+    changes = changes_of(live, supposed, policy)
+    views = {**live.views, **{(view.namespace, view.name): view for view in changes.deployments}}
+    classes = {**live.classes, **{tree["metadata"]["name"]: tree for tree in supposed.of("InferenceClass")}}
+    return World(changed(live.fleet, changes, now), views, classes)

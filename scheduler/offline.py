@@ -65,7 +65,7 @@ def offline_cluster(manifest: Tree, classes: Mapping[str, Tree]) -> ClusterView:
     address = view.gateway_address if "address" in gateway else UNKNOWN_GATEWAY
     storage = view.cache_storage_class if "cache" in status else _storage_class(manifest)
     pools = view.pools if "gpuPools" in status else tuple(_computed_pools(manifest, classes))
-    pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=_price(classes.get(pool.class_name))) for pool in pools)
+    pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=price_of(classes.get(pool.class_name))) for pool in pools)
     return replace(view, ready=view.ready or not conditions, gateway_address=address, cache_storage_class=storage, pools=pools)
 
 
@@ -93,7 +93,8 @@ def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[Poo
             )
 
 
-def _price(manifest: Tree | None) -> int:
+def price_of(manifest: Tree | None) -> int:
+    """Read what a node of a class costs per hour, in thousandths; negative when it does not say, or there is no such class."""
     return price_milli(((manifest or {}).get("metadata") or {}).get("annotations") or {})
 
 

@@ -96,9 +96,9 @@ def plan(fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], 
     for owner in changes.removed_deployments:
         if owner in after_views:
             after_views[owner] = replace(after_views[owner], replicas=0)
-    old, _, before = _settled(copy_of(fleet), before_views, now)
+    old, _, before = settle(copy_of(fleet), before_views, now)
     world = changed(fleet, changes, now)
-    new, evicted, after = _settled(world, after_views, now)
+    new, evicted, after = settle(world, after_views, now)
     stepped = _steps(changed(fleet, changes, now), after_views, now)
     diffs = []
     for owner in sorted({*before, *after}):
@@ -149,10 +149,13 @@ def _requests(world: Fleet, views: Mapping[Owner, DeploymentView], step: int) ->
     return ordered(made, world.options)
 
 
-def _settled(
+def settle(
     world: Fleet, views: Mapping[Owner, DeploymentView], now: int
 ) -> tuple[Fleet, dict[Owner, list[Eviction]], dict[Owner, Decision]]:
-    """Decide everything at once, budgets aside, and let leaving replicas be gone."""
+    """Decide everything at once, budgets aside, and let leaving replicas be gone.
+
+    The fleet given is changed and given back, with the evictions and the decision of each deployment; plan on a copy (`copy_of`).
+    """
     ends = {owner: end_state(view) for owner, view in views.items()}
     evicted: dict[Owner, list[Eviction]] = {}
     found: dict[Owner, Decision] = {}

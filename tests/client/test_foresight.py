@@ -61,6 +61,38 @@ def test_what_a_plan_foresees_a_drain_does(cli: Cli, tenant: str, tmp_path: Path
     assert clusters_of(cli, tenant) == [other, other]  # nothing moves back by itself
 
 
+def test_18_6_4_what_a_question_is_answered_the_plan_confirms(
+    cli: Cli,
+    tenant: str,  # noqa: F811
+    tmp_path: Path,
+    here: Running,  # noqa: F811
+) -> None:
+    def ask(*words: str) -> Any:
+        result = cli("plan", "-n", tenant, "-o", "json", *words)
+        assert result.code == 0, result.err
+        return json.loads(result.out)
+
+    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", _BOUND).code == 0
+    room = ask("--headroom", "md/demo")
+    most = room["headroom"]
+    assert most > room["wanted"] == 2
+    assert decisions(cli("plan", "-n", tenant, "--scale", f"md/demo={most}", "-o", "json").out)["demo"]["shortfall"] == 0
+    assert decisions(cli("plan", "-n", tenant, "--scale", f"md/demo={most + 1}", "-o", "json").out)["demo"]["shortfall"] == 1
+
+    classes = json.loads(cli("get", "icl", "-o", "json").out)
+    for each, price in zip(classes["items"], ("30", "10", "20"), strict=True):
+        each["metadata"]["annotations"] = {"modelplane.ai/price-per-node-hour": price}
+    second = classes["items"][1]["metadata"]["name"]
+    offers = ask("--cheapest-cluster", a_file(tmp_path, json.dumps(classes)), "--for", "md/demo", "--scale", f"md/demo={most + 3}")
+    assert (offers["missing"], offers["cheapest"]) == (3, f"class/{second}")
+    assert offers["offers"][0]["costMilli"] == sum(offers["offers"][0]["nodes"].values()) * 10_000
+
+    name = min(here.clusters)
+    assert ask("--can-drain", name)["possible"]
+    full = cli("plan", "-n", tenant, "--can-drain", name, "--scale", f"md/demo={most}", "--fail-on-shortfall")
+    assert (full.code, full.out.splitlines()[0]) == (1, f"InferenceCluster {name} cannot be drained now without a loss")
+
+
 def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, tenant: str, tmp_path: Path) -> None:  # noqa: F811
     assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", _BOUND).code == 0
     stands = json.loads(cli("explain", "md/demo", "-n", tenant, "-o", "json").out)
@@ -78,7 +110,15 @@ def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, te
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "words",
-    [["explain", "md/nope"], ["plan", "--scale", "md/nope=1"], ["plan", "--drain", "nope"], ["drain", "nope"], ["uncordon", "nope"]],
+    [
+        ["explain", "md/nope"],
+        ["plan", "--scale", "md/nope=1"],
+        ["plan", "--drain", "nope"],
+        ["plan", "--headroom", "md/nope"],
+        ["plan", "--can-drain", "nope"],
+        ["drain", "nope"],
+        ["uncordon", "nope"],
+    ],
     ids=" ".join,
 )
 def test_what_does_not_exist_is_said_with_its_own_exit_code(cli: Cli, words: list[str]) -> None:

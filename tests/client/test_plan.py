@@ -168,6 +168,12 @@ def test_a_status_that_is_none_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert "InferenceCluster eu: status.conditions" in result.err
 
 
+def test_a_class_is_read_as_it_was_exported(cli: Cli, tmp_path: Path) -> None:
+    exported = {**a_class(), "status": {"clusters": ["eu"], "conditions": [{"type": "Ready", "status": "True"}]}}
+    (decision,) = planned(cli, tmp_path, exported, a_cluster("eu"), a_deployment())
+    assert decision["shortfall"] == 0
+
+
 def test_evictions_nodes_and_steps_are_shown() -> None:
     decision = {
         "namespace": "ml",
