@@ -101,6 +101,11 @@ def evicted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
     return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
 
 
+def evicted_workloads(view: ClusterView) -> frozenset[str]:
+    """Name the workloads that a cluster's admission took off their nodes."""
+    return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
+
+
 def _outside(frame: Frame, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
     """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
     if not slot.view.admission or is_old(slot.view, frame.now, frame.options):

@@ -4,7 +4,7 @@ Nothing here waits or calls out. The workflow hands in what arrived; what must b
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from heapq import nsmallest
@@ -25,7 +25,7 @@ from api_types.messages import (
     Revoked,
     SetPolicy,
 )
-from scheduler.admission import next_timeouts
+from scheduler.admission import evicted_workloads, next_timeouts
 from scheduler.fleet import Fleet
 from scheduler.holds import next_expiry
 from scheduler.policydocument import read_policy
@@ -259,6 +259,7 @@ class Books:
         view = cluster_view(report.manifest, accounted=report.name not in self.state.silent.values())
         self._note_drained(view)
         self._note_waiting(view)
+        self._note_evicted(view)
         self.fleet.put_cluster(view, self.now())
         if "deletionTimestamp" in report.manifest["metadata"]:
             self.state.leaving[report.name] = ["?"]
@@ -280,11 +281,21 @@ class Books:
             self.timeouts[cluster] = {workload: due for workload, due in self.timeouts[cluster].items() if due > now}
             if not self.timeouts[cluster]:
                 del self.timeouts[cluster]
-            self.drained |= dict.fromkeys(
-                (entry.namespace, entry.deployment)
-                for entry in self.fleet.on_cluster(cluster).values()
-                if names.workload_name(entry.namespace, entry.name) in overdue
-            )
+            self._ask_owners(cluster, overdue)
+
+    def _note_evicted(self, view: ClusterView) -> None:
+        """Note the deployments whose pods an admission has just evicted, or let back: they must hear what that means for them."""
+        old = self.fleet.cluster(view.name)
+        changed = evicted_workloads(view) ^ (evicted_workloads(old) if old else frozenset())
+        if changed:
+            self._ask_owners(view.name, changed)
+
+    def _ask_owners(self, cluster: str, workloads: Collection[str]) -> None:
+        self.drained |= dict.fromkeys(
+            (entry.namespace, entry.deployment)
+            for entry in self.fleet.on_cluster(cluster).values()
+            if names.workload_name(entry.namespace, entry.name) in workloads
+        )
 
     def look_again_after(self) -> timedelta | None:
         """Say when time alone changes something: a hold runs out, or a replica has waited too long for admission. None for never."""

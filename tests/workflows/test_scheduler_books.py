@@ -249,6 +249,35 @@ def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() 
     assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]
 
 
+def told_of(clock: Clock, sequence: int, workload: str, state: str) -> tuple[str, ReportCluster]:
+    """A report of cluster `a` whose adapter saw a workload so."""
+    seen = {"workload": workload, "state": state, "reason": "Preempted", "since": START}
+    manifest = {
+        "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": clock(), "admission": [seen]}},
+    }
+    return "report_cluster", ReportCluster(name="a", uid="u", sequence=sequence, manifest=manifest)
+
+
+def test_sch_18_5_4_whoever_is_evicted_asks_anew_at_once_and_again_when_it_is_let_back() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    ours = names.workload_name(entry.namespace, entry.name)
+    asked = []
+    for number, (workload, state) in enumerate(
+        [(ours, "Admitted"), (ours, "Evicted"), (ours, "Evicted"), (ours, "Admitted"), ("another", "Evicted")]
+    ):
+        turn(made, told_of(clock, number + 1, workload, state))
+        asked.append(list(made.drained))
+        made.drained = {}
+    assert asked == [[], [("ml", "m")], [], [("ml", "m")], []]
+    turn(made, told_of(clock, 9, ours, "Evicted"))
+    # It waits for its nodes again, and as long as others may.
+    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
+
+
 def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again() -> None:
     clock = Clock()
     made = books(clock, cluster("a", 2))
