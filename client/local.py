@@ -103,6 +103,8 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "secrets": {"directory": str(running.home / "secrets")},
         "kubeconfig": {"allowLoopback": True},
         "controlCluster": {"name": secret_name(CONTROL)},
+        # Nobody's requests are under way on simulated pods.
+        "teardown": {"drainSeconds": 1},
         "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
         "log": {"format": "console"},
     }

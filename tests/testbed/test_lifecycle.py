@@ -23,21 +23,36 @@ pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts i
 FLEET = """
 classes:
   two:
-    devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: 2}]
+    devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: GPUS}]
 clusters:
   - {name: lab, labels: {modelplane.ai/region: lab}, pools: [{name: gpus, class: two, nodes: NODES}]}
 """
 
 
-def fleet(folder: Path, nodes: int = 1) -> FleetFile:
-    (folder / "fleet.yaml").write_text(FLEET.replace("NODES", str(nodes)))
+NODES = ["lab-gpus-0", "lab-gpus-1", "lab-system"]
+
+
+def fleet(folder: Path, nodes: int = 2, gpus: int = 2) -> FleetFile:
+    (folder / "fleet.yaml").write_text(FLEET.replace("NODES", str(nodes)).replace("GPUS", str(gpus)))
     return FleetFile.load(folder / "fleet.yaml")
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Testbed]:
-    """A testbed of one cluster with one node, not yet up."""
-    testbed = Testbed(tmp_path / "home", fleet(tmp_path))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the fleet file and the home lie that these tests share; each brings it up, which costs little while it is up."""
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What the shared testbed said."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def lab(folder: Path, said: list[str]) -> Iterator[Testbed]:
+    """A testbed of one cluster, up or not."""
+    testbed = Testbed(folder / "home", fleet(folder), said.append)
     yield testbed
     testbed.down()
 
@@ -90,7 +105,7 @@ def test_up_again_changes_nothing_while_all_runs(lab: Testbed) -> None:
 
 def test_a_killed_supervisor_leaves_no_orphan_and_up_goes_on(lab: Testbed, eventually: Callable[..., None]) -> None:
     running = lab.up(temporal=False)
-    core(running.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "kept"}})
+    core(running.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "survives"}})
     supervisor = lab.process_pid(SUPERVISOR)
     assert supervisor
 
@@ -99,7 +114,7 @@ def test_a_killed_supervisor_leaves_no_orphan_and_up_goes_on(lab: Testbed, event
     eventually(lambda: mentioning(running.home), equals=[])
     assert lab.running() is None
     again = lab.up(temporal=False)
-    assert core(again.clusters["lab"]).read_namespaced_config_map("kept", "default").metadata.name == "kept"
+    assert core(again.clusters["lab"]).read_namespaced_config_map("survives", "default").metadata.name == "survives"
 
 
 def test_a_crashed_part_is_started_again(lab: Testbed, eventually: Callable[..., None]) -> None:
@@ -108,7 +123,7 @@ def test_a_crashed_part_is_started_again(lab: Testbed, eventually: Callable[...,
     assert victim
     os.kill(victim, signal.SIGKILL)
     eventually(lambda: lab.process_pid("lab.kube-apiserver") not in (None, victim))
-    eventually(lambda: answers(running.clusters["lab"]), equals=["lab-gpus-0", "lab-system"])
+    eventually(lambda: answers(running.clusters["lab"]), equals=NODES)
     eventually(lab.running, equals=running)
 
 
@@ -120,40 +135,22 @@ def answers(cluster: ClusterRunning) -> list[str] | None:
         return None
 
 
-def test_a_port_that_somebody_took_is_chosen_anew_and_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    testbed = Testbed(tmp_path / "home", fleet(tmp_path), said.append)
-    try:
-        before = testbed.up(temporal=False).clusters["lab"]
-        testbed.down()
-        port = int(before.server.rpartition(":")[2])
-        with socket.socket() as squatter:
-            squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            squatter.bind(("127.0.0.1", port))
-            squatter.listen()
-            running = testbed.up(temporal=False)
-            after = running.clusters["lab"]
-            assert after.server != before.server
-            assert answers(after) == ["lab-gpus-0", "lab-system"]
-            assert any(line.startswith(f"port {port} of lab/kube-apiserver was taken") for line in said)
-            secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
-            kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
-            assert after.server in kept["lab-kubeconfig"]
-    finally:
-        testbed.down()
-
-
-def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    Testbed(home, fleet(tmp_path, nodes=2)).up(temporal=False)
-    testbed = Testbed(home, fleet(tmp_path, nodes=1))
-    try:
-        cluster = testbed.up(temporal=False).clusters["lab"]
-        assert answers(cluster) == ["lab-gpus-0", "lab-system"]
-        slices = client.ResourceV1Api(core(cluster).api_client).list_resource_slice().items
-        assert len(slices[0].spec.devices) == 2
-    finally:
-        testbed.down()
+def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:
+    before = lab.up(temporal=False).clusters["lab"]
+    lab.down()
+    port = int(before.server.rpartition(":")[2])
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind(("127.0.0.1", port))
+        squatter.listen()
+        running = lab.up(temporal=False)
+        after = running.clusters["lab"]
+        assert after.server != before.server
+        assert answers(after) == NODES
+        assert any(line.startswith(f"port {port} of lab/kube-apiserver was taken") for line in said)
+        secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
+        kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
+        assert after.server in kept["lab-kubeconfig"]
 
 
 def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually: Callable[..., None]) -> None:
@@ -194,12 +191,28 @@ def test_a_process_cannot_be_started_while_nothing_is_up(tmp_path: Path) -> None
         Testbed(tmp_path / "home", fleet(tmp_path)).start_process("worker", ["true"], {})
 
 
-def test_wiping_leaves_nothing(tmp_path: Path) -> None:
-    testbed = Testbed(tmp_path / "home", fleet(tmp_path))
-    testbed.up(temporal=False)
-    testbed.down(wipe=True)
-    assert not (tmp_path / "home").exists()
-    assert mentioning(tmp_path / "home") == []
+def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(
+    lab: Testbed, folder: Path, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    assert answers(lab.up(temporal=False).clusters["lab"]) == NODES
+    changed = Testbed(folder / "home", fleet(tmp_path, nodes=1, gpus=4))
+    cluster = changed.up(temporal=False).clusters["lab"]
+    assert answers(cluster) == ["lab-gpus-0", "lab-system"]
+
+    def devices() -> dict[str, int]:
+        slices = client.ResourceV1Api(core(cluster).api_client).list_resource_slice().items
+        return {each.spec.node_name: len(each.spec.devices) for each in slices}
+
+    # The slice of the node that is gone goes with it, by the garbage collector.
+    eventually(devices, equals={"lab-gpus-0": 4})
+
+
+def test_wiping_leaves_nothing(lab: Testbed, folder: Path) -> None:
+    if lab.running() is None:
+        lab.up(temporal=False)
+    lab.down(wipe=True)
+    assert not (folder / "home").exists()
+    assert mentioning(folder / "home") == []
 
 
 def test_the_manifests_describe_the_fleet_as_a_user_would(testbed: Running) -> None:

@@ -69,6 +69,9 @@ class Request(NamedTuple):
     watch: bool
 
 
+Plan = Callable[[Request], Fault | None]
+
+
 @dataclass
 class Storm:
     """A share of all requests fails, each in a way that is drawn. Watches break, but are never refused."""
@@ -90,24 +93,24 @@ class Storm:
 
 @dataclass
 class Always:
-    """Every request of a kind fails in the same way."""
+    """Every request of a kind in one namespace fails in the same way."""
 
     fault: Fault
     method: str
-    path_part: str = ""
+    namespace: str
+    resource: str
 
     def __call__(self, request: Request) -> Fault | None:
         """Tell whether a request is of that kind."""
-        return self.fault if request.method == self.method and self.path_part in request.path else None
+        found = request.method == self.method and f"/namespaces/{self.namespace}/{self.resource}/" in request.path
+        return self.fault if found else None
 
 
 @dataclass
 class FaultyProxy:
-    """One running proxy. `plan` may be changed at any time; `injected` counts what it did."""
+    """One running proxy; `served` counts requests."""
 
     cluster: ClusterRunning
-    plan: Callable[[Request], Fault | None] | None = None
-    injected: Counter[Fault] = field(default_factory=Counter)
     served: int = 0
     port: int = 0
     _authority: str = ""
@@ -115,6 +118,7 @@ class FaultyProxy:
     _site: web.TCPSite | None = None
     _tls: ssl.SSLContext | None = None
     _upstream: aiohttp.ClientSession | None = None
+    _plans: list[tuple[Plan, Counter[Fault]]] = field(default_factory=list)
 
     def kubeconfig(self) -> bytes:
         """Give a kubeconfig that leads here."""
@@ -130,13 +134,14 @@ class FaultyProxy:
         return yaml.safe_dump(document).encode()
 
     @contextlib.asynccontextmanager
-    async def failing(self, plan: Callable[[Request], Fault | None]) -> AsyncIterator[None]:
-        """Let requests fail while the body runs."""
-        before, self.plan = self.plan, plan
+    async def failing(self, plan: Plan) -> AsyncIterator[Counter[Fault]]:
+        """Let requests fail while the body runs, beside what fails by other plans; gives a count of what this one did."""
+        entry = (plan, Counter[Fault]())
+        self._plans.append(entry)
         try:
-            yield
+            yield entry[1]
         finally:
-            self.plan = before
+            self._plans.remove(entry)
 
     @contextlib.asynccontextmanager
     async def dark(self) -> AsyncIterator[None]:
@@ -188,14 +193,19 @@ class FaultyProxy:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.served += 1
         asked = Request(request.method, request.path, request.query.get("watch") == "true")
-        fault = self.plan(asked) if self.plan else None
-        if fault:
-            self.injected[fault] += 1
+        fault = self._drawn(asked)
         if fault in _REASONS:
             return _refusal(fault)
         if fault is Fault.RESET:
             return _cut(request)
         return await self._forward(request, lose=fault is Fault.LOST_ANSWER)
+
+    def _drawn(self, asked: Request) -> Fault | None:
+        for plan, injected in self._plans:
+            if fault := plan(asked):
+                injected[fault] += 1
+                return fault
+        return None
 
     async def _forward(self, request: web.Request, *, lose: bool) -> web.StreamResponse:
         assert self._upstream

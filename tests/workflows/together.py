@@ -1,0 +1,20 @@
+"""Scenarios that wait far more than they work: all are under way at once, and each is still a test of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def together(scenarios: Mapping[str, Scenario]) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """Begin all scenarios; gives the task of each, to be awaited by its test."""
+    tasks = {name: asyncio.create_task(scenario(), name=name) for name, scenario in scenarios.items()}
+    try:
+        yield tasks
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
