@@ -8,6 +8,7 @@ from pydantic import Field
 
 from api_types.base import Message
 from api_types.messages import PlacedCondition
+from api_types.status import Condition
 from workflows.status import FALSE, TRUE
 
 # (status, reason, message) of a condition.
@@ -60,6 +61,12 @@ class Standing:
     shortfall: int
     more: bool
     said: PlacedCondition | None
+
+
+def without_retracted(held: Sequence[Condition], before: Sequence[PlacedCondition], now: Sequence[PlacedCondition]) -> list[Condition]:
+    """Give the conditions without those that the scheduler told before and tells no longer: a drift or an eviction that is over."""
+    retracted = {condition.type for condition in before} - {condition.type for condition in now}
+    return [condition for condition in held if condition.type not in retracted]
 
 
 def scheduled_verdict(standing: Standing) -> Verdict:

@@ -69,6 +69,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
     def __init__(self, state: ClusterState | None) -> None:
         super().__init__(state or ClusterState())
         self.watching: asyncio.Task[None] | None = None
+        self.watched_as = ("", "")
         self.retry_at: datetime | None = None
         self.gone = False
         self.remembered = ""
@@ -224,13 +225,18 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
                 self.retry_at = workflow.now() + options.soon(self.state.attempts)
                 self.wake()
         connection = self.connection()
+        # Annotations make no new generation, and so no new contact: what the observer was told by them may have changed under it.
+        declared = (self.state.annotations.get(labels.CAPACITY_ADAPTER, "none"), connection.task_queue if connection else "")
+        if self.watching and declared != self.watched_as:
+            self.stop_watching()
         if self.watching is None and connection and self.state.connected_generation:
+            self.watched_as = declared
             pools = [pool["name"] for pool in (self.state.spec or {}).get("nodePools", ())]
             order = WatchCluster(
                 connection=connection,
                 cluster_uid=self.state.uid,
                 pools=pools,
-                capacity_adapter=self.state.annotations.get(labels.CAPACITY_ADAPTER, "none"),
+                capacity_adapter=declared[0],
             )
             self.watching = asyncio.create_task(
                 workflow.execute_activity_method(

@@ -31,6 +31,7 @@ from workflows.deployment_status import (
     ready_verdict,
     rollout_progress,
     scheduled_verdict,
+    without_retracted,
 )
 from workflows.replica_keeper import DeploymentState, ReplicaKeeper
 from workflows.status import TRUE
@@ -285,6 +286,10 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             return
         self.state.answered = True
         self.state.shortfall, self.state.message = answer.shortfall, answer.message
+        still_true = without_retracted(self.state.conditions, self.state.scheduled, answer.conditions)
+        if still_true != self.state.conditions:
+            self.state.conditions = still_true
+            self.touch()
         self.state.scheduled, self.state.more = answer.conditions, answer.more
         evicted = {eviction.uid: eviction for eviction in answer.evictions}
         for held in self.kept():
