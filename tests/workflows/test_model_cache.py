@@ -10,6 +10,9 @@ import os
 import random
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -19,10 +22,22 @@ from tests.local_registry import local_registry
 from tests.workflows.caches import clean_up, clusters_of, end_download, engines, in_cluster, mounted, no_room_for_jobs, now, objects
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
 from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually, message, reason, said
+from tests.workflows.together import together
 
 pytestmark = pytest.mark.testbed
 
 SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Where one scenario takes place: a namespace and a repository of its own."""
+
+    plane: ControlPlane
+    store: SecretStore
+    hub: LocalHub
+    namespace: str
+    repo: str
 
 
 @pytest.fixture
@@ -66,9 +81,8 @@ async def test_wkl_85_wkl_89_every_cluster_stages_the_commit_that_the_branch_mea
     await clean_up(plane, "qwen", namespace)
 
 
-async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then_hold_it(
-    plane: ControlPlane, namespace: str, repo: str, store: SecretStore, hub: LocalHub
-) -> None:
+async def engines_wait(tenant: Tenant) -> None:
+    plane, namespace, repo, store, hub = tenant.plane, tenant.namespace, tenant.repo, tenant.store, tenant.hub
     token = "hf_" + uuid.uuid4().hex
     hub.repos[repo] = Repo(token=token)
     match = in_cluster(plane, "prod-eu")
@@ -132,7 +146,8 @@ async def test_wkl_61_wkl_62_wkl_87_wkl_98_engines_wait_for_their_cache_and_then
     assert objects(plane, "prod-eu", namespace) == plane.our_objects("prod-eu", namespace) == []
 
 
-async def test_wkl_88_without_clusters_nobody_asks_for_a_token(plane: ControlPlane, namespace: str, repo: str) -> None:
+async def without_clusters(tenant: Tenant) -> None:
+    plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
     await plane.apply(a_cache("far", namespace, repo, match={"tier": "none-such"}, authSecret={"name": "none"}))
     seen = await plane.until("ModelCache", "far", lambda seen: reason(seen, "ArtifactReady") == "NoClusters", namespace)
     assert (reason(seen, "ClustersMatched"), seen["status"]["summary"]["ready"]) == ("NoClusters", "0/0")
@@ -140,9 +155,8 @@ async def test_wkl_88_without_clusters_nobody_asks_for_a_token(plane: ControlPla
     await clean_up(plane, "far", namespace)
 
 
-async def test_wkl_101_a_deployment_and_a_cache_that_exclude_each_other_leave_no_cluster(
-    plane: ControlPlane, namespace: str, repo: str
-) -> None:
+async def no_common_cluster(tenant: Tenant) -> None:
+    plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
     await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
     elsewhere = {"matchLabels": in_cluster(plane, "prod-us")}
     await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, clusterSelector=elsewhere))
@@ -155,17 +169,22 @@ async def test_wkl_101_a_deployment_and_a_cache_that_exclude_each_other_leave_no
     await clean_up(plane, "qwen", namespace)
 
 
-async def test_wkl_90_a_lost_volume_is_filled_again(plane: ControlPlane, namespace: str, repo: str) -> None:
+def since(seen: Json, kind: str) -> str:
+    """When a condition last changed."""
+    found: str = next(item["lastTransitionTime"] for item in seen["status"]["conditions"] if item["type"] == kind)
+    return found
+
+
+async def a_lost_volume(tenant: Tenant) -> None:
+    plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
     await plane.apply(a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu")))
     before = await plane.ready("ModelCache", "qwen", namespace)
     claim = clusters_of(before)["prod-eu"]["claimName"]
     volume = plane.get("prod-eu", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")["metadata"]["uid"]
     plane.call("prod-eu", "DELETE", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
-    lost = await plane.until(
-        "ModelCache", "qwen", lambda seen: "VolumeLost" in {event["reason"] for event in seen["status"]["events"]}, namespace
-    )
-    assert condition(lost, "Ready") == "False"
+    await plane.until("ModelCache", "qwen", lambda seen: "VolumeLost" in {event["reason"] for event in seen["status"]["events"]}, namespace)
     after = await plane.ready("ModelCache", "qwen", namespace)
+    assert since(after, "Ready") > since(before, "Ready")
     assert clusters_of(after)["prod-eu"]["attempts"] == 2
     again = plane.get("prod-eu", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")["metadata"]["uid"]
     assert again != volume
@@ -191,9 +210,8 @@ async def test_wkl_92_what_cannot_be_found_is_not_tried_again_until_somebody_say
     await clean_up(plane, "qwen", namespace)
 
 
-async def test_wkl_95_a_refreshed_branch_reaches_replicas_one_by_one_and_the_old_volume_goes_last(
-    plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
-) -> None:
+async def a_refreshed_branch(tenant: Tenant) -> None:
+    plane, namespace, repo, hub = tenant.plane, tenant.namespace, tenant.repo, tenant.hub
     match = in_cluster(plane, "prod-eu")
     await plane.apply(a_cache("qwen", namespace, repo, match=match))
     first = clusters_of(await plane.ready("ModelCache", "qwen", namespace))["prod-eu"]["claimName"]
@@ -248,9 +266,9 @@ async def test_wkl_99_caches_of_equal_name_in_two_namespaces_do_not_touch_each_o
     await clean_up(plane, "qwen", other)
 
 
-@pytest.fixture
-async def spare(plane: ControlPlane, namespace: str) -> AsyncIterator[Json]:
-    """A cluster of the test's own, Ready: another record of the API server behind `prod-eu`, so that it may be changed and deleted."""
+@asynccontextmanager
+async def a_spare_cluster(plane: ControlPlane, namespace: str) -> AsyncIterator[Json]:
+    """A cluster of the scenario's own, Ready: another record of the API server behind `prod-eu`, so that it may be changed and deleted."""
     known = await plane.describe("InferenceCluster", "prod-eu")
     metadata = {"name": f"spare-{namespace}", "labels": {"spare": namespace}, "annotations": known["metadata"]["annotations"]}
     document = {"apiVersion": known["apiVersion"], "kind": "InferenceCluster", "metadata": metadata, "spec": known["spec"]}
@@ -264,53 +282,53 @@ async def spare(plane: ControlPlane, namespace: str) -> AsyncIterator[Json]:
         await plane.gone("InferenceCluster", metadata["name"])
 
 
-async def test_wkl_96_wkl_97_a_cluster_keeps_its_volume_while_it_is_badly_described_or_mounted(
-    plane: ControlPlane, namespace: str, repo: str, spare: Json
-) -> None:
-    name = spare["metadata"]["name"]
-    await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
-    claim = clusters_of(await plane.ready("ModelCache", "qwen", namespace))[name]["claimName"]
-    tolerations = [{"key": "spare", "operator": "Exists"}]
-    await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, tolerations=tolerations))
-    await plane.ready("ModelDeployment", "chat", namespace)
+async def a_badly_described_cluster(tenant: Tenant) -> None:
+    plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
+    async with a_spare_cluster(plane, namespace) as spare:
+        name = spare["metadata"]["name"]
+        await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
+        claim = clusters_of(await plane.ready("ModelCache", "qwen", namespace))[name]["claimName"]
+        tolerations = [{"key": "spare", "operator": "Exists"}]
+        await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, tolerations=tolerations))
+        await plane.ready("ModelDeployment", "chat", namespace)
 
-    classless = copy.deepcopy(spare)
-    del classless["spec"]["cluster"]["existing"]["cache"]
-    await plane.apply(classless)
-    noted = await plane.until(
-        "ModelCache", "qwen", lambda seen: "no storage class" in clusters_of(seen)[name].get("message", ""), namespace
-    )
-    assert (condition(noted, "Ready"), noted["status"]["summary"]["ready"]) == ("True", "1/1")
+        classless = copy.deepcopy(spare)
+        del classless["spec"]["cluster"]["existing"]["cache"]
+        await plane.apply(classless)
+        noted = await plane.until(
+            "ModelCache", "qwen", lambda seen: "no storage class" in clusters_of(seen)[name].get("message", ""), namespace
+        )
+        assert (condition(noted, "Ready"), noted["status"]["summary"]["ready"]) == ("True", "1/1")
 
-    # The class comes back; the label by which the cache chose the cluster goes.
-    relabelled = copy.deepcopy(spare)
-    relabelled["metadata"]["labels"] = {"spare": "no"}
-    await plane.apply(relabelled)
-    retained = await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen)[name].get("retained", False), namespace)
-    assert retained["status"]["summary"]["ready"] == "0/0"
-    await asyncio.sleep(EVICT_GRACE_SECONDS + 1)
-    assert objects(plane, "prod-eu", namespace) == [f"persistentvolumeclaims/{claim}"]
-    assert condition(await plane.describe("ModelDeployment", "chat", namespace), "Ready") == "True"
+        # The class comes back; the label by which the cache chose the cluster goes.
+        relabelled = copy.deepcopy(spare)
+        relabelled["metadata"]["labels"] = {"spare": "no"}
+        await plane.apply(relabelled)
+        retained = await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen)[name].get("retained", False), namespace)
+        assert retained["status"]["summary"]["ready"] == "0/0"
+        await asyncio.sleep(EVICT_GRACE_SECONDS + 1)
+        assert objects(plane, "prod-eu", namespace) == [f"persistentvolumeclaims/{claim}"]
+        assert condition(await plane.describe("ModelDeployment", "chat", namespace), "Ready") == "True"
 
-    await plane.delete("ModelDeployment", "chat", namespace)
-    await plane.gone("ModelDeployment", "chat", namespace)
-    await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen) == {}, namespace)
-    assert objects(plane, "prod-eu", namespace) == []
-    await clean_up(plane, "qwen", namespace)
+        await plane.delete("ModelDeployment", "chat", namespace)
+        await plane.gone("ModelDeployment", "chat", namespace)
+        await plane.until("ModelCache", "qwen", lambda seen: clusters_of(seen) == {}, namespace)
+        assert objects(plane, "prod-eu", namespace) == []
+        await clean_up(plane, "qwen", namespace)
 
 
-async def test_a_cluster_that_is_deleted_waits_until_caches_have_taken_their_volumes_away(
-    plane: ControlPlane, namespace: str, repo: str, spare: Json
-) -> None:
-    name = spare["metadata"]["name"]
-    await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
-    await plane.ready("ModelCache", "qwen", namespace)
-    await plane.delete("InferenceCluster", name)
-    await plane.gone("InferenceCluster", name)
-    assert objects(plane, "prod-eu", namespace) == []
-    left = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "ClustersMatched") == "NoClusters", namespace)
-    assert clusters_of(left) == {}
-    await clean_up(plane, "qwen", namespace)
+async def a_deleted_cluster(tenant: Tenant) -> None:
+    plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
+    async with a_spare_cluster(plane, namespace) as spare:
+        name = spare["metadata"]["name"]
+        await plane.apply(a_cache("qwen", namespace, repo, match={"spare": namespace}))
+        await plane.ready("ModelCache", "qwen", namespace)
+        await plane.delete("InferenceCluster", name)
+        await plane.gone("InferenceCluster", name)
+        assert objects(plane, "prod-eu", namespace) == []
+        left = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "ClustersMatched") == "NoClusters", namespace)
+        assert clusters_of(left) == {}
+        await clean_up(plane, "qwen", namespace)
 
 
 async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, namespace: str, repo: str) -> None:
@@ -370,7 +388,8 @@ async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_
     assert objects(plane, "prod-eu", namespace) == plane.our_objects("prod-eu", namespace) == []
 
 
-async def test_wkl_100_an_image_by_tag_is_pinned_to_its_digest(plane: ControlPlane, namespace: str) -> None:
+async def an_image_by_tag(tenant: Tenant) -> None:
+    plane, namespace = tenant.plane, tenant.namespace
     with local_registry() as registry:
         digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
         document = a_cache("pack", namespace, "", match=in_cluster(plane, "prod-eu"))
@@ -382,3 +401,34 @@ async def test_wkl_100_an_image_by_tag_is_pinned_to_its_digest(plane: ControlPla
     assert seen["status"]["resolvedRevision"] == digest
     assert clusters_of(seen)["prod-eu"]["revision"] == digest
     await clean_up(plane, "pack", namespace)
+
+
+STORIES = {
+    "wkl-61 wkl-62 wkl-87 wkl-98 engines wait for their cache and then hold it": engines_wait,
+    "wkl-88 without clusters nobody asks for a token": without_clusters,
+    "wkl-101 a deployment and a cache that exclude each other leave no cluster": no_common_cluster,
+    "wkl-90 a lost volume is filled again": a_lost_volume,
+    "wkl-95 a refreshed branch reaches replicas one by one, and the old volume goes last": a_refreshed_branch,
+    "wkl-96 wkl-97 a cluster keeps its volume while it is badly described or mounted": a_badly_described_cluster,
+    "a cluster that is deleted waits until caches have taken their volumes away": a_deleted_cluster,
+    "wkl-100 an image by tag is pinned to its digest": an_image_by_tag,
+}
+
+
+@pytest.fixture(scope="module")
+async def stories(plane: ControlPlane, store: SecretStore, hub: LocalHub) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """All of them side by side."""
+
+    def tenant() -> Tenant:
+        namespace = f"t-{uuid.uuid4().hex[:8]}"
+        hub.repos[f"acme/{namespace}"] = Repo()
+        return Tenant(plane, store, hub, namespace, f"acme/{namespace}")
+
+    async with together({name: partial(scenario, tenant()) for name, scenario in STORIES.items()}) as begun:
+        yield begun
+
+
+# The last of this file: what stands above has the clusters for itself.
+@pytest.mark.parametrize("name", STORIES)
+async def test_a_cache_s_life_beside_others(stories: dict[str, asyncio.Task[None]], name: str) -> None:
+    await stories[name]
