@@ -32,8 +32,8 @@ from activities.render.teardown import CACHE_STEPS
 from activities.secrets import SecretStore
 from api_types import labels
 from api_types.cache_messages import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
+from api_types.cluster_work import StepDone
 from api_types.errors import InvalidInput, NameConflict, ServerError
-from api_types.messages import StepDone
 
 _STORE_LOOK_SECONDS = 5.0
 _GIB = "Gi"

@@ -10,7 +10,7 @@ SDK stands behind `ClusterApi` in `clients/`. Failures arrive as the errors of `
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from api_types.messages import Connection
+from api_types.cluster_work import Connection
 
 Json = dict[str, Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]

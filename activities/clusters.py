@@ -23,8 +23,9 @@ from activities.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.watch.teller import Undelivered
 from api_types import labels
 from api_types.cache_messages import CacheAccount
+from api_types.cluster_work import ClusterFacts, Connect, WatchCluster
 from api_types.errors import PermissionDenied, TransientError
-from api_types.messages import ClusterFacts, Connect, ReplicaState, WatchCluster
+from api_types.messages import ReplicaState
 from api_types.observations import Observed
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")

@@ -21,8 +21,8 @@ from activities.render.propagation import CONFIG_MAP, OFF, SECRET, Copy, Referen
 from activities.render.settings import RenderSettings
 from activities.secrets import SecretInfo, SecretMissing, SecretStore
 from api_types import apiversions, labels
+from api_types.cluster_work import AppliedObject, ReplicaOrder
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
-from api_types.messages import AppliedObject, ReplicaOrder
 
 _KINDS = (SECRET, CONFIG_MAP)
 _KEY_PREFIXES = tuple(f"{kind.lower()}-" for kind in _KINDS)

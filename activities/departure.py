@@ -17,8 +17,8 @@ from activities.ownership import conflict
 from activities.render.teardown import STEPS
 from api_types import labels
 from api_types.clock import utc_now
+from api_types.cluster_work import Awaited
 from api_types.errors import StackMissing
-from api_types.messages import Awaited
 
 _LOOK_SECONDS = (0.2, 5.0)
 _SHOWN_MAX = 10

@@ -12,7 +12,7 @@ from activities.render.rendered import Rendered
 from activities.render.replica import render_replica
 from activities.render.settings import RenderSettings, workload_namespace
 from activities.secrets import SecretStore
-from api_types.messages import ReplicaOrder
+from api_types.cluster_work import ReplicaOrder
 
 # Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
 _QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "LocalQueue")}

@@ -11,7 +11,7 @@ from activities.departure import Departure, Leaver, awaited, list_served
 from activities.ownership import conflict, owner_of
 from activities.render import teardown
 from api_types import labels
-from api_types.messages import Awaited, StepDone, TeardownStep
+from api_types.cluster_work import Awaited, StepDone, TeardownStep
 
 # The component label that each step of a teardown takes; what an inventory does not know of is found by it.
 _COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}

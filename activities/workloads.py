@@ -24,8 +24,16 @@ from activities.replica_inputs import Prepared, prepare
 from activities.secrets import SecretStore
 from activities.teardown_steps import take_step
 from api_types import labels
+from api_types.cluster_work import (
+    Applied,
+    AppliedEngine,
+    AppliedObject,
+    Pruned,
+    ReplicaOrder,
+    StepDone,
+    TeardownStep,
+)
 from api_types.errors import NameConflict, StillThere
-from api_types.messages import Applied, AppliedEngine, AppliedObject, Pruned, ReplicaOrder, StepDone, TeardownStep
 
 _WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Message
-from api_types.messages import Connection
+from api_types.cluster_work import Connection
 
 # --- with clusters ----------------------------------------------------------------------------------------------------------------------
 

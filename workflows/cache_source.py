@@ -19,8 +19,8 @@ from activities.render.findings import InvalidSpec
 from activities.revisions import RevisionActivities
 from api_types import labels, queues
 from api_types.cache_messages import AwaitCredential, CacheOrder, ResolveRevision
+from api_types.cluster_work import Connection
 from api_types.errors import error_message, error_type
-from api_types.messages import Connection
 from workflows import options
 from workflows.cache_plan import AUTH_REFUSED, Wanted, forgive
 from workflows.cache_staging import CacheStaging

@@ -16,8 +16,8 @@ from activities.caches import CacheActivities
 from activities.render.teardown import CACHE_STEPS
 from api_types import names
 from api_types.cache_messages import CacheApplied, CacheDeparture, CacheOnCluster, CacheOrder
+from api_types.cluster_work import Connection, StepDone
 from api_types.errors import error_message, error_type, is_permanent
-from api_types.messages import Connection, StepDone
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.cache_plan import Deed, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look

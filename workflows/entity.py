@@ -21,7 +21,14 @@ from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.labels import GROUP
 from api_types.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump, load
-from api_types.messages import Delete, Force, Replace, RetryNow, SetSpec, Tell
+from api_types.messages import (
+    Delete,
+    Force,
+    Replace,
+    RetryNow,
+    SetSpec,
+    Tell,
+)
 from api_types.status import Condition, EventRecord, LeftBehind
 from workflows import options
 from workflows.status import FALSE, TRUE, condition_of, is_true, with_condition, with_event

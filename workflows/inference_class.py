@@ -10,7 +10,15 @@ from temporalio import workflow
 
 from activities.messaging import Broadcast, Messaging
 from api_types import names
-from api_types.messages import ClassChanged, ClassWanted, Forget, ReportClass, Resync, Tell, TellMany
+from api_types.messages import (
+    ClassChanged,
+    ClassWanted,
+    Forget,
+    ReportClass,
+    Resync,
+    Tell,
+    TellMany,
+)
 from api_types.prices import UNPRICED, price_milli
 from workflows import options
 from workflows.entity import Carried, Entity

@@ -17,18 +17,15 @@ from activities.clusters import ClusterActivities
 from activities.messaging import CONNECTION_MEMO, Broadcast, Messaging
 from api_types import labels, names, queues
 from api_types.cache_messages import CacheSite
+from api_types.cluster_work import ClusterFacts, Connect, Connection, WatchCluster
 from api_types.errors import error_message, error_type
 from api_types.messages import (
     ClusterChanged,
-    ClusterFacts,
-    Connect,
-    Connection,
     Delete,
     Forget,
     Occupied,
     ReportCluster,
     Resync,
-    WatchCluster,
 )
 from api_types.observations import Observed, ObservedCluster
 from api_types.status import LeftBehind

@@ -13,12 +13,11 @@ from temporalio.exceptions import ActivityError
 from activities.messaging import CONNECTION_MEMO, Messaging, ReadMemo
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
+from api_types.cluster_work import Applied, ReplicaOrder
 from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
 from api_types.messages import (
-    Applied,
     ClusterChanged,
     ReplicaChanged,
-    ReplicaOrder,
     ReplicaState,
     Resync,
     SetLabels,

@@ -10,8 +10,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.workloads import WorkloadActivities
+from api_types.cluster_work import ReplicaOrder
 from api_types.errors import error_message
-from api_types.messages import ReplicaOrder
 from workflows import options
 from workflows.entity import Entity
 from workflows.replica_state import ReplicaCarried

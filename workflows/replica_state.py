@@ -5,7 +5,8 @@ from typing import Any
 from pydantic import Field
 
 from api_types.cache_messages import CacheReport
-from api_types.messages import Applied, ClusterChanged, ReplicaBirth
+from api_types.cluster_work import Applied
+from api_types.messages import ClusterChanged, ReplicaBirth
 from api_types.observations import ObservedReplica
 from workflows.entity import Carried
 from workflows.teardown_progress import TeardownProgress

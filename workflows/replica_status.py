@@ -7,7 +7,7 @@ a floor below Ready: losing one of several copies does not take a model off the 
 from collections.abc import Sequence
 from typing import Any
 
-from api_types.messages import Applied, AppliedEngine, AppliedObject
+from api_types.cluster_work import Applied, AppliedEngine, AppliedObject
 from api_types.observations import ObservedReplica, ObservedWorkload
 
 

@@ -14,8 +14,9 @@ from temporalio.exceptions import ActivityError
 from activities.render.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from activities.workloads import WorkloadActivities
 from api_types import labels, names
+from api_types.cluster_work import Awaited, Connection, StepDone, TeardownStep
 from api_types.errors import error_message, error_type, is_permanent
-from api_types.messages import Awaited, Connection, Delete, Released, StepDone, TeardownStep
+from api_types.messages import Delete, Released
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.entity import Entity

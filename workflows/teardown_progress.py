@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from activities.render.teardown import STEPS, TeardownStep, step_of
-from api_types.messages import AppliedObject, Awaited
+from api_types.cluster_work import AppliedObject, Awaited
 from api_types.status import LeftBehind
 
 # `nothing there`: the inventory has nothing of it. `given up`: by somebody's word. `abandoned`: there was no way to the cluster any more.

@@ -13,8 +13,8 @@ from activities.clients.kubernetes import KubernetesCluster
 from activities.clients.session import Session
 from activities.cluster_api import ClusterApi, ClusterPool
 from activities.secrets import SecretMissing, SecretStore
+from api_types.cluster_work import Connection
 from api_types.errors import CredentialsInvalid
-from api_types.messages import Connection
 from api_types.settings import KubeconfigSettings
 
 # Requests that began under the old credential may still end.

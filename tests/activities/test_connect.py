@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api_types.cluster_work import ClusterFacts, Connection
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
-from api_types.messages import ClusterFacts, Connection
 from tests.activities import hands
 from tests.activities.worlds import World, a_world
 

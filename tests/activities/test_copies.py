@@ -11,8 +11,8 @@ from activities.copies import is_copy
 from activities.render.settings import RenderSettings
 from activities.secrets import StoredSecret
 from api_types import labels
+from api_types.cluster_work import Applied, ReplicaOrder
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
-from api_types.messages import Applied, ReplicaOrder
 from tests.activities.hands import delete
 from tests.activities.render.builders import a_member, an_engine
 from tests.activities.worlds import World, target

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from activities.clusters import ClusterActivities
 from activities.watch import cluster_watch, health
+from api_types.cluster_work import ReplicaOrder, WatchCluster
 from api_types.errors import TransientError
-from api_types.messages import ReplicaOrder, WatchCluster
 from api_types.observations import ObservedCluster, ObservedReplica
 from tests.activities import hands
 from tests.activities.gates import Gate

@@ -7,8 +7,8 @@ import pytest
 
 from activities.cluster_api import Json, Kind, ObjectId, Selection
 from api_types import labels
+from api_types.cluster_work import AppliedObject
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
-from api_types.messages import AppliedObject
 from tests.activities.hands import local_queues, patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
 from tests.activities.worlds import World, eventually, target

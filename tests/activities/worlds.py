@@ -23,7 +23,16 @@ from activities.render.settings import RenderSettings
 from activities.secrets import StoredSecret
 from activities.workloads import WorkloadActivities
 from api_types import labels
-from api_types.messages import Applied, ClusterFacts, Connect, Connection, ReplicaOrder, StepDone, TeardownStep, WatchCluster
+from api_types.cluster_work import (
+    Applied,
+    ClusterFacts,
+    Connect,
+    Connection,
+    ReplicaOrder,
+    StepDone,
+    TeardownStep,
+    WatchCluster,
+)
 from api_types.observations import Observed, ObservedCluster, ObservedReplica
 from api_types.settings import KubeconfigSettings
 

@@ -9,9 +9,7 @@ machine times are longer, but processor time of the worker and events hardly cha
 import argparse
 import asyncio
 import base64
-import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -32,6 +30,7 @@ from api_types.messages import SetSpec
 from api_types.settings import SecretSettings, Settings
 from testbed.fleet import FleetFile
 from testbed.testbed import Running, Testbed
+from tests.bench.one_line import one_line
 from tests.workflows.harness import Json, WorkerProcess, a_deployment, a_worker, connected
 
 CLUSTER = "steady"
@@ -245,25 +244,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--replicas", type=int, default=10, help="of each deployment")
     parser.add_argument("--minutes", type=float, default=10.0)
     chosen = parser.parse_args(arguments)
-    load_before = os.getloadavg()
-    # Processes that are started talk on standard output; the one line there shall be ours.
-    ours = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with tempfile.TemporaryDirectory(prefix="modelplane-steady-") as folder:
-        figures = asyncio.run(measure(chosen, Path(folder)))
-    line = {
-        **vars(chosen),
-        **figures,
-        "targets": TARGETS,
-        "met": all(figures[name] <= target for name, target in TARGETS.items())
-        and figures["still_ready"] >= chosen.deployments * chosen.replicas,
-        "load_before": [round(load, 2) for load in load_before],
-        "load_after": [round(load, 2) for load in os.getloadavg()],
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-    }
-    with ours:
-        ours.write(json.dumps(line) + "\n")
+    with one_line() as say:
+        with tempfile.TemporaryDirectory(prefix="modelplane-steady-") as folder:
+            figures = asyncio.run(measure(chosen, Path(folder)))
+        whole = figures["still_ready"] >= chosen.deployments * chosen.replicas
+        met = whole and all(figures[name] <= target for name, target in TARGETS.items())
+        say({**vars(chosen), **figures, "targets": TARGETS, "met": met})
 
 
 if __name__ == "__main__":

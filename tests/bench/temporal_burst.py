@@ -13,15 +13,14 @@ the third on a server of its own:
 
 import argparse
 import asyncio
-import json
 import math
 import os
-import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from api_types import names
+from tests.bench.one_line import one_line
 from tests.workflows.harness import Json, a_deployment, condition
 from tests.workflows.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 
@@ -166,24 +165,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--entities", type=int, default=500, help="clusters, deployments and replicas alive at the restart")
     parser.add_argument("--changes", type=int, default=100)
     chosen = parser.parse_args(arguments)
-    load_before = os.getloadavg()
-    # The server, a process of its own, and the workers talk on standard output; the one line there shall be ours.
-    ours = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    figures = asyncio.run(measure(chosen))
-    line = {
-        **vars(chosen),
-        **{name: round(seconds, 3) for name, seconds in figures.items()},
-        "targets": TARGETS,
-        "ratios": {name: round(figures[name] / target, 3) for name, target in TARGETS.items()},
-        "met": all(figures[name] <= target for name, target in TARGETS.items()),
-        "load_before": [round(load, 2) for load in load_before],
-        "load_after": [round(load, 2) for load in os.getloadavg()],
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-    }
-    with ours:
-        ours.write(json.dumps(line) + "\n")
+    with one_line() as say:
+        figures = asyncio.run(measure(chosen))
+        rounded = {name: round(seconds, 3) for name, seconds in figures.items()}
+        ratios = {name: round(figures[name] / target, 3) for name, target in TARGETS.items()}
+        say({**vars(chosen), **rounded, "targets": TARGETS, "ratios": ratios, "met": max(ratios.values()) <= 1})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages import Awaited
+from api_types.cluster_work import Awaited
 from client.delete import left_behind
 from client.describe import teardown
 from workflows.teardown_progress import TeardownProgress

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api_types.cache_messages import CacheSite
-from api_types.messages import Connection
+from api_types.cluster_work import Connection
 from api_types.observations import ObservedCache, ObservedJob, ObservedVolume
 from workflows.cache_plan import Wanted, absorb, can_begin, follow, forgive, must_leave, next_deed, next_look
 from workflows.cache_state import Copy, Pin, Place

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from api_types import labels
-from api_types.messages import Applied, AppliedEngine, ReplicaBirth, SetTemplate
+from api_types.cluster_work import Applied, AppliedEngine
+from api_types.messages import ReplicaBirth, SetTemplate
 from api_types.observations import ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica import ModelReplicaWorkflow
 from workflows.replica_state import ReplicaCarried

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages import Applied, AppliedEngine, AppliedObject
+from api_types.cluster_work import Applied, AppliedEngine, AppliedObject
 from api_types.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.replica_status import (
     drift,

@@ -9,7 +9,14 @@ import pytest
 
 from api_types import names
 from api_types.errors import StaleSnapshot
-from api_types.messages import Place, Released, ReportClass, ReportCluster, SetPolicy, Tell
+from api_types.messages import (
+    Place,
+    Released,
+    ReportClass,
+    ReportCluster,
+    SetPolicy,
+    Tell,
+)
 from scheduler import live
 from scheduler.decide import apply, decide
 from scheduler.fleet import Fleet

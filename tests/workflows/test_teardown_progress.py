@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from activities.render.teardown import STEPS
-from api_types.messages import AppliedObject, Awaited
+from api_types.cluster_work import AppliedObject, Awaited
 from api_types.status import LeftBehind
 from workflows.teardown_progress import Outcome, TeardownProgress, left_behind, named
 

@@ -12,7 +12,7 @@ from activities.clusters import ClusterActivities
 from activities.kinds import NODE
 from api_types import labels
 from api_types.capacity import CapacityPool, CapacitySnapshot
-from api_types.messages import WatchCluster
+from api_types.cluster_work import WatchCluster
 from tests.activities import hands
 from tests.activities.render.builders import a_member, an_engine
 from tests.activities.worlds import RecordingClient, World, eventually

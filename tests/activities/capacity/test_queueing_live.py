@@ -13,7 +13,7 @@ from activities.kinds import NODE, POD
 from activities.render.settings import RenderSettings
 from api_types import clock, labels
 from api_types.capacity import Admission, CapacityQueue, CapacitySnapshot
-from api_types.messages import ReplicaOrder
+from api_types.cluster_work import ReplicaOrder
 from api_types.names import tenant_queue, workload_name
 from scheduler.views import cluster_view
 from tests.activities import hands
