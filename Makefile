@@ -46,7 +46,7 @@ lock: venv
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev -o requirements-dev.lock pyproject.toml
 
 bench: venv programs
-	$(BIN)/pytest tests/bench -q -s
+	$(BIN)/python -m tests.bench
 
 # Built before the tests and not by them, so that the progress of a long build is seen.
 programs: venv

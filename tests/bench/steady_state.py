@@ -1,9 +1,9 @@
 """What many live replicas cost while nothing changes; prints one JSON line.
 
-Run it as `python -m tests.bench.steady_state`. One testbed cluster with a node for every replica, the worker as users run it, a process of
-its own. First all replicas are made, which is timed. Then, when histories have stopped growing, the worker is watched for some minutes:
-its processor time in cores, its memory, and the events that each workflow's history gained. The load average is printed too: on a busy
-machine times are longer, but processor time of the worker and events hardly change.
+One testbed cluster with a node for every replica, the worker as users run it, a process of its own. First all replicas are made, which is
+timed. Then, when histories have stopped growing, the worker is watched for some minutes: its processor time in cores, its memory, and the
+events that each workflow's history gained. The load average is printed too: on a busy machine times are longer, but processor time of the
+worker and events hardly change.
 """
 
 import argparse
@@ -18,6 +18,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if not __package__:  # run by its path; the tests are no installed package
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import yaml
 from temporalio.client import Client

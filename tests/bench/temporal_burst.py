@@ -1,8 +1,7 @@
 """How fast the whole protocol is through a real Temporal server; prints one JSON line with each target beside what was measured.
 
-Run it as `python -m tests.bench.temporal_burst`. Server, workers and clients share this machine, workers and clients even one process,
-so the load average is printed too: a figure taken on a busy machine says little. Times are seconds of wall time. Three measurements,
-the third on a server of its own:
+Server, workers and clients share this machine, workers and clients even one process, so the load average is printed too: a figure taken
+on a busy machine says little. Times are seconds of wall time. Three measurements, the third on a server of its own:
 
 * burst: all deployments applied at once by eight clients; until the scheduler has placed the last replica;
 * single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment, told that it is placed,
@@ -18,6 +17,10 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+if not __package__:  # run by its path; the tests are no installed package
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api_types import names
 from tests.bench.one_line import one_line

@@ -1,0 +1,71 @@
+"""Every row of the design's table of speeds, measured in one run: `python -m tests.bench` prints one JSON line a row.
+
+`ratio` is what was measured over what was asked for where less is better, and the other way round where more is: at most 1 is met.
+Each measurement is a process of its own, so that no row warms another one up. Takes about two minutes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.bench.temporal_burst import TARGETS as THROUGH_TEMPORAL
+
+HERE = Path(__file__).parent
+
+
+class Pure(NamedTuple):
+    """A fleet for `decide.py`, the rate that the design asks of it, and what else it asks: figures that may not be exceeded."""
+
+    clusters: int
+    pools: int
+    existing: int
+    placed_per_s: float
+    at_most: Mapping[str, float] = {}
+
+
+PURE = (
+    Pure(10, 4, 0, 5_000),
+    Pure(100, 4, 1_000, 5_000),
+    Pure(1_000, 4, 10_000, 5_000, {"p99_ms": 20}),
+    Pure(10_000, 8, 100_000, 2_000, {"peak_mb": 2_048}),
+)
+# The cost of a decision with a hundred times as many replicas; what is over 1 is noise and caches of the processor.
+FEW, MANY, GROWS_AT_MOST = 1_000, 100_000, 1.5
+
+
+def run(script: str, **sizes: int) -> dict[str, Any]:
+    """Run a benchmark of this folder and read its line."""
+    words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    ended = subprocess.run([sys.executable, str(HERE / script), *words], stdout=subprocess.PIPE, text=True, check=True)
+    line: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return line
+
+
+def tell(row: str, measured: float, target: float, *, more_is_better: bool = False) -> None:
+    """Print one row."""
+    ratio = target / measured if more_is_better else measured / target
+    line = {"row": row, "measured": measured, "target": target, "ratio": round(ratio, 3), "met": ratio <= 1}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Measure all rows."""
+    for fleet in PURE:
+        seen = run("decide.py", clusters=fleet.clusters, pools=fleet.pools, replicas=fleet.existing)
+        name = f"decide, {fleet.clusters} clusters x {fleet.pools} pools, {fleet.existing} existing"
+        tell(f"{name}: placed per s", seen["placed_per_s"], fleet.placed_per_s, more_is_better=True)
+        for figure, most in fleet.at_most.items():
+            tell(f"{name}: {figure}", seen[figure], most)
+    costs = [run("decide.py", clusters=1_000, pools=4, replicas=existing)["p50_ms"] for existing in (FEW, MANY)]
+    tell(f"decide, 1000 clusters x 4 pools: p50 with {MANY} existing over p50 with {FEW}", round(costs[1] / costs[0], 3), GROWS_AT_MOST)
+    through = run("temporal_burst.py")
+    for figure, most in THROUGH_TEMPORAL.items():
+        tell(f"through Temporal: {figure}", through[figure], most)
+
+
+if __name__ == "__main__":
+    main()
