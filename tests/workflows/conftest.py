@@ -83,7 +83,7 @@ async def make_known(plane: ControlPlane) -> None:
         for document in documents(plane.running.manifests / file):
             await plane.apply(document)
     for cluster in plane.running.clusters:
-        await plane.ready("InferenceCluster", cluster, within=120)
+        await plane.ready("InferenceCluster", cluster)
 
 
 def documents(file: Path) -> list[dict[str, Any]]:

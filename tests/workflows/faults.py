@@ -10,8 +10,6 @@ from tests.workflows.harness import ControlPlane, Json, a_deployment, condition,
 
 CLUSTER = "prod-eu"
 HOLD = "example.com/hold"
-# A deadline here only bounds a failure: what these tests wait for goes through several retries, on a machine that may be busy.
-PATIENCE = 120.0
 
 
 def a_tenant() -> str:
@@ -81,19 +79,15 @@ async def nothing_is_left(plane: ControlPlane, namespace: str) -> None:
 async def clean_up(plane: ControlPlane, name: str, namespace: str) -> None:
     """Delete a deployment; nothing of it is left."""
     await plane.delete("ModelDeployment", name, namespace)
-    await plane.gone("ModelDeployment", name, namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", name, namespace)
     await nothing_is_left(plane, namespace)
 
 
 async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, leaving: str) -> None:
     """What a rollout and a teardown say while their API server does not answer."""
-    stuck = await plane.until(
-        "ModelReplica", rolling, lambda seen: reason(seen, "ModelAccepted") == "ClusterUnreachable", namespace, within=PATIENCE
-    )
+    stuck = await plane.until("ModelReplica", rolling, lambda seen: reason(seen, "ModelAccepted") == "ClusterUnreachable", namespace)
     assert f"cluster {CLUSTER}: no answer from https://127.0.0.1" in message(stuck, "ModelAccepted")
-    held_up = await plane.until(
-        "ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace, within=PATIENCE
-    )
+    held_up = await plane.until("ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace)
     assert held_up["status"]["phase"] == "Unreachable"
     assert "tried again" in message(held_up, "Deleting")
     whole = await plane.until("ModelDeployment", "leaving", lambda seen: "no answer from" in message(seen, "Deleting"), namespace)
@@ -103,13 +97,13 @@ async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, le
 
 async def went_on(plane: ControlPlane, namespace: str, image: str) -> None:
     """The rollout and the teardown come to their ends once the API server answers."""
-    await plane.gone("ModelDeployment", "leaving", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "leaving", namespace)
 
     async def running() -> list[str]:
         return await images(plane, namespace)
 
-    await eventually(running, lambda found: found == [image], within=PATIENCE, what="the rollout")
-    seen = await plane.ready("ModelDeployment", "rolling", namespace, within=PATIENCE)
+    await eventually(running, lambda found: found == [image], what="the rollout")
+    seen = await plane.ready("ModelDeployment", "rolling", namespace)
     assert condition(seen, "Ready") == "True"
     (entry,) = await held(plane, namespace)
     assert entry["deployment"] == "rolling"

@@ -31,9 +31,11 @@ from testbed.testbed import Running
 
 Json = dict[str, Any]
 LOOK_EVERY = 0.2
+# A deadline only bounds a failure; on a machine with other work everything takes longer.
+PATIENCE = 120.0
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = 60, what: str = "") -> Any:
+async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = PATIENCE, what: str = "") -> Any:
     """Look until it holds; fail with the last sight."""
     deadline = time.monotonic() + within
     seen: Any = None
@@ -146,14 +148,14 @@ class ControlPlane:
             raise
         return seen
 
-    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = 60) -> Json:
+    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = PATIENCE) -> Json:
         seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
         return seen
 
-    async def ready(self, kind: str, name: str, namespace: str = "", within: float = 60) -> Json:
+    async def ready(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> Json:
         return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
 
-    async def gone(self, kind: str, name: str, namespace: str = "", within: float = 60) -> None:
+    async def gone(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> None:
         await self.until(kind, name, lambda seen: not seen, namespace, within)
 
     async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:

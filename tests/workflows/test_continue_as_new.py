@@ -23,8 +23,6 @@ from tests.workflows.conftest import make_known, put_secrets
 from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, a_worker, eventually
 from tests.workflows.impatient import address_of, impatient_server, runs
 
-pytestmark = pytest.mark.timeout(300)
-
 SIGNALS = 2000
 AT_ONCE = 25
 
@@ -74,7 +72,7 @@ async def storm(client: Client) -> None:
             # The owner is busy with the storm and answers later.
             return 0
 
-    await eventually(generation, lambda seen: seen == 1 + SIGNALS, within=120, what="the generation of the deployment")
+    await eventually(generation, lambda seen: seen == 1 + SIGNALS, what="the generation of the deployment")
     await asyncio.sleep(2)
     assert await generation() == 1 + SIGNALS
     assert await runs(client, workflow_id) > 1
@@ -100,10 +98,10 @@ async def a_long_life(plane: ControlPlane, namespace: str) -> None:
     await make_known(plane)
     await plane.apply(a_cache("long", namespace, "acme/long"))
     await plane.apply(a_deployment("long", namespace, replicas=1, modelCacheRef={"name": "long"}))
-    first = await plane.ready("ModelDeployment", "long", namespace, within=120)
+    first = await plane.ready("ModelDeployment", "long", namespace)
     for count in (3, 2, 4):
         await plane.scale("long", namespace, count)
-        await plane.until("ModelDeployment", "long", lambda seen, n=count: replicas_of(seen) == (n, n), namespace, within=120)
+        await plane.until("ModelDeployment", "long", lambda seen, n=count: replicas_of(seen) == (n, n), namespace)
     replica = first["status"]["placements"][0]["replica"]
     for workflow_id in (
         names.workflow_id("ModelDeployment", namespace, "long"),
@@ -117,7 +115,7 @@ async def a_long_life(plane: ControlPlane, namespace: str) -> None:
     await plane.delete("ModelCache", "long", namespace)
     await plane.delete("ModelDeployment", "long", namespace)
     for kind in ("ModelDeployment", "ModelCache"):
-        await plane.gone(kind, "long", namespace, within=120)
+        await plane.gone(kind, "long", namespace)
     for cluster in plane.running.clusters:
         assert plane.our_objects(cluster, namespace) == []
 

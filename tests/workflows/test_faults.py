@@ -10,7 +10,6 @@ from activities.secrets import SecretStore
 from api_types.messages import RetryNow
 from tests.workflows.faults import (
     CLUSTER,
-    PATIENCE,
     a_tenant,
     clean_up,
     held,
@@ -29,7 +28,7 @@ from tests.workflows.faulty_proxy import HEALING, SEED, Always, Fault, FaultyPro
 from tests.workflows.harness import ControlPlane, condition, eventually, message, reason
 from tests.workflows.together import together
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.testbed
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ async def line(plane: ControlPlane, store: SecretStore, tmp_path_factory: pytest
             return proxy.served
 
         # The observer's next question goes the new way, and its watches with it.
-        await eventually(served, lambda count: count > 20, within=PATIENCE, what="the way through the proxy")
+        await eventually(served, lambda count: count > 20, what="the way through the proxy")
         yield proxy
         await put_kubeconfig(store, cluster.kubeconfig.read_bytes())
 
@@ -60,17 +59,17 @@ async def test_a_life_over_a_line_that_spoils_every_twentieth_request_ends_as_an
     print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
     async with line.failing(Storm(share=0.05)) as injected:
         await plane.apply(here("tough", namespace, replicas=2))
-        await plane.until("ModelDeployment", "tough", lambda seen: ready_count(seen) == 2, namespace, within=PATIENCE)
+        await plane.until("ModelDeployment", "tough", lambda seen: ready_count(seen) == 2, namespace)
         await plane.apply(here("tough", namespace, replicas=3, image="registry.example/engine:2"))
 
         async def running() -> list[str]:
             return await images(plane, namespace)
 
-        await eventually(running, lambda found: found == ["registry.example/engine:2"] * 3, within=PATIENCE)
-        seen = await plane.ready("ModelDeployment", "tough", namespace, within=PATIENCE)
+        await eventually(running, lambda found: found == ["registry.example/engine:2"] * 3)
+        seen = await plane.ready("ModelDeployment", "tough", namespace)
         assert len({placement["replica"] for placement in seen["status"]["placements"]}) == len(await held(plane, namespace)) == 3
         await plane.delete("ModelDeployment", "tough", namespace)
-        await plane.gone("ModelDeployment", "tough", namespace, within=PATIENCE)
+        await plane.gone("ModelDeployment", "tough", namespace)
     assert set(injected) == set(HEALING), f"the storm was too short to try everything: {injected}"
     await nothing_is_left(plane, namespace)
 
@@ -101,7 +100,7 @@ async def a_refused_apply(plane: ControlPlane, line: FaultyProxy, fault: Fault, 
         await plane.apply(here("refused", namespace))
         await plane.until("ModelDeployment", "refused", lambda seen: seen.get("status", {}).get("placements"), namespace)
         name = await the_replica(plane, "refused", namespace)
-        seen = await plane.until("ModelReplica", name, lambda seen: reason(seen, "ModelAccepted") == why, namespace, within=PATIENCE)
+        seen = await plane.until("ModelReplica", name, lambda seen: reason(seen, "ModelAccepted") == why, namespace)
         assert words in message(seen, "ModelAccepted")
         assert "apps/v1/Deployment" in message(seen, "ModelAccepted")
     await plane.handle("ModelReplica", name, namespace).signal("retry_now", RetryNow(by="test").wire())
@@ -116,7 +115,7 @@ async def a_refused_deletion(plane: ControlPlane, line: FaultyProxy, fault: Faul
     name = await the_replica(plane, "refused", namespace)
     async with line.failing(Always(fault, "DELETE", namespace, "deployments")):
         await plane.delete("ModelDeployment", "refused", namespace)
-        seen = await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 7), namespace, within=PATIENCE)
+        seen = await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 7), namespace)
         assert "step 7 of 12: delete the engines" in message(seen, "Deleting")
         assert len(await held(plane, namespace)) == 1
         assert workload(plane, namespace)

@@ -11,7 +11,7 @@ from testbed.testbed import Testbed
 from tests.workflows.faults import CLUSTER, a_tenant, clean_up, here, says_unreachable, the_replica, went_on
 from tests.workflows.harness import ControlPlane, Json
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.testbed
 
 OUTAGE_SECONDS = 60.0
 

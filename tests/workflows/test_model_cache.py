@@ -375,8 +375,8 @@ async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_
         return [(row.get("revision"), row["phase"]) for row in rows] == [(commit, "Ready")]
 
     for name in ("staged", "refreshed"):
-        await plane.until("ModelCache", name, is_staged, namespace, within=150)
-    await plane.gone("ModelCache", "deleted", namespace, within=90)
+        await plane.until("ModelCache", name, is_staged, namespace)
+    await plane.gone("ModelCache", "deleted", namespace)
 
     def volumes() -> int:
         return sum(name.startswith("persistentvolumeclaims/") for name in objects(plane, "prod-eu", namespace))

@@ -11,12 +11,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-import pytest
-
 from tests.workflows.harness import Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, nodes_charged, protocol_fleet
-
-pytestmark = pytest.mark.timeout(300)
 
 SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
 
@@ -108,7 +104,7 @@ async def settled(fleet: ProtocolFleet, placed: int) -> dict[str, Json]:
 
     refused = {"InsufficientCapacity": DEPLOYMENTS - placed} if placed < DEPLOYMENTS else {}
     wanted = {"replicas": placed, "ledger": placed, "started": placed, **refused}
-    await eventually(look, lambda shown: shown == wanted, within=110, what=f"{wanted}")
+    await eventually(look, lambda shown: shown == wanted, what=f"{wanted}")
     return seen
 
 

@@ -42,7 +42,7 @@ async def only_images(plane: ControlPlane, namespace: str, image: str) -> None:
     async def look() -> set[str]:
         return set(pods(plane, namespace).values())
 
-    await eventually(look, lambda found: found == {image}, within=15)
+    await eventually(look, lambda found: found == {image})
 
 
 def counts(seen: Json) -> tuple[int, int]:
@@ -102,7 +102,7 @@ async def test_a_rollout_is_paused_resumed_undone_and_begun_again_by_command(pla
     async def left() -> set[str]:
         return pods(plane, namespace).keys() & running.keys()
 
-    await eventually(left, lambda found: not found, within=15)
+    await eventually(left, lambda found: not found)
     assert await run(plane, "rollout", "pause", *name) == (0, "modeldeployment/steered paused\n")
     assert (await plane.describe("ModelDeployment", "steered", namespace))["spec"]["rollout"]["paused"]
     await leave_nothing(plane, "steered", namespace)

@@ -23,8 +23,6 @@ from worker import build_hands, build_workers
 from workflows import fleet_scheduler
 from workflows.packing import unpack
 
-pytestmark = pytest.mark.timeout(300)
-
 ROUNDS = 12
 AT_ONCE = 10
 

@@ -61,7 +61,7 @@ async def test_wkl_68_a_token_that_travels_to_a_cluster_is_in_no_history_and_in_
         found = plane.get(CLUSTER, f"/api/v1/namespaces/{namespace}/secrets/{copy}")
         return base64.b64decode(found["data"]["token"]).decode()
 
-    await eventually(copied, lambda found: found == rotated, within=30)
+    await eventually(copied, lambda found: found == rotated)
     await leave_nothing(plane, "gated", namespace)
     async for run in plane.client.list_workflows(f'WorkflowId STARTS_WITH "model" AND ModelplaneNamespace = "{namespace}"'):
         history = (await plane.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()).to_json_dict()

@@ -128,7 +128,7 @@ async def test_a_new_image_reaches_one_replica_after_the_other(plane: ControlPla
         fewest = min(fewest, seen["status"]["replicas"]["ready"])
         return condition(seen, "Ready") == "True" and seen["status"]["observedGeneration"] == 2
 
-    after = await plane.until("ModelDeployment", "rolled", rolled, namespace, within=90)
+    after = await plane.until("ModelDeployment", "rolled", rolled, namespace)
     assert fewest == 2
     assert {placement["replica"] for placement in placements(after)} == {placement["replica"] for placement in placements(before)}
     images = {

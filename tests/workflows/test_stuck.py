@@ -12,7 +12,6 @@ from api_types.messages import Force
 from tests.workflows.faults import (
     CLUSTER,
     HOLD,
-    PATIENCE,
     a_tenant,
     clean_up,
     held,
@@ -27,7 +26,7 @@ from tests.workflows.faults import (
 from tests.workflows.harness import ControlPlane, Json, condition, message, reason
 from tests.workflows.together import together
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.testbed
 
 
 async def a_finalizer_that_never_goes(plane: ControlPlane) -> None:
@@ -37,19 +36,17 @@ async def a_finalizer_that_never_goes(plane: ControlPlane) -> None:
     name, path = await the_replica(plane, "sticky", namespace), workload(plane, namespace)
     set_finalizers(plane, path, HOLD)
     await plane.delete("ModelDeployment", "sticky", namespace)
-    seen = await plane.until(
-        "ModelReplica", name, lambda seen: f"finalizer {HOLD}" in message(seen, "Deleting"), namespace, within=PATIENCE
-    )
+    seen = await plane.until("ModelReplica", name, lambda seen: f"finalizer {HOLD}" in message(seen, "Deleting"), namespace)
     assert f"waits until gone: Deployment {namespace}/{path.rpartition('/')[2]}" in message(seen, "Deleting")
     done = [step["number"] for step in seen["status"]["teardown"]["steps"] if step["state"] in ("done", "nothing there")]
     assert done == [1, 2, 3, 4, 5, 6]
     shown = await plane.handle("ModelReplica", name, namespace).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     assert "| 7 | delete the engines | waiting | Deployment" in shown.current_details
-    whole = await plane.until("ModelDeployment", "sticky", lambda seen: HOLD in message(seen, "Deleting"), namespace, within=PATIENCE)
+    whole = await plane.until("ModelDeployment", "sticky", lambda seen: HOLD in message(seen, "Deleting"), namespace)
     assert reason(whole, "Deleting") == "WaitingForReplicas"
     assert len(await held(plane, namespace)) == 1
     set_finalizers(plane, path)
-    await plane.gone("ModelDeployment", "sticky", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "sticky", namespace)
     await nothing_is_left(plane, namespace)
 
 
@@ -62,13 +59,13 @@ async def what_an_update_left(plane: ControlPlane) -> None:
     (old,) = plane.get(CLUSTER, templates)["items"]
     set_finalizers(plane, f"{templates}/{old['metadata']['name']}", HOLD)
     await plane.apply(here("updated", namespace, gpus=2))
-    told = await plane.until("ModelReplica", name, lambda seen: HOLD in str(event_messages(seen, "Pruning")), namespace, within=PATIENCE)
+    told = await plane.until("ModelReplica", name, lambda seen: HOLD in str(event_messages(seen, "Pruning")), namespace)
     assert f"ResourceClaimTemplate {namespace}/{old['metadata']['name']}" in event_messages(told, "Pruning")[-1]
-    await plane.ready("ModelDeployment", "updated", namespace, within=PATIENCE)
+    await plane.ready("ModelDeployment", "updated", namespace)
     await plane.delete("ModelDeployment", "updated", namespace)
-    await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 9), namespace, within=PATIENCE)
+    await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 9), namespace)
     set_finalizers(plane, f"{templates}/{old['metadata']['name']}")
-    await plane.gone("ModelDeployment", "updated", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "updated", namespace)
     await nothing_is_left(plane, namespace)
 
 
@@ -83,10 +80,10 @@ async def a_step_that_is_given_up(plane: ControlPlane) -> None:
     name, path = await the_replica(plane, "forced", namespace), workload(plane, namespace)
     set_finalizers(plane, path, HOLD)
     await plane.delete("ModelDeployment", "forced", namespace)
-    await plane.until("ModelReplica", name, lambda seen: HOLD in message(seen, "Deleting"), namespace, within=PATIENCE)
+    await plane.until("ModelReplica", name, lambda seen: HOLD in message(seen, "Deleting"), namespace)
     order = Force(request_id=uuid.uuid4().hex, by="test", scope="step", reason="the finalizer's owner is gone")
     await plane.handle("ModelDeployment", "forced", namespace).signal("force", order.wire())
-    await plane.gone("ModelDeployment", "forced", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "forced", namespace)
     for kind, object_name in (("ModelReplica", name), ("ModelDeployment", "forced")):
         (left,) = (await plane.handle(kind, object_name, namespace).query("describe"))["status"]["leftBehind"]
         assert (left["kind"], left["namespace"], left["name"]) == ("Deployment", namespace, path.rpartition("/")[2])
@@ -106,7 +103,7 @@ async def a_teardown_that_is_given_up(plane: ControlPlane) -> None:
     await plane.delete("ModelDeployment", "forced", namespace)
     order = Force(request_id=uuid.uuid4().hex, by="test", scope="all", reason="the tenant is gone")
     await plane.handle("ModelDeployment", "forced", namespace).signal("force", order.wire())
-    await plane.gone("ModelDeployment", "forced", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "forced", namespace)
     found = (await plane.handle("ModelDeployment", "forced", namespace).query("describe"))["status"]["leftBehind"]
     assert path.rpartition("/")[2] in {left["name"] for left in found if left["kind"] == "Deployment"}
     assert {left["kind"] for left in found} <= {"Deployment", "Pod", "ReplicaSet", "ResourceClaim"}
@@ -122,12 +119,12 @@ async def a_namespace_deleted_under_a_replica(plane: ControlPlane) -> None:
     hold_namespace(plane, namespace)
     plane.call(CLUSTER, "DELETE", f"/api/v1/namespaces/{namespace}")
     told = await plane.until(
-        "ModelReplica", name, lambda seen: "the namespace is being deleted" in message(seen, "ModelAccepted"), namespace, within=PATIENCE
+        "ModelReplica", name, lambda seen: "the namespace is being deleted" in message(seen, "ModelAccepted"), namespace
     )
     assert condition(told, "Ready") == "False"
     assert len(await held(plane, namespace)) == 1
     release_namespace(plane, namespace)
-    await plane.until("ModelReplica", name, lambda seen: condition(seen, "Ready") == "True", namespace, within=PATIENCE)
+    await plane.until("ModelReplica", name, lambda seen: condition(seen, "Ready") == "True", namespace)
     assert await images(plane, namespace) == ["registry.example/engine:1"]
     await clean_up(plane, "homeless", namespace)
 
@@ -139,7 +136,7 @@ async def a_namespace_deleted_under_a_teardown(plane: ControlPlane) -> None:
     hold_namespace(plane, namespace)
     plane.call(CLUSTER, "DELETE", f"/api/v1/namespaces/{namespace}")
     await plane.delete("ModelDeployment", "leaving", namespace)
-    await plane.gone("ModelDeployment", "leaving", namespace, within=PATIENCE)
+    await plane.gone("ModelDeployment", "leaving", namespace)
     await nothing_is_left(plane, namespace)
     release_namespace(plane, namespace)
 

@@ -92,7 +92,7 @@ async def test_it_is_ready_where_the_scheduler_said_rolls_without_one_node_more_
     async def running() -> set[str]:
         return images(pooled, namespace)
 
-    await eventually(running, lambda found: found == {NEXT}, within=15)
+    await eventually(running, lambda found: found == {NEXT})
     assert all(most <= POOL_NODES for most in watched.nodes_most.values()), watched
     assert endpoint(after) == endpoint(seen)
     await leave_nothing(pooled, "model", namespace)

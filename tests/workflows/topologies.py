@@ -300,7 +300,7 @@ async def run(plane: ControlPlane, *words: str) -> tuple[int, str]:
 async def leave_nothing(plane: ControlPlane, name: str, namespace: str) -> None:
     """Delete a deployment and see that nothing of it is left on any cluster."""
     await plane.delete("ModelDeployment", name, namespace)
-    await plane.gone("ModelDeployment", name, namespace, within=90)
+    await plane.gone("ModelDeployment", name, namespace)
     for cluster in plane.running.clusters:
         assert plane.our_objects(cluster, namespace) == []
         assert plane.pods(cluster, namespace) == []
