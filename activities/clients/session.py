@@ -216,7 +216,8 @@ class _Credential:
         )
         subject = f"cluster {self._cluster}: the credential plugin {plugin.command!r}"
         try:
-            status = await asyncio.wait_for(ExecProvider(block).run(), _PLUGIN_SECONDS)
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                status = await ExecProvider(block).run()
         except (ConfigException, OSError) as error:
             # The text of the plugin may hold the token.
             raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it by hand on the worker to see why") from None

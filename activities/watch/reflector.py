@@ -75,7 +75,8 @@ class Reflector(Generic[Record]):
             except ModelplaneError as error:
                 self.problem = error
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), wait_seconds)
+                    async with asyncio.timeout(wait_seconds):
+                        await self._hurry.wait()
                 self._hurry.clear()
                 wait_seconds = min(wait_seconds * 2, longest)
 

@@ -5,6 +5,7 @@ change waits a moment for its companions, and an owner that was just told waits 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
@@ -69,10 +70,10 @@ class Teller:
                 continue
             self._wake.clear()
             next_at = min((at for owner, at in self._due.items() if not self._held(owner)), default=None)
-            try:
-                await asyncio.wait_for(self._wake.wait(), None if next_at is None else max(0.0, next_at - now))
-            except TimeoutError:
-                continue
+            # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with what it waits for.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(next_at):
+                    await self._wake.wait()
 
     async def _tell(self, board: Board, owner: Owner) -> None:
         note = board.note(owner, utc_now())
