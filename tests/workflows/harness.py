@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import yaml
 from kubernetes.client import ApiClient
-from temporalio.client import Client, WorkflowHandle
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -33,6 +33,8 @@ Json = dict[str, Any]
 LOOK_EVERY = 0.2
 # A deadline only bounds a failure; on a machine with other work everything takes longer.
 PATIENCE = 120.0
+_MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = PATIENCE, what: str = "") -> Any:
@@ -107,6 +109,7 @@ class ControlPlane:
         self.running = running
         self._worker = worker
         self._kube = kube
+        self._kinds: dict[str, list[tuple[str, Json]]] = {}
 
     @property
     def worker(self) -> WorkerProcess:
@@ -139,9 +142,9 @@ class ControlPlane:
         """The object, or an empty tree if it does not exist."""
         handle = self.handle(kind, name, namespace)
         try:
-            if (await handle.describe()).status != 1:
-                return {}
-            seen: Json = await handle.query("describe")
+            seen: Json = await handle.query("describe", reject_condition=QueryRejectCondition.NOT_OPEN)
+        except WorkflowQueryRejectedError:
+            return {}
         except RPCError as error:
             if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.FAILED_PRECONDITION):
                 return {}
@@ -175,10 +178,19 @@ class ControlPlane:
         """GET an API path of a cluster; None for 404."""
         return self.call(cluster, "GET", path)
 
-    def call(self, cluster: str, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+    def call(
+        self,
+        cluster: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        *,
+        accept: str = "application/json",
+    ) -> Any:
         """Send one request to a cluster; None for 404."""
         api = self._kube(self.running.clusters[cluster])
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Content-Type": content_type, "Accept": accept}
         response = api.call_api(method, self.running.clusters[cluster].server + path, header_params=headers, body=body)
         text = response.read()
         if response.status == HTTPStatus.NOT_FOUND:
@@ -188,27 +200,32 @@ class ControlPlane:
 
     def our_objects(self, cluster: str, namespace: str) -> list[str]:
         """Everything in a namespace that carries our labels or came of what does, of every kind that the cluster serves."""
-        selectors = (f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}", labels.SERVING, labels.WORKLOAD, labels.REPLICA)
         found: list[str] = []
-        for base in self._versions(cluster):
-            for resource in (self.get(cluster, base) or {}).get("resources", ()):
-                if "list" not in resource["verbs"] or "/" in resource["name"]:
-                    continue
-                scope = f"/namespaces/{namespace}" if resource["namespaced"] else ""
-                for selector in selectors:
-                    listed = self.get(cluster, f"{base}{scope}/{resource['name']}?labelSelector={selector}")
-                    found += [f"{resource['kind']}/{item['metadata']['name']}" for item in (listed or {}).get("items", ())]
-        claims = self.get(cluster, f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims") or {"items": []}
-        found += [f"ResourceClaim/{item['metadata']['name']}" for item in claims["items"]]
+        for base, resource in self._listable(cluster):
+            scope = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+            listed = self.call(cluster, "GET", f"{base}{scope}/{resource['name']}", accept=_METADATA_ONLY) or {"items": []}
+            ours = resource["kind"] == "ResourceClaim"
+            items = listed["items"] or ()  # null for the kinds that are made up while one looks
+            found += [f"{resource['kind']}/{item['metadata']['name']}" for item in items if ours or _is_ours(item["metadata"])]
         return sorted(set(found))
 
-    def _versions(self, cluster: str) -> list[str]:
-        groups = self.get(cluster, "/apis")["groups"]
-        return ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+    def _listable(self, cluster: str) -> list[tuple[str, Json]]:
+        """Every kind that the cluster serves and lists, with the path of its group; asked once, for no test here adds kinds."""
+        if cluster not in self._kinds:
+            groups = self.get(cluster, "/apis")["groups"]
+            bases = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+            served = [(base, each) for base in bases for each in (self.get(cluster, base) or {}).get("resources", ())]
+            self._kinds[cluster] = [(base, each) for base, each in served if "list" in each["verbs"] and "/" not in each["name"]]
+        return self._kinds[cluster]
 
     def pods(self, cluster: str, namespace: str) -> list[Json]:
         items: list[Json] = self.get(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
         return items
+
+
+def _is_ours(metadata: Json) -> bool:
+    marks = metadata.get("labels") or {}
+    return marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE or not marks.keys().isdisjoint(_MARKS)
 
 
 def condition(seen: Json, kind: str) -> str:

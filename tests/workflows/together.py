@@ -10,11 +10,12 @@ Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def together(scenarios: Mapping[str, Scenario]) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
-    """Begin all scenarios; gives the task of each, to be awaited by its test."""
+    """Begin all scenarios; gives the task of each, to be awaited by its test.
+
+    At the end those are waited for that no test did, when only some of the tests were wanted: cut short they would leave things behind.
+    """
     tasks = {name: asyncio.create_task(scenario(), name=name) for name, scenario in scenarios.items()}
     try:
         yield tasks
     finally:
-        for task in tasks.values():
-            task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
