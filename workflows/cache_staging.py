@@ -13,11 +13,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.caches import CacheActivities
+from activities.messaging import Messaging
 from activities.render.teardown import CACHE_STEPS
 from api_types import names
 from api_types.cache_messages import CacheApplied, CacheDeparture, CacheOnCluster, CacheOrder
 from api_types.cluster_work import Connection, StepDone
 from api_types.errors import error_message, error_type, is_permanent
+from api_types.messages import Tell, TellMany
 from api_types.status import LeftBehind
 from workflows import options
 from workflows.cache_plan import Deed, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look
@@ -115,7 +117,7 @@ class CacheStaging(CacheUsers):
         if not place.registered:
             # Before anything is there: a cluster that is being deleted waits for whoever has something on it.
             place.registered = True
-            if not await self.tell(names.workflow_id("InferenceCluster", "", cluster), "cache_staged", self._on_cluster(staged=True)):
+            if not await self._announce_on(cluster):
                 place.site = place.site.model_copy(update={"present": False})
                 return
         copy.tidy = copy.tidy and not deed.hydrate
@@ -124,6 +126,20 @@ class CacheStaging(CacheUsers):
             connection, CacheActivities.apply_cache, order, options.remote(options.ON_CLUSTER, f"stage {self.name} on {cluster}")
         )
         self._note_applied(place, copy, order, applied)
+
+    async def _announce_on(self, cluster: str) -> bool:
+        """Tell a cluster that something will be there; False when it does not run.
+
+        No local activity as elsewhere: several clusters are worked on side by side, and what local activities gave one by one, a replay
+        gives all at once, so that the steps between them would take other turns.
+        """
+        payload = self._on_cluster(staged=True).wire()
+        tell = Tell(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
+        words = f"tell {cluster} that {self.name} comes"
+        told = await workflow.execute_activity_method(
+            Messaging.tell_many, TellMany(tells=[tell]), **options.remote(options.TELL_MANY, words)
+        )
+        return not told.missing
 
     def _note_applied(self, place: Place, copy: Copy, order: CacheOrder, applied: CacheApplied) -> None:
         copy.applied, copy.digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)

@@ -56,7 +56,7 @@ async def plane(
             await make_known(plane)
             yield plane
             # Whatever these tests did to the workflows, the code must be able to read it again.
-            await replay_all(client, began)
+            await replay_all(client, began, folder)
 
 
 @pytest.fixture

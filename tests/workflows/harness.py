@@ -30,7 +30,7 @@ from api_types.messages import Delete, Scale, SetSpec
 from testbed.testbed import Running
 
 Json = dict[str, Any]
-LOOK_EVERY = 0.2
+LOOK_EVERY = 0.3
 # A deadline only bounds a failure; on a machine with other work everything takes longer.
 PATIENCE = 120.0
 _MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
@@ -90,7 +91,9 @@ class ProtocolFleet:
             queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
         )
         threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
-        workers = build_workers(connection, settings, build_hands(settings), threads)
+        # The deadlock detector measures wall time, and this process is clients, workers and test at once, on a machine that may be busy.
+        with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
+            workers = build_workers(connection, settings, build_hands(settings), threads)
         self._threads.append(threads)
         self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
         await ensure_scheduler(self.client)
