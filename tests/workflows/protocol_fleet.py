@@ -71,6 +71,16 @@ class ReportedCluster:
         return ReportCluster(name=self.name, uid=f"uid-{self.name}", sequence=sequence, manifest=manifest)
 
 
+def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor) -> dict[str, Worker]:
+    """The workers that users run, in this process, by task queue.
+
+    Without the deadlock detector: it measures wall time, and this process is clients, workers and test at once, on a machine that may be
+    busy.
+    """
+    with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
+        return build_workers(client, settings, build_hands(settings), threads)
+
+
 @dataclass
 class ProtocolFleet:
     """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
@@ -91,9 +101,7 @@ class ProtocolFleet:
             queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
         )
         threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
-        # The deadlock detector measures wall time, and this process is clients, workers and test at once, on a machine that may be busy.
-        with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
-            workers = build_workers(connection, settings, build_hands(settings), threads)
+        workers = workers_here(connection, settings, threads)
         self._threads.append(threads)
         self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
         await ensure_scheduler(self.client)

@@ -18,8 +18,7 @@ from scheduler.wire import to_wire
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.harness import eventually
 from tests.workflows.impatient import impatient_server, runs
-from tests.workflows.protocol_fleet import ReportedCluster
-from worker import build_hands, build_workers
+from tests.workflows.protocol_fleet import ReportedCluster, workers_here
 from workflows import fleet_scheduler
 from workflows.packing import unpack
 
@@ -40,7 +39,7 @@ async def served_here() -> AsyncIterator[Client]:
     async with impatient_server(events=60) as client:
         with ThreadPoolExecutor(settings.worker.max_concurrent_activities) as threads:
             async with AsyncExitStack() as stack:
-                for worker in build_workers(client, settings, build_hands(settings), threads).values():
+                for worker in workers_here(client, settings, threads).values():
                     await stack.enter_async_context(worker)
                 await ensure_scheduler(client)
                 yield client
