@@ -2,7 +2,8 @@
 
 Ports are chosen once and kept, so that a kubeconfig written to another place goes on working. A remembered port that somebody else took
 meanwhile is chosen anew and said aloud. They come from below the range from which the kernel hands out outgoing connections: a port from
-that range may be gone again before its server has started.
+that range may be gone again before its server has started. Testbeds of one user note their ports in one place, for between choosing a port
+and listening on it lie seconds in which another testbed would find it free.
 """
 
 import fcntl
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.documents import read_json, write_json
+from testbed.install import cache_folder
 
 PORTS = range(20000, 32000)
 POD_NETWORK = ipaddress.IPv4Network("10.244.0.0/16")
@@ -69,14 +71,19 @@ class Home:
 
     def choose_ports(self, names: list[str], say: Callable[[str], None]) -> None:
         """Give each name a free port: the one it had, if nobody took it. Call only while nothing of this testbed runs."""
-        for name in names:
-            before = self._ports.get(name)
-            if before is not None and is_free(before):
-                continue
-            self._ports[name] = self._free_port()
-            if before is not None:
-                say(f"port {before} of {name} was taken by another program; it is {self._ports[name]} from now on")
-        self._save()
+        with _claims() as claims:
+            others = {int(port) for port, home in claims.items() if home != str(self.folder)}
+            for name in names:
+                before = self._ports.get(name)
+                if before is not None and before not in others and is_free(before):
+                    continue
+                self._ports[name] = self._free_port(others)
+                if before is not None:
+                    say(f"port {before} of {name} was taken by another program; it is {self._ports[name]} from now on")
+            for port in [port for port, home in claims.items() if home == str(self.folder)]:
+                del claims[port]
+            claims |= {str(port): str(self.folder) for port in self._ports.values()}
+            self._save()
 
     def port(self, name: str) -> int:
         """Answer the port chosen for `name`."""
@@ -106,8 +113,8 @@ class Home:
             raise HomeBusy(f"{self.folder} has had more than {most} clusters and has no addresses left; start one with an empty folder")
         return index
 
-    def _free_port(self) -> int:
-        taken = set(self._ports.values())
+    def _free_port(self, others: set[int]) -> int:
+        taken = others | set(self._ports.values())
         for port in random.sample(PORTS, len(PORTS)):
             if port not in taken and is_free(port):
                 return port
@@ -115,6 +122,18 @@ class Home:
 
     def _save(self) -> None:
         write_json(self._file, {"ports": self._ports, "indices": self._indices})
+
+
+@contextmanager
+def _claims() -> Iterator[dict[str, str]]:
+    """Read, and write again, which home has chosen which port, while no other testbed does. Homes that are gone have none."""
+    file = cache_folder() / "ports.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        claims = {port: home for port, home in (read_json(file) or {}).items() if Path(home).is_dir()}
+        yield claims
+        write_json(file, claims)
 
 
 def is_free(port: int) -> bool:

@@ -34,6 +34,31 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_and_said(tmp_path: Path) ->
     assert said == [f"port {first.port('a')} of a was taken by another program; it is {again.port('a')} from now on"]
 
 
+def few_ports(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Leave only so many to choose from, none of which any other testbed would take or has taken."""
+    monkeypatch.setenv("MODELPLANE_CACHE", str(folder / "cache"))
+    monkeypatch.setattr("testbed.home.PORTS", range(PORTS.start - count, PORTS.start))
+
+
+def test_two_testbeds_that_choose_before_either_listens_choose_differently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_ports(tmp_path, monkeypatch, 8)
+    homes = [Home(tmp_path / name) for name in ("one", "two")]
+    for home in homes:
+        home.folder.mkdir()
+        home.choose_ports(["a", "b", "c"], print)
+    assert len({home.port(name) for home in homes for name in "abc"}) == 6
+
+
+def test_the_ports_of_a_testbed_that_is_gone_are_anybody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_ports(tmp_path, monkeypatch, 3)
+    for name in ("one", "two"):
+        home = Home(tmp_path / name)
+        home.folder.mkdir()
+        home.choose_ports(["a", "b", "c"], print)
+        home.folder.joinpath("state.json").unlink()
+        home.folder.rmdir()
+
+
 def test_addresses_of_a_cluster_stay_when_the_fleet_changes(tmp_path: Path) -> None:
     before = Home(tmp_path)
     before.number_clusters(["control", "old", "kept"])
