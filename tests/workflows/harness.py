@@ -296,6 +296,16 @@ def free_port() -> int:
 @contextmanager
 def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> Iterator[WorkerProcess]:
     """A worker of a Temporal server, with `more` environment; ended at the end."""
+    worker = worker_process(temporal_address, secrets, log, **more)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str) -> WorkerProcess:
+    """A worker that is not started yet."""
     settings = {
         "MODELPLANE_TEMPORAL__ADDRESS": temporal_address,
         "MODELPLANE_SECRETS__DIRECTORY": str(secrets),
@@ -303,12 +313,7 @@ def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> It
         "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "1",
         **more,
     }
-    worker = WorkerProcess(settings, log)
-    worker.start()
-    try:
-        yield worker
-    finally:
-        worker.kill()
+    return WorkerProcess(settings, log)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +30,7 @@ from api_types.settings import QueueSettings, Settings, WorkerSettings
 from testbed.install import Installer
 from testbed.testbed import TEMPORAL, TEMPORAL_POLL_RPS
 from testbed.versions import TOOLS
+from tests.workflows.harness import WorkerProcess, worker_process
 from worker import build_hands, build_workers, register_search_attributes
 
 Json = dict[str, Any]
@@ -82,21 +84,15 @@ def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor
 
 
 @dataclass
-class ProtocolFleet:
-    """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
+class WorkersHere:
+    """Workers for the two queues of workflows in this process, so that nothing is started anew but they themselves."""
 
-    client: Client
-    clients: list[Client]
-    clusters: dict[str, ReportedCluster] = field(default_factory=dict)
-    _sequence: int = 0
+    address: str
     _workers: dict[asyncio.Task[None], Worker] = field(default_factory=dict)
     _threads: list[ThreadPoolExecutor] = field(default_factory=list)
 
-    # --- workers ------------------------------------------------------------------------------------------------------------------
-
-    async def start_workers(self) -> None:
-        """Start the workers that users run, for the two queues of workflows."""
-        connection = await _connect(self.client.service_client.config.target_host)
+    async def start(self) -> None:
+        connection = await _connect(self.address)
         settings = Settings(
             queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
         )
@@ -104,15 +100,14 @@ class ProtocolFleet:
         workers = workers_here(connection, settings, threads)
         self._threads.append(threads)
         self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
-        await ensure_scheduler(self.client)
 
-    async def lose_workers(self) -> None:
-        """Stop them where they stand: nothing in hand is waited for."""
+    async def lose(self) -> None:
+        """Stop them where they stand, as far as a process can do that to a part of itself."""
         for task in self._workers:
             task.cancel()
         await self._until_ended()
 
-    async def shut_down_workers(self) -> None:
+    async def shut_down(self) -> None:
         """Stop them in order, so that nothing of theirs is left in this process."""
         await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
         await self._until_ended()
@@ -127,6 +122,44 @@ class ProtocolFleet:
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
+
+
+@dataclass
+class WorkerApart:
+    """The worker as users run it, a process of its own that is lost by SIGKILL."""
+
+    process: WorkerProcess
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.process.start)
+
+    async def lose(self) -> None:
+        await asyncio.to_thread(self.process.kill)
+
+    async def shut_down(self) -> None:
+        await self.lose()
+
+
+@dataclass
+class ProtocolFleet:
+    """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
+
+    client: Client
+    clients: list[Client]
+    workers: "WorkersHere | WorkerApart"
+    clusters: dict[str, ReportedCluster] = field(default_factory=dict)
+    _sequence: int = 0
+
+    # --- workers ------------------------------------------------------------------------------------------------------------------
+
+    async def start_workers(self) -> None:
+        """Start the workers that users run, and the scheduler with them."""
+        await self.workers.start()
+        await ensure_scheduler(self.client)
+
+    async def lose_workers(self) -> None:
+        """Stop them where they stand: nothing in hand is waited for."""
+        await self.workers.lose()
 
     async def restart_workers(self) -> None:
         """Lose them and start others."""
@@ -220,8 +253,11 @@ def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
 
 
 @contextlib.asynccontextmanager
-async def protocol_fleet(clients: int = 8) -> AsyncIterator[ProtocolFleet]:
-    """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end."""
+async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIterator[ProtocolFleet]:
+    """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end.
+
+    With a folder `apart` the worker is a process of its own, with its log there.
+    """
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
     arguments = [word for pace in paces for word in ("--dynamic-config-value", pace)]
@@ -230,12 +266,13 @@ async def protocol_fleet(clients: int = 8) -> AsyncIterator[ProtocolFleet]:
     ) as server:
         await register_search_attributes(server.client)
         address = server.client.service_client.config.target_host
-        fleet = ProtocolFleet(server.client, [await _connect(address) for _ in range(clients)])
+        workers = WorkerApart(worker_process(address, apart / "secrets", apart / "worker.log")) if apart else WorkersHere(address)
+        fleet = ProtocolFleet(server.client, [await _connect(address) for _ in range(clients)], workers)
         await fleet.start_workers()
         try:
             yield fleet
         finally:
-            await fleet.shut_down_workers()
+            await workers.shut_down()
 
 
 async def _connect(address: str) -> Client:

@@ -9,6 +9,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from tests.workflows.harness import Json, a_deployment, condition, eventually, message, reason
@@ -139,15 +140,15 @@ async def race(fleet: ProtocolFleet, faults: list[tuple[float, Fault]]) -> None:
     assert watcher.samples > 10
 
 
-async def test_two_hundred_ask_at_once_and_room_for_half_places_exactly_half_until_there_is_more() -> None:
-    async with protocol_fleet() as fleet:
+async def test_two_hundred_ask_at_once_and_room_for_half_places_exactly_half_until_there_is_more(tmp_path: Path) -> None:
+    async with protocol_fleet(apart=tmp_path) as fleet:
         await race(fleet, [])
 
 
-async def test_the_race_ends_the_same_while_scheduler_and_workers_are_lost_again_and_again() -> None:
+async def test_the_race_ends_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_again_and_again(tmp_path: Path) -> None:
     print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
     chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
-    async with protocol_fleet() as fleet:
+    async with protocol_fleet(apart=tmp_path) as fleet:
         kinds: list[Fault] = [fleet.terminate_scheduler, fleet.restart_workers] * (FAULTS // 2)
         chance.shuffle(kinds)
         await race(fleet, [(chance.uniform(0.05, 1.5), kind) for kind in kinds])

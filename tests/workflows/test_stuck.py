@@ -29,13 +29,19 @@ from tests.workflows.together import together
 pytestmark = pytest.mark.testbed
 
 
+async def a_held_deletion(plane: ControlPlane, name: str, namespace: str) -> tuple[str, str]:
+    """Delete a deployment whose engine has a finalizer that nobody takes away; gives its replica and the path of the engine."""
+    await plane.apply(here(name, namespace))
+    await plane.ready("ModelDeployment", name, namespace)
+    replica, path = await the_replica(plane, name, namespace), workload(plane, namespace)
+    set_finalizers(plane, path, HOLD)
+    await plane.delete("ModelDeployment", name, namespace)
+    return replica, path
+
+
 async def a_finalizer_that_never_goes(plane: ControlPlane) -> None:
     namespace = a_tenant()
-    await plane.apply(here("sticky", namespace))
-    await plane.ready("ModelDeployment", "sticky", namespace)
-    name, path = await the_replica(plane, "sticky", namespace), workload(plane, namespace)
-    set_finalizers(plane, path, HOLD)
-    await plane.delete("ModelDeployment", "sticky", namespace)
+    name, path = await a_held_deletion(plane, "sticky", namespace)
     seen = await plane.until("ModelReplica", name, lambda seen: f"finalizer {HOLD}" in message(seen, "Deleting"), namespace)
     assert f"waits until gone: Deployment {namespace}/{path.rpartition('/')[2]}" in message(seen, "Deleting")
     done = [step["number"] for step in seen["status"]["teardown"]["steps"] if step["state"] in ("done", "nothing there")]
@@ -75,11 +81,7 @@ def event_messages(seen: Json, why: str) -> list[str]:
 
 async def a_step_that_is_given_up(plane: ControlPlane) -> None:
     namespace = a_tenant()
-    await plane.apply(here("forced", namespace))
-    await plane.ready("ModelDeployment", "forced", namespace)
-    name, path = await the_replica(plane, "forced", namespace), workload(plane, namespace)
-    set_finalizers(plane, path, HOLD)
-    await plane.delete("ModelDeployment", "forced", namespace)
+    name, path = await a_held_deletion(plane, "forced", namespace)
     await plane.until("ModelReplica", name, lambda seen: HOLD in message(seen, "Deleting"), namespace)
     order = Force(request_id=uuid.uuid4().hex, by="test", scope="step", reason="the finalizer's owner is gone")
     await plane.handle("ModelDeployment", "forced", namespace).signal("force", order.wire())
@@ -96,11 +98,7 @@ async def a_step_that_is_given_up(plane: ControlPlane) -> None:
 
 async def a_teardown_that_is_given_up(plane: ControlPlane) -> None:
     namespace = a_tenant()
-    await plane.apply(here("forced", namespace))
-    await plane.ready("ModelDeployment", "forced", namespace)
-    path = workload(plane, namespace)
-    set_finalizers(plane, path, HOLD)
-    await plane.delete("ModelDeployment", "forced", namespace)
+    _, path = await a_held_deletion(plane, "forced", namespace)
     order = Force(request_id=uuid.uuid4().hex, by="test", scope="all", reason="the tenant is gone")
     await plane.handle("ModelDeployment", "forced", namespace).signal("force", order.wire())
     await plane.gone("ModelDeployment", "forced", namespace)
