@@ -155,12 +155,6 @@ def _rank(offer: Offer) -> tuple[bool, int, bool, int, str]:
     return (not offer.enough, 0 if offer.enough else -offer.placed, offer.cost_milli < 0, offer.cost_milli, offer.view.name)
 
 
-def cheapest_to_add(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterView], now: int) -> ClusterView | None:
-    """Give the cluster on which what is missing of a deployment would cost least per hour, None if none is enough or none is needed."""
-    _, ranked = offers(fleet, deployment, clusters, now)
-    return ranked[0].view if ranked and ranked[0].enough else None
-
-
 def cluster_of_class(manifest: Tree, deployment: DeploymentView) -> ClusterView:
     """Think of a cluster with one pool of a class, as large as needed, that the deployment and its cache would select."""
     name = manifest["metadata"]["name"]

@@ -5,7 +5,7 @@ import pytest
 from scheduler.decide import decide
 from scheduler.fleet import Fleet
 from scheduler.policy import Drain, PlacementPolicy, Quota, SchedulerOptions
-from scheduler.questions import Headroom, can_drain, cheapest_to_add, cluster_of_class, headroom, offers
+from scheduler.questions import Headroom, can_drain, cluster_of_class, headroom, offers
 from scheduler.types import CacheView, ScheduleRequest
 from scheduler.whatif import Changes, plan
 from tests.scheduler.builders import (
@@ -144,10 +144,7 @@ def test_18_6_4_the_cheapest_sufficient_offer_wins() -> None:
         cluster("wrong", pool("p", 9, gpu("24Gi"), price_milli=1)),
         cluster("unknown", pool("p", 9)),
     ]
-    found = cheapest_to_add(fleet(), deployment(want=3), choice, NOW)
-    assert found is not None
-    assert found.name == "cheap"
-    assert cheapest_to_add(fleet(), deployment(want=99), choice, NOW) is None
+    assert not any(each.enough for each in offers(fleet(), deployment(want=99), choice, NOW)[1])
     missing, ranked = offers(fleet(), deployment(want=3), choice, NOW)
     assert (missing, [(each.view.name, each.placed, each.cost_milli, each.nodes) for each in ranked]) == (
         3,
