@@ -48,7 +48,8 @@ from activities.workloads import WorkloadActivities
 from api_types import queues
 from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings
 from client.connection import connect
-from client.errors import CommandFailed
+from client.errors import CommandFailed, ExitCode
+from client.leaving import leave
 from workflows import registry
 
 # A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.
@@ -265,7 +266,8 @@ def main() -> None:
         asyncio.run(_run_until_signal(settings))
     except CommandFailed as error:
         print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
-        raise SystemExit(int(error.code)) from None
+        leave(error.code)
+    leave(ExitCode.DONE)
 
 
 if __name__ == "__main__":

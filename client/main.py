@@ -18,6 +18,7 @@ from client.errors import CommandFailed, ExitCode, report
 from client.events import show_events
 from client.explain import explain
 from client.get import get
+from client.leaving import leave
 from client.logs import logs
 from client.maintenance import drain, uncordon
 from client.plan import plan
@@ -113,11 +114,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def main() -> None:
     """Run the command of this process."""
-    code = run()
-    sys.stderr.flush()
-    # Threads of the Temporal SDK may still be on their way back from the last call, and Python aborts when they arrive while it tears
-    # itself down (temporalio/sdk-python#300). There is nothing left to clean up.
-    os._exit(code)
+    leave(run())
 
 
 if __name__ == "__main__":

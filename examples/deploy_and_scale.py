@@ -5,6 +5,7 @@ with the address that `modelplane up` prints.
 """
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,5 @@ async def main(text: str, replicas: int) -> None:
 
 
 asyncio.run(main(Path(sys.argv[1]).read_text(), int(sys.argv[2])))
+sys.stdout.flush()
+os._exit(0)  # threads of the SDK may abort Python while it tears itself down (temporalio/sdk-python#300)
