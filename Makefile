@@ -6,6 +6,8 @@ BIN := .venv/bin
 # The lock it was made from is part of the stamp's name, so the environment is made anew exactly when the lock changes.
 LOCK := $(shell $(PYTHON) -c "import hashlib; print(hashlib.sha256(open('requirements-dev.lock', 'rb').read()).hexdigest()[:12])")
 STAMP := .venv/.made-from-$(LOCK)
+# Many short processes start here; each would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test check fmt lock bench programs venv clean

@@ -4,9 +4,9 @@ Every program that speaks with the fleet must read and write payloads in the sam
 the TLS material and the error texts stand here and nowhere else.
 """
 
+import asyncio
 import dataclasses
 import re
-from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client, RPCError
@@ -19,7 +19,7 @@ from client.codec import codec_of
 from client.errors import Refused, Unreachable
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
-_CONNECT_WAIT = timedelta(seconds=5)
+_CONNECT_SECONDS = 5
 
 _REASON_MAX = 300
 
@@ -32,15 +32,17 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
     temporal = settings.temporal
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
     try:
-        return await Client.connect(
-            temporal.address,
-            namespace=temporal.namespace,
-            data_converter=dataclasses.replace(pydantic_data_converter, payload_codec=codec_of(settings.encryption)),
-            tls=_tls(temporal),
-            api_key=api_key,
-            connect_timeout=_CONNECT_WAIT,
-            runtime=runtime,
-        )
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await Client.connect(
+                temporal.address,
+                namespace=temporal.namespace,
+                data_converter=dataclasses.replace(pydantic_data_converter, payload_codec=codec_of(settings.encryption)),
+                tls=_tls(temporal),
+                api_key=api_key,
+                runtime=runtime,
+            )
+    except TimeoutError as error:
+        raise unreachable(settings, TimeoutError(f"no answer within {_CONNECT_SECONDS} s")) from error
     except (RuntimeError, RPCError, ValueError) as error:
         raise unreachable(settings, error) from error
 

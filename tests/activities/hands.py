@@ -123,11 +123,16 @@ async def _defining(world: World, definition: Json) -> AsyncIterator[None]:
     async def served() -> bool:
         return kind in await api.resources(refresh=True)
 
+    async def forgotten() -> bool:
+        return not await served()
+
     try:
         await eventually(served)
         yield
     finally:
         await api.delete(target, propagation="Background")
+        # Whoever connects next would count on a kind that discovery still names.
+        await eventually(forgotten)
 
 
 async def _create(api: ClusterApi, manifest: Json) -> bool:

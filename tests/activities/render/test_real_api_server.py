@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from activities.clients.discovery import AGGREGATED
 from activities.render.manifest import Json
 from activities.render.propagation import Copy
 from testbed.install import Installer
@@ -36,9 +37,12 @@ class Server:
         self.pool = api.rest_client.pool_manager
         self.plurals: dict[str, dict[str, str]] = {}
 
-    def call(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> tuple[int, Any]:
+    def call(
+        self, method: str, path: str, body: Json | None = None, content_type: str = "application/json", accept: str = "application/json"
+    ) -> tuple[int, Any]:
         sent = json.dumps(body) if body is not None else None
-        answer = self.pool.request(method, f"{self.host}{path}", body=sent, headers={"Content-Type": content_type})
+        headers = {"Content-Type": content_type, "Accept": accept}
+        answer = self.pool.request(method, f"{self.host}{path}", body=sent, headers=headers)
         is_json = "json" in answer.headers.get("Content-Type", "")
         return answer.status, json.loads(answer.data) if is_json else answer.data.decode()
 
@@ -97,6 +101,15 @@ def with_add_ons(server: Server) -> Iterator[Server]:
     finally:
         for crd in wanted:
             server.call("DELETE", f"{CRD}/{crd['metadata']['name']}")
+        until_forgotten(server, {crd["spec"]["group"] for crd in wanted})
+
+
+def until_forgotten(server: Server, groups: set[str]) -> None:
+    """Wait until discovery names none of the groups: whoever connects next would count on them."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while groups & {group["metadata"]["name"] for group in server.call("GET", "/apis", accept=AGGREGATED)[1]["items"]}:
+        assert time.monotonic() < deadline, f"{groups} are still served"
+        time.sleep(0.1)
 
 
 def until_established(server: Server, name: str) -> None:

@@ -1,0 +1,101 @@
+"""What our workflows need from the Temporal SDK, and not every release of it gives."""
+
+import asyncio
+import time
+import uuid
+from datetime import timedelta
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
+
+from testbed.testbed import Running
+from tests.workflows.harness import connected
+
+LIVES = 6
+STEPS = 30
+LOOK_SECONDS = 0.02
+# On a bad release the workflows stand still within seconds.
+BOUND = timedelta(seconds=60)
+
+
+@activity.defn
+async def told_even(number: int) -> bool:
+    """Take about as long as a look at the workflow."""
+    await asyncio.sleep(number % 4 * LOOK_SECONDS / 2)
+    return True
+
+
+@activity.defn
+async def told_odd(number: int) -> dict[str, int]:
+    """The same, with an outcome of another type."""
+    await told_even(number)
+    return {"number": number}
+
+
+@workflow.defn
+class Attentive:
+    """Like an entity: signals decide which local activity comes next, and now and then it waits for one with a timer."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    @workflow.signal
+    def say(self) -> None:
+        """Note a word."""
+        self.heard += 1
+
+    @workflow.query
+    def look(self) -> int:
+        """Answer slowly, so that a local activity may end meanwhile."""
+        time.sleep(LOOK_SECONDS)
+        return self.heard
+
+    @workflow.run
+    async def run(self) -> None:
+        """Live for some steps."""
+        for _ in range(STEPS):
+            heard = self.heard
+            tell = told_odd if heard % 2 else told_even
+            await workflow.execute_local_activity(tell, heard, start_to_close_timeout=timedelta(seconds=10))
+            if heard % 3 == 0:
+                try:
+                    await workflow.wait_condition(lambda heard=heard: self.heard != heard, timeout=0.2)
+                except TimeoutError:
+                    continue
+
+
+async def pester(handle: WorkflowHandle[Attentive, None]) -> None:
+    """Speak to a workflow and look at it until it has ended."""
+    ended = asyncio.create_task(handle.result())
+
+    async def again(what: str) -> None:
+        while not ended.done():
+            try:
+                await (handle.signal(Attentive.say) if what == "say" else handle.query(Attentive.look))
+            except RPCError:
+                # It ended just now, or more is asked at once than the server keeps.
+                await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    await asyncio.gather(ended, again("say"), again("look"))
+
+
+@pytest.mark.testbed
+async def test_what_was_looked_at_while_a_local_activity_ended_can_be_replayed(testbed: Running) -> None:
+    async with connected(testbed) as client:
+        queue = f"sdk-{uuid.uuid4().hex[:8]}"
+        here = UnsandboxedWorkflowRunner()
+        async with Worker(client, task_queue=queue, workflows=[Attentive], activities=[told_even, told_odd], workflow_runner=here):
+            handles = await asyncio.gather(*(start(client, queue) for _ in range(LIVES)))
+            await asyncio.gather(*(pester(handle) for handle in handles))
+        replayer = Replayer(workflows=[Attentive], workflow_runner=here, data_converter=client.data_converter)
+        for handle in handles:
+            await replayer.replay_workflow(await handle.fetch_history())
+
+
+async def start(client: Client, queue: str) -> WorkflowHandle[Attentive, None]:
+    """Start one life."""
+    return await client.start_workflow(Attentive.run, id=f"{queue}-{uuid.uuid4().hex[:8]}", task_queue=queue, execution_timeout=BOUND)
