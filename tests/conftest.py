@@ -42,7 +42,7 @@ def testbed(testbed_owner: Testbed) -> Iterator[Running]:
     """The default fleet, up for the whole session. Its programs may use more memory and collect garbage less often."""
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GOGC", os.environ.get("GOGC", "800"))
+            patch.setenv("GOGC", os.environ.get("GOGC", "400"))
             running = testbed_owner.up()
         yield running
     finally:

@@ -242,7 +242,13 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
                     **options.remote(options.WATCH, f"watch {self.name}", connection.task_queue),
                 )
             )
-            self.watching.add_done_callback(lambda _: self.wake())
+            self.watching.add_done_callback(self._observer_ended)
+
+    def _observer_ended(self, observer: asyncio.Task[None]) -> None:
+        """Ask for a pass. The failure of one that was sent away is read here, or Python would log it as an error that nobody looked at."""
+        if not observer.cancelled():
+            observer.exception()
+        self.wake()
 
     def stop_watching(self) -> None:
         """End the observer; another one starts when it is wanted."""

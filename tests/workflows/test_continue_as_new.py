@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.messaging import attributes_of
 from activities.stores import secret_store
 from api_types import names, queues
+from api_types.clock import utc_now
 from api_types.messages import Scale, SetSpec
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
@@ -22,6 +23,7 @@ from tests.local_hub import LocalHub, Repo
 from tests.workflows.conftest import make_known, put_secrets
 from tests.workflows.harness import ControlPlane, Json, a_cache, a_deployment, a_worker, eventually
 from tests.workflows.impatient import address_of, impatient_server, runs
+from tests.workflows.replaying import replay_all
 
 SIGNALS = 2000
 AT_ONCE = 25
@@ -89,9 +91,11 @@ async def test_a_model_lives_through_many_runs_of_all_its_workflows(
     namespace = f"t-{uuid.uuid4().hex[:8]}"
     hub.repos["acme/long"] = Repo()
     settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address}
+    began = utc_now()
     async with impatient_server(events=15) as client:
         with a_worker(address_of(client), tmp_path / "secrets", tmp_path / "worker.log", **settings) as worker:
             await a_long_life(ControlPlane(client, testbed, worker, kube), namespace)
+        await replay_all(client, began, tmp_path)
 
 
 async def a_long_life(plane: ControlPlane, namespace: str) -> None:
