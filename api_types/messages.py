@@ -85,9 +85,14 @@ class ReplicaState(Message):
 
 
 class KeptState(Message):
-    """The health of one replica, as its deployment knows it. `ready`: Ready with the template that was last ordered."""
+    """One replica, as its deployment knows it.
+
+    `ready`: Ready with the template that was last ordered. `template`: the digest of that template, "" if unknown; an order in an answer
+    that was overtaken never reached the replica, and this is how the scheduler learns of it.
+    """
 
     uid: str
+    template: str = ""
     ready: bool = False
     serving: bool = False
     terminating: bool = False

@@ -339,6 +339,9 @@ class FleetSchedulerWorkflow:
             if entry is not None and entry.state == RESERVED:
                 self.books.unbound[placement.uid] = None
         evictions = [tells.eviction(victim, self.state.epoch) for victim in decision.victims]
+        # Its deployment forgets what it has not started, or never heard of it: only an answer tells that the nodes are free.
+        taken_back = [entry for e in (*decision.evictions, *decision.victims) if (entry := self.books.unbound_entry(e.uid))]
+        evictions += [tells.revoke(entry, self.state.epoch) for entry in taken_back]
         # Who waits hears again only what is new to it.
         return evictions if before == answer else [*evictions, tells.answer_to(place, answer)]
 

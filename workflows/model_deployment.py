@@ -259,7 +259,14 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             wanted=self.wanted,
             need=to_wire(deployment_view(self.manifest(), cache or None)),
             kept=[
-                KeptState(uid=held.uid, ready=held.current, serving=held.serving, terminating=bool(held.leaving)) for held in self.kept()
+                KeptState(
+                    uid=held.uid,
+                    template=held.entry.get("template", ""),
+                    ready=held.current,
+                    serving=held.serving,
+                    terminating=bool(held.leaving),
+                )
+                for held in self.kept()
             ],
         )
         await self.tell(names.FLEET_SCHEDULER_ID, "place", place)
@@ -282,7 +289,8 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
     async def follow_answer(self) -> None:
         """Turn the newest answer into replicas to start, to change and to send away."""
         answer, self.state.answer = self.state.answer, None
-        if answer is None:
+        # What changed since it arrived was asked about anew, or will be in the next pass.
+        if answer is None or (answer.request_id, answer.generation) != (self.state.asked, self.state.generation):
             return
         self.state.answered = True
         self.state.shortfall, self.state.message = answer.shortfall, answer.message

@@ -89,7 +89,9 @@ class Books:
         self.answers: dict[str, dict[str, Any]] = unpack(state.answers) or {}
         self.superseded: dict[str, dict[str, Any]] = {}
         self.drained: dict[tuple[str, str], None] = {}
+        # Placed, and nobody has said yet that it was started. Some are taken back before.
         self.unbound: dict[str, None] = {}
+        self._taken_back: list[str] = []
         self.grown = Grown()
         # Cluster -> workload -> the ms at which it will have waited too long for admission.
         self.timeouts: dict[str, dict[str, int]] = {}
@@ -110,7 +112,8 @@ class Books:
         """Read the next part of the carried fleet."""
         self._unpacking.read_next()
         if not self.parts_left:
-            self.unbound = dict.fromkeys(entry.uid for entry in self.fleet.entries() if entry.state == RESERVED)
+            reserved = [entry.uid for entry in self.fleet.entries() if entry.state == RESERVED]
+            self.unbound = dict.fromkeys((*reserved, *self._taken_back))
             for slot in self.fleet.clusters.values():
                 self._note_waiting(slot.view)
 
@@ -124,6 +127,7 @@ class Books:
             "classes": state.classes,
             "silent": state.silent,
             "leaving": state.leaving,
+            "takenBack": [uid for uid in self.unbound if (entry := self.unbound_entry(uid)) and entry.state == RELEASING],
         }
 
     def ledger_page(self, after: str) -> dict[str, Any]:
@@ -137,6 +141,7 @@ class Books:
         state.unplaced = {owner: Place.model_validate(place) for owner, place in luggage["unplaced"].items()}
         state.clusters, state.classes = luggage["clusters"], luggage["classes"]
         state.silent, state.leaving = luggage["silent"], luggage["leaving"]
+        self._taken_back = luggage.get("takenBack", [])
 
     def carried(self, packed: Carried) -> SchedulerState:
         """Give everything in the form that continue-as-new carries; what is too large to be carried is asked for again by the next run."""
@@ -181,10 +186,14 @@ class Books:
                 [place for place in grown.concerned(self.state.unplaced.values(), self.fleet) if owner_of(place) not in self.state.queue]
             )
 
+    def unbound_entry(self, uid: str) -> ReplicaView | None:
+        """Find a replica that nobody has said to have started; None for all others."""
+        return self.fleet.replica(uid) if uid in self.unbound else None
+
     def expired(self) -> list[ReplicaView]:
-        """Give the reservations that nobody has used within their time, oldest first."""
+        """Give the reservations that nobody has used within their time, taken back meanwhile or not, oldest first."""
         limit = self.now() - self.fleet.options.reservation_ttl_seconds * 1000
-        waiting = [entry for uid in self.unbound if (entry := self.fleet.replica(uid)) is not None and entry.state == RESERVED]
+        waiting = [entry for uid in self.unbound if (entry := self.unbound_entry(uid))]
         return sorted((entry for entry in waiting if entry.since <= limit), key=lambda entry: (entry.since, entry.uid))
 
     def _holds_ran_out(self) -> bool:
@@ -214,7 +223,23 @@ class Books:
         self.state.queue.pop(owner, None)
         if place.request_id not in self.answers:
             self.state.unplaced.pop(owner, None)
+            self._take_back(place)
         self.state.queue[owner] = place
+
+    def _take_back(self, place: Place) -> None:
+        """Take back the orders that never reached the deployment's replicas, since it had asked anew before it read the answer."""
+        for kept in place.kept:
+            entry = self.fleet.replica(kept.uid)
+            if entry is None:
+                continue
+            believed = entry
+            if kept.template and kept.template != entry.template:
+                believed = replace(believed, template=kept.template)
+            # Whoever is preempted is told of it by itself, and not in an answer.
+            if entry.state == RELEASING and not kept.terminating and entry.heir is None:
+                believed = replace(believed, state=RESERVED if kept.uid in self.unbound else BOUND, since=self.now())
+            if believed is not entry:
+                self.fleet.put_replica(believed)
 
     def _take_bound(self, order: Any) -> None:
         for uid, wire in Bound.model_validate(order).entries.items():

@@ -206,8 +206,8 @@ class ProtocolFleet:
         """Apply all of them at once, the clients in turn."""
         await asyncio.gather(*(self.apply(document, self.clients[i % len(self.clients)]) for i, document in enumerate(documents)))
 
-    async def apply(self, document: Json, client: Client | None = None) -> None:
-        """Apply a deployment as every client does: one signal that also starts."""
+    async def apply(self, document: Json, client: Client | None = None, request_id: str = "") -> None:
+        """Apply a deployment as every client does: one signal that also starts. Without an id of its own it is the first of its name."""
         name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
         await (client or self.client).start_workflow(
             "ModelDeployment",
@@ -217,7 +217,7 @@ class ProtocolFleet:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             search_attributes=attributes_of("ModelDeployment", namespace, name),
             start_signal="set_spec",
-            start_signal_args=[SetSpec(request_id=f"apply/{name}", by="test", manifest=document).wire()],
+            start_signal_args=[SetSpec(request_id=request_id or f"apply/{name}", by="test", manifest=document).wire()],
         )
 
     async def scale(self, name: str, replicas: int, request_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages import (
+    KeptState,
     Place,
     Released,
     ReportClass,
     ReportCluster,
+    Revoked,
     SetPolicy,
     Tell,
 )
@@ -21,6 +24,7 @@ from scheduler import live
 from scheduler.decide import apply, decide
 from scheduler.fleet import Fleet
 from scheduler.policy import PlacementPolicy, TopologySpread
+from scheduler.reasons import RELEASING, RESERVED
 from scheduler.rows import unpack_rows
 from scheduler.types import DeploymentView
 from scheduler.wire import from_wire, to_wire
@@ -47,7 +51,7 @@ class Clock:
         return self.ms
 
 
-def place(view: DeploymentView, number: int = 1) -> Place:
+def place(view: DeploymentView, number: int = 1, kept: Sequence[KeptState] = ()) -> Place:
     return Place(
         request_id=f"{view.uid}/{number}",
         namespace=view.namespace,
@@ -56,6 +60,7 @@ def place(view: DeploymentView, number: int = 1) -> Place:
         generation=1,
         wanted=view.replicas,
         need=to_wire(view),
+        kept=list(kept),
     )
 
 
@@ -308,3 +313,64 @@ def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again()
     # A run that follows does not forget when to look again.
     clock.ms = START
     assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
+
+
+def as_told(made: Books, **changes: Any) -> list[KeptState]:
+    """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
+    return [KeptState(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
+
+
+def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:
+    made = books(Clock(), cluster("a", 2))
+    before, after = (deployment(want=2, template=template) for template in ("v1", "v2"))
+    turn(made, ("place", place(before)))
+    turn(made, ("place", place(after, 2, as_told(made))))
+    ordered = [entry.template for entry in made.fleet.entries()]
+    assert sorted(ordered) == ["v1", "v2"]
+    # Nobody heard of it: both replicas are as they were, and Ready.
+    turn(made, ("place", place(after, 3, as_told(made, template="v1"))))
+    assert [entry.template for entry in made.fleet.entries()] == ordered
+    # It arrived, and the replica came back Ready: the other one follows.
+    turn(made, ("place", place(after, 4, as_told(made))))
+    assert [entry.template for entry in made.fleet.entries()] == ["v2", "v2"]
+
+
+def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
+    made = books(Clock(), cluster("a", 1))
+    before, after = (deployment(template=template) for template in ("v1", "v2"))
+    turn(made, ("place", place(before)))
+    turn(made, ("place", place(after, 2, as_told(made))))
+    made.state.inbox.append(("place", place(after, 3, as_told(made, template="v1")).wire()))
+    made.take_inbox()
+    (waiting,) = made.state.queue.values()
+    (placement,) = decide(made.fleet, [schedule_request(waiting)], made.now())[0].placements
+    assert placement.action == "Update"
+
+
+def test_wfl_4_an_eviction_in_an_answer_that_was_overtaken_is_decided_again() -> None:
+    made = books(Clock(), cluster("a", 2))
+    turn(made, ("place", place(deployment(want=2))))
+    turn(made, ("place", place(deployment(want=1), 2, as_told(made))))
+    assert sorted(entry.state for entry in made.fleet.entries()) == [RELEASING, RESERVED]
+    made.state.inbox.append(("place", place(deployment(want=1), 3, as_told(made)).wire()))
+    made.take_inbox()
+    (waiting,) = made.state.queue.values()
+    assert len(decide(made.fleet, [schedule_request(waiting)], made.now())[0].evictions) == 1
+    # Wanted again meanwhile: both stay.
+    turn(made, ("place", place(deployment(want=2), 4, as_told(made))))
+    assert RELEASING not in {entry.state for entry in made.fleet.entries()}
+
+
+def test_wfl_4_what_was_taken_back_before_anybody_started_it_is_asked_after_across_runs() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment(want=2))))
+    made.unbound = dict.fromkeys(entry.uid for entry in made.fleet.entries())
+    turn(made, ("place", place(deployment(want=1), 2)))
+    again = reopened(carried(made), clock)
+    assert again.expired() == []
+    clock.ms += 11 * MINUTE
+    assert sorted(entry.state for entry in again.expired()) == [RELEASING, RESERVED]
+    (leaving,) = (entry for entry in again.expired() if entry.state == RELEASING)
+    turn(again, ("revoked", Revoked(uid=leaving.uid)))
+    assert [entry.state for entry in again.expired()] == [RESERVED]
