@@ -20,7 +20,7 @@ from pathlib import Path
 
 from testbed.documents import load_all, write_json
 from testbed.download import Downloader
-from testbed.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, Tool
+from testbed.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, LeftOut, Tool
 
 MODULES = Path(__file__).parent / "tools"
 PROGRESS_SECONDS = 20
@@ -106,6 +106,8 @@ class Installer:
             for name in ("go.mod", "go.sum"):
                 # Built from a copy: the installed package may lie in a folder that cannot be written.
                 (Path(scratch) / name).write_text((MODULES / tool.module / name).read_text())
+            for left_out in tool.left_out:
+                leave_out(left_out, go, MODULES / tool.module, Path(scratch))
             # Several packages go to a folder, each under the last part of its path; one package can be named freely.
             output = f"{target}{os.sep}" if len(tool.packages) > 1 else str(target / next(iter(tool.packages)))
             command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags", stamp, "-o", output, *tool.packages.values()]
@@ -117,6 +119,25 @@ class Installer:
                 tail = "".join(log.readlines()[-15:])
                 raise InstallFailed(f"{tool.name} {tool.version}: go build failed; put the program on PATH or repair the build:\n{tail}")
         self._say(f"{tool.name} {tool.version}: built in {time.monotonic() - began:.0f} s")
+
+
+def leave_out(left_out: LeftOut, go: str, tool_module: Path, build: Path) -> None:
+    """Let the build take a copy of a module in which one package is a file of ours."""
+    copy = build / "modules" / left_out.module.replace("/", "-")
+    if not copy.exists():
+        asked = subprocess.run([go, "mod", "download", "-json", left_out.module], cwd=build, capture_output=True, text=True, check=False)
+        try:
+            original = json.loads(asked.stdout)["Dir"]
+        except (ValueError, KeyError):
+            raise InstallFailed(f"{left_out.module}: `go mod download` failed: {asked.stdout}{asked.stderr}") from None
+        shutil.copytree(original, copy, copy_function=shutil.copyfile)
+        for folder, _, _ in os.walk(copy):
+            Path(folder).chmod(0o755)  # modules lie in folders that cannot be written
+        subprocess.run([go, "mod", "edit", f"-replace={left_out.module}={copy}"], cwd=build, check=True)
+    package = copy / left_out.folder
+    for file in package.glob("*.go"):
+        file.unlink()
+    shutil.copyfile(tool_module / left_out.file, package / left_out.file)
 
 
 def needed(*, data_plane: bool) -> list[Tool]:
