@@ -125,12 +125,7 @@ def leave_out(left_out: LeftOut, go: str, tool_module: Path, build: Path) -> Non
     """Let the build take a copy of a module in which one package is a file of ours."""
     copy = build / "modules" / left_out.module.replace("/", "-")
     if not copy.exists():
-        asked = subprocess.run([go, "mod", "download", "-json", left_out.module], cwd=build, capture_output=True, text=True, check=False)
-        try:
-            original = json.loads(asked.stdout)["Dir"]
-        except (ValueError, KeyError):
-            raise InstallFailed(f"{left_out.module}: `go mod download` failed: {asked.stdout}{asked.stderr}") from None
-        shutil.copytree(original, copy, copy_function=shutil.copyfile)
+        shutil.copytree(_module(go, left_out.module, build), copy, copy_function=shutil.copyfile)
         for folder, _, _ in os.walk(copy):
             Path(folder).chmod(0o755)  # modules lie in folders that cannot be written
         subprocess.run([go, "mod", "edit", f"-replace={left_out.module}={copy}"], cwd=build, check=True)
@@ -170,13 +165,7 @@ def version_of(path: str, arguments: tuple[str, ...]) -> str | None:
 
 
 def _copy_definitions(wanted: Definitions, target: Path) -> None:
-    go = _go(wanted.name, wanted.version)
-    command = [go, "mod", "download", "-json", f"{wanted.module}@v{wanted.version}"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=target)
-    try:
-        module = Path(json.loads(answer.stdout)["Dir"])
-    except (ValueError, KeyError):
-        raise InstallFailed(f"{wanted.name} {wanted.version}: `{' '.join(command)}` failed: {answer.stdout}{answer.stderr}") from None
+    module = _module(_go(wanted.name, wanted.version), f"{wanted.module}@v{wanted.version}", target)
     for pattern in wanted.files:
         files = sorted(module.glob(pattern))
         if not files:
@@ -202,6 +191,16 @@ def _beside(place: Path) -> Iterator[Path]:
         draft.rename(place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _module(go: str, module: str, cwd: Path) -> Path:
+    """Have a Go module's source; without `@version` it is that of the go.mod in `cwd`."""
+    command = [go, "mod", "download", "-json", module]
+    answer = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    try:
+        return Path(json.loads(answer.stdout)["Dir"])
+    except (ValueError, KeyError):
+        raise InstallFailed(f"{module}: `{' '.join(command)}` failed: {answer.stdout}{answer.stderr}") from None
 
 
 def _go(name: str, version: str) -> str:

@@ -4,7 +4,7 @@ Nothing here waits or calls out. The workflow hands in what arrived; what must b
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from heapq import nsmallest
@@ -17,6 +17,7 @@ from api_types import names
 from api_types.messages import (
     Bound,
     Forget,
+    KeptState,
     Place,
     Released,
     ReplicaState,
@@ -223,12 +224,12 @@ class Books:
         self.state.queue.pop(owner, None)
         if place.request_id not in self.answers:
             self.state.unplaced.pop(owner, None)
-            self._take_back(place)
+            self._believe(place.kept)
         self.state.queue[owner] = place
 
-    def _take_back(self, place: Place) -> None:
-        """Take back the orders that never reached the deployment's replicas, since it had asked anew before it read the answer."""
-        for kept in place.kept:
+    def _believe(self, told: Iterable[KeptState]) -> None:
+        """Believe a deployment what its replicas carry: an order never reached them if it had asked anew before it read the answer."""
+        for kept in told:
             entry = self.fleet.replica(kept.uid)
             if entry is None:
                 continue

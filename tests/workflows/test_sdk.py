@@ -1,9 +1,12 @@
 """What our workflows need from the Temporal SDK, and not every release of it gives."""
 
 import asyncio
+import contextlib
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import activity, workflow
@@ -61,26 +64,22 @@ class Attentive:
             tell = told_odd if heard % 2 else told_even
             await workflow.execute_local_activity(tell, heard, start_to_close_timeout=timedelta(seconds=10))
             if heard % 3 == 0:
-                try:
+                with contextlib.suppress(TimeoutError):
                     await workflow.wait_condition(lambda heard=heard: self.heard != heard, timeout=0.2)
-                except TimeoutError:
-                    continue
 
 
 async def pester(handle: WorkflowHandle[Attentive, None]) -> None:
     """Speak to a workflow and look at it until it has ended."""
     ended = asyncio.create_task(handle.result())
 
-    async def again(what: str) -> None:
+    async def again(act: Callable[[], Awaitable[Any]]) -> None:
         while not ended.done():
-            try:
-                await (handle.signal(Attentive.say) if what == "say" else handle.query(Attentive.look))
-            except RPCError:
-                # It ended just now, or more is asked at once than the server keeps.
-                await asyncio.sleep(LOOK_SECONDS)
+            # It may end just now, or more is asked at once than the server keeps.
+            with contextlib.suppress(RPCError):
+                await act()
             await asyncio.sleep(LOOK_SECONDS)
 
-    await asyncio.gather(ended, again("say"), again("look"))
+    await asyncio.gather(ended, again(lambda: handle.signal(Attentive.say)), again(lambda: handle.query(Attentive.look)))
 
 
 @pytest.mark.testbed

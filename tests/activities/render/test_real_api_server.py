@@ -15,6 +15,7 @@ from activities.render.propagation import Copy
 from testbed.install import Installer
 from testbed.testbed import ClusterRunning, Running
 from testbed.versions import ADD_ONS
+from testbed.waiting import wait_until
 from testbed.webhooks import custom_resources
 from tests.activities.render.builders import a_gang, render, render_pair
 from tests.activities.render.topologies import TOPOLOGIES
@@ -106,20 +107,20 @@ def with_add_ons(server: Server) -> Iterator[Server]:
 
 def until_forgotten(server: Server, groups: set[str]) -> None:
     """Wait until discovery names none of the groups: whoever connects next would count on them."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while groups & {group["metadata"]["name"] for group in server.call("GET", "/apis", accept=AGGREGATED)[1]["items"]}:
-        assert time.monotonic() < deadline, f"{groups} are still served"
-        time.sleep(0.1)
+
+    def forgotten() -> bool:
+        named = server.call("GET", "/apis", accept=AGGREGATED)[1]["items"]
+        return not groups & {group["metadata"]["name"] for group in named}
+
+    wait_until(forgotten, PATIENCE_SECONDS, lambda: f"{groups} are still served")
 
 
 def until_established(server: Server, name: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
+    def established() -> bool:
         conditions = server.call("GET", f"{CRD}/{name}")[1].get("status", {}).get("conditions") or []
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-        assert time.monotonic() < deadline, f"{name} is not established"
-        time.sleep(0.1)
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    wait_until(established, PATIENCE_SECONDS, lambda: f"{name} is not established")
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -175,10 +176,7 @@ def live(server: Server) -> Iterator[Server]:
         ("resource.k8s.io", "resourceclaimtemplates"),
     ):
         server.call("DELETE", f"/apis/{group}/v1/namespaces/{LIVE}/{plural}?propagationPolicy=Foreground")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while server.pods(LIVE):
-        assert time.monotonic() < deadline, "pods do not end"
-        time.sleep(0.5)
+    wait_until(lambda: not server.pods(LIVE), PATIENCE_SECONDS, lambda: "pods do not end")
 
 
 def test_a_gang_and_a_pair_come_up_on_simulated_gpus(live: Server) -> None:
