@@ -20,6 +20,7 @@ from testbed.download import DownloadRefused
 from testbed.fleet import CONTROL, FleetFile, FleetFileError
 from testbed.home import PORTS, HomeBusy, is_free
 from testbed.install import Installer, InstallFailed
+from testbed.kube import KubeError
 from testbed.manifests import secret_name
 from testbed.testbed import TEMPORAL, Running, Testbed
 from testbed.versions import TOOLS
@@ -58,7 +59,7 @@ def start(fleet_file: Path | None, say: Say) -> LocalFleet:
         raise Refused(
             "the fleet file is not usable", details=str(error).splitlines(), next_step="mend it and run `modelplane up` again"
         ) from error
-    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused) as error:
+    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused, KubeError) as error:
         first, *rest = str(error).splitlines() or ["unknown reason"]
         raise CommandFailed(
             f"the fleet did not start: {first}", details=rest, next_step="mend the cause and run `modelplane up` again"

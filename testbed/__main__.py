@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 def _print(running: Running) -> None:
     if running.temporal_address:
         print(f"Temporal  {running.temporal_address}  UI {running.temporal_ui}")
-    for cluster in (running.control, *running.clusters.values()):
+    for cluster in running.all_clusters():
         print(
             f"{cluster.name}  {cluster.server}  gateway {cluster.gateway_url or cluster.gateway_address}  KUBECONFIG={cluster.kubeconfig}"
         )

@@ -17,11 +17,14 @@ import httpx
 
 from testbed.documents import dump_all, write_text
 from testbed.pki import Authority
+from testbed.waiting import StartFailed
 
 FIELD_MANAGER = "testbed"
 SECONDS = httpx.Timeout(20.0, connect=5.0)
 SETTLING = {httpx.codes.NOT_FOUND, httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
 SETTLING_SECONDS = 15.0
+# A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
+SILENCE_SECONDS = 120.0
 
 # Collections that are not the kind in lower case with an "s".
 _PLURALS = {"DeviceClass": "deviceclasses", "GatewayClass": "gatewayclasses", "StorageClass": "storageclasses"}
@@ -113,27 +116,39 @@ class Kube:
         answer = self._patiently("POST", path, params={"fieldManager": FIELD_MANAGER}, json=document)
         return None if answer.status_code == httpx.codes.CONFLICT else _body(f"create {path}", answer)
 
-    def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Repeat a write that a server in its first seconds refuses: a kind or namespace is established before it is served."""
-        deadline = time.monotonic() + SETTLING_SECONDS
-        while (answer := self._http.request(method, path, **request)).status_code in SETTLING and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return answer
-
     def get(self, path: str) -> dict[str, Any] | None:
         """Read one object; None when there is none."""
-        answer = self._http.get(path)
+        answer = self._answer("GET", path)
         return None if answer.status_code == httpx.codes.NOT_FOUND else _body(f"get {path}", answer)
 
     def list(self, path: str, **query: str) -> list[dict[str, Any]]:
         """Read every object of a collection."""
-        return list(_body(f"list {path}", self._http.get(path, params=query))["items"])
+        return list(_body(f"list {path}", self._answer("GET", path, params=query))["items"])
 
     def delete(self, path: str) -> None:
         """Ask for the deletion of one object; nothing happens when it is gone already."""
-        answer = self._http.delete(path)
+        answer = self._answer("DELETE", path)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"delete {path}", answer)
+
+    def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Repeat a write that a server in its first seconds refuses: a kind or namespace is established before it is served."""
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while (answer := self._answer(method, path, **request)).status_code in SETTLING and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return answer
+
+    def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Ask until there is an answer, for no call here does more when it arrives twice. Raises StartFailed after a long silence."""
+        deadline = time.monotonic() + SILENCE_SECONDS
+        while True:
+            try:
+                return self._http.request(method, path, **request)
+            except httpx.TransportError as error:
+                if time.monotonic() > deadline:
+                    url = self._http.base_url.join(path)
+                    raise StartFailed(f"{method} {url}: no answer for {SILENCE_SECONDS:.0f} s ({type(error).__name__}: {error})") from error
+                time.sleep(0.1)
 
 
 class Watcher:

@@ -71,19 +71,28 @@ class Running:
     temporal_address: str
     temporal_ui: str
     clusters: dict[str, ClusterRunning]
-    control: ClusterRunning
+    control: ClusterRunning | None
+    """None in a testbed that goes without."""
     manifests: Path
+
+    def all_clusters(self) -> list[ClusterRunning]:
+        """List the control cluster, where there is one, and the simulated ones."""
+        return [*([self.control] if self.control else []), *self.clusters.values()]
 
 
 class Testbed:
-    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line."""
+    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line.
+
+    Without `control` there is no control cluster, which costs as much as half a simulated one.
+    """
 
     __test__ = False  # pytest takes every class with this prefix for a test
 
-    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print) -> None:
+    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print, *, control: bool = True) -> None:
         self._home = Home(home)
         self._fleet = fleet
         self._say = say
+        self._control = control
         self._supervision = Supervision(self._home.folder)
         self._files = self._supervision.files
 
@@ -122,7 +131,7 @@ class Testbed:
                 self._supervision.want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
             self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
             running = self._describe(planes, temporal=temporal, data_plane=data_plane)
-            for cluster in (running.control, *running.clusters.values()):
+            for cluster in running.all_clusters():
                 if cluster.gateway_url:  # an address in its status may be from an earlier run; only an answer proves it
                     speaks = partial(_speaks, cluster.gateway_url)
                     self._supervision.wait_for(ENCLAVE, speaks, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
@@ -196,6 +205,7 @@ class Testbed:
         noted = read_json(self._noted)
         as_asked = (
             noted["fleet"] == self._fleet.model_dump_json()
+            and (CONTROL in noted["clusters"] or not self._control)
             and noted["temporal"] in (temporal, True)
             and noted["data_plane"] in (data_plane, True)
         )
@@ -204,7 +214,7 @@ class Testbed:
         return as_asked
 
     def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
-        names = [CONTROL, *(cluster.name for cluster in self._fleet.clusters)]
+        names = [*([CONTROL] if self._control else []), *(cluster.name for cluster in self._fleet.clusters)]
         self._home.number_clusters(names)
         planes = [self._plane(name, programs) for name in names]
         ports = [port for plane in planes for port in plane.ports()]
@@ -289,7 +299,7 @@ class Testbed:
             return ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name), url)
 
         described = {plane.name: cluster(plane) for plane in planes}
-        control = described.pop(CONTROL)
+        control = described.pop(CONTROL, None)
         return Running(
             home=self._home.folder,
             temporal_address=f"127.0.0.1:{self._home.port('temporal')}" if temporal else "",

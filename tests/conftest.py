@@ -34,12 +34,15 @@ def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def testbed_owner(testbed_home: Path) -> Testbed:
     """The session's testbed as something to start and stop processes with."""
-    return Testbed(testbed_home, FleetFile.load())
+    return Testbed(testbed_home, FleetFile.load(), control=False)
 
 
 @pytest.fixture(scope="session")
 def testbed(testbed_owner: Testbed) -> Iterator[Running]:
-    """The default fleet, up for the whole session. Its programs may use more memory and collect garbage less often."""
+    """The default fleet, up for the whole session.
+
+    Without a control cluster, which few tests look at, and with programs that may use more memory to collect garbage less often.
+    """
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("GOGC", os.environ.get("GOGC", "400"))

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from activities import kinds
+from activities.cluster_api import Json, ObjectId
+from api_types import labels
 from api_types.cluster_work import ClusterFacts, Connection
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
 from tests.activities import hands
-from tests.activities.worlds import World, a_world
+from tests.activities.worlds import World, a_world, eventually
 
 pytestmark = pytest.mark.testbed
 
@@ -32,11 +35,22 @@ async def test_a_reachable_cluster_says_what_it_serves(world: World, testbed: An
     assert facts.apis == sorted(set(facts.apis))
 
 
-async def test_a_cluster_without_its_gateway_is_known_all_the_same(testbed: Any, tmp_path: Path) -> None:
-    # The control cluster has a Gateway of another name.
-    facts = await _connect(testbed.control.kubeconfig.read_text(), tmp_path)
+async def test_a_cluster_without_its_gateway_is_known_all_the_same(world: World, testbed: Any) -> None:
+    gateway = ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)
+    stored = await (await world.api()).get(gateway)
+    assert stored
+    await hands.delete(world, gateway)
+
+    facts = await world.connect()
+
+    await hands.make(world, {key: stored[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name_of(stored)})
     assert facts.gateway_address == ""
     assert facts.gateway_message == "Gateway modelplane-system/inference-gateway does not exist"
+
+    async def has_its_address_again() -> bool:
+        return (await world.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address
+
+    await eventually(has_its_address_again)
 
 
 class Broken(NamedTuple):
@@ -60,7 +74,7 @@ async def test_a_kubeconfig_that_does_not_lead_in_says_why_and_what_to_do(
     case: Broken, kubeconfig: str, testbed: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(case.error) as caught:
-        await _connect(_broken(case.change, kubeconfig, testbed.control.kubeconfig.read_text()), tmp_path)
+        await _connect(_broken(case.change, kubeconfig, testbed.clusters["prod-us"].kubeconfig.read_text()), tmp_path)
     assert all(text in caught.value.message for text in ("cluster prod-eu", *case.says))
     _assert_tells_no_secret(str(caught.value), kubeconfig)
 
@@ -123,6 +137,10 @@ async def _connect(kubeconfig: str, folder: Path, **settings: bool) -> ClusterFa
         return await world.connect()
     finally:
         await world.pool.close()
+
+
+def _name_of(document: Json) -> Json:
+    return {key: document["metadata"][key] for key in ("name", "namespace")}
 
 
 def _broken(change: str, kubeconfig: str, of_another: str) -> str:

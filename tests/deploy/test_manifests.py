@@ -52,7 +52,8 @@ def container() -> dict[str, Any]:
 def test_a_real_api_server_takes_every_manifest_strictly(
     document: dict[str, Any], testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
 ) -> None:
-    status, answer = apply(kube(testbed.control), testbed.control.server, document)
+    cluster = testbed.clusters["prod-eu"]
+    status, answer = apply(kube(cluster), cluster.server, document)
     assert status in (HTTPStatus.OK, HTTPStatus.CREATED), answer
 
 
@@ -60,7 +61,8 @@ def test_a_real_api_server_takes_every_manifest_strictly(
 def test_the_api_server_refuses_a_field_that_is_spelt_wrong(testbed: Running, kube: Callable[[ClusterRunning], ApiClient]) -> None:
     broken = json.loads(json.dumps(the("Deployment")))
     broken["spec"]["template"]["spec"]["serviceAcountName"] = "x"
-    status, answer = apply(kube(testbed.control), testbed.control.server, broken)
+    cluster = testbed.clusters["prod-eu"]
+    status, answer = apply(kube(cluster), cluster.server, broken)
     assert status in {HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_REQUEST}, answer
     assert "serviceAcountName" in answer
 

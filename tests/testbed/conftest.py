@@ -32,6 +32,12 @@ def cluster(testbed: Running) -> ClusterRunning:
     return testbed.clusters["prod-eu"]
 
 
+def control_of(running: Running) -> ClusterRunning:
+    """The control cluster of a testbed that has one."""
+    assert running.control
+    return running.control
+
+
 @pytest.fixture
 def api(kube: Callable[[ClusterRunning], client.ApiClient], cluster: ClusterRunning) -> client.ApiClient:
     return kube(cluster)

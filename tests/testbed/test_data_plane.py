@@ -11,6 +11,7 @@ from kubernetes import client, config
 
 from testbed.fleet import FleetFile
 from testbed.testbed import ClusterRunning, Running, Testbed
+from tests.testbed.conftest import control_of
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 
@@ -90,7 +91,8 @@ def test_a_request_to_the_gateway_reaches_every_pod_with_its_path_rewritten(
 def test_a_request_to_the_control_gateway_goes_through_the_clusters_gateway(
     wired: Running, pods: set[str], eventually: Callable[..., None]
 ) -> None:
-    core = client.CoreV1Api(api(wired.control))
+    control = control_of(wired)
+    core = client.CoreV1Api(api(control))
     core.create_namespaced_service("default", {"metadata": {"name": "remote"}, "spec": {"ports": [{"name": "http", "port": 80}]}})
     endpoints = {
         "metadata": {"name": "remote-0", "labels": {"kubernetes.io/service-name": "remote"}},
@@ -98,9 +100,9 @@ def test_a_request_to_the_control_gateway_goes_through_the_clusters_gateway(
         "ports": [{"name": "http", "port": 80}],
         "endpoints": [{"addresses": [wired.clusters["lab"].gateway_address], "conditions": {"ready": True}}],
     }
-    client.DiscoveryV1Api(api(wired.control)).create_namespaced_endpoint_slice("default", endpoints)
-    create_route(wired.control, route("public", "modelplane", "/qwen", "/ml/engine", service="remote", port=80))
-    url = f"{wired.control.gateway_url}/qwen/v1/echo"
+    client.DiscoveryV1Api(api(control)).create_namespaced_endpoint_slice("default", endpoints)
+    create_route(control, route("public", "modelplane", "/qwen", "/ml/engine", service="remote", port=80))
+    url = f"{control.gateway_url}/qwen/v1/echo"
     eventually(lambda: asked(url), equals=(pods, {"/v1/echo"}))
 
 
@@ -126,12 +128,12 @@ def test_a_data_plane_can_be_added_to_a_running_fleet_and_leaves_nothing_behind(
     (tmp_path / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(tmp_path / "home", FleetFile.load(tmp_path / "fleet.yaml"))
     try:
-        assert testbed.up(temporal=False).control.gateway_url == ""
-        running = testbed.up(temporal=False, data_plane=True)
-        custom = client.CustomObjectsApi(api(running.control))
+        assert control_of(testbed.up(temporal=False)).gateway_url == ""
+        control = control_of(testbed.up(temporal=False, data_plane=True))
+        custom = client.CustomObjectsApi(api(control))
         gateway = custom.get_namespaced_custom_object("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
         assert gateway["spec"]["gatewayClassName"] == "traefik"
-        assert httpx.get(running.control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
+        assert httpx.get(control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
     finally:
         testbed.down()
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]

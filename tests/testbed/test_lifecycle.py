@@ -6,6 +6,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from ruamel.yaml import YAML
 from urllib3.exceptions import HTTPError
 
 from testbed.fleet import FleetFile
+from testbed.kube import Kube
+from testbed.pki import Authority
 from testbed.processes import SUPERVISOR, Identity, ProcessFiles
 from testbed.testbed import ClusterRunning, Running, Testbed
 from testbed.waiting import StartFailed
+from tests.testbed.conftest import control_of
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts in one test, on a machine that may be busy
 
@@ -135,6 +139,34 @@ def answers(cluster: ClusterRunning) -> list[str] | None:
         return None
 
 
+def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that starts more than it has processors for."""
+    monkeypatch.setattr("testbed.kube.SECONDS", 0.3)
+    cluster = lab.up(temporal=False).clusters["lab"]
+    server = lab.process_pid("lab.kube-apiserver")
+    assert server
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "default"}, "data": {"a": "b"}}
+    with Kube(cluster.server, Authority(folder / "home" / "clusters" / "lab" / "pki")) as kube, ThreadPoolExecutor(1) as caller:
+        os.kill(server, signal.SIGSTOP)
+        try:
+            asked = caller.submit(kube.apply, document)
+            with pytest.raises(TimeoutError):
+                asked.result(1.5)
+            monkeypatch.setattr("testbed.kube.SILENCE_SECONDS", 1.0)
+            with pytest.raises(StartFailed, match=rf"GET {cluster.server}/version: no answer for 1 s"):
+                kube.get("/version")
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert asked.result(60)["data"] == {"a": "b"}
+
+
+def test_the_control_gateway_has_an_address_too(lab: Testbed, kube: Callable[[ClusterRunning], client.ApiClient]) -> None:
+    control = control_of(lab.up(temporal=False))
+    custom = client.CustomObjectsApi(kube(control))
+    gateway = custom.get_namespaced_custom_object("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
+    assert gateway["status"]["addresses"] == [{"type": "IPAddress", "value": control.gateway_address}]
+
+
 def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:
     before = lab.up(temporal=False).clusters["lab"]
     lab.down()
@@ -151,6 +183,7 @@ def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: l
         secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
         kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
         assert after.server in kept["lab-kubeconfig"]
+        assert control_of(running).server in kept["control-kubeconfig"]
 
 
 def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually: Callable[..., None]) -> None:
@@ -243,9 +276,8 @@ def test_the_manifests_describe_the_fleet_as_a_user_would(testbed: Running) -> N
         ("InferenceClass", {"name": name}) for name in ("h100-8x", "h200-8x", "l40s-8x")
     ]
     assert {each["metadata"]["name"] for each in documents("secrets.yaml")} == {
-        "control-kubeconfig",
         "prod-eu-kubeconfig",
         "prod-us-kubeconfig",
     }
-    for private in (testbed.manifests / "secrets.yaml", testbed.control.kubeconfig):
+    for private in (testbed.manifests / "secrets.yaml", testbed.clusters["prod-eu"].kubeconfig):
         assert stat.S_IMODE(private.stat().st_mode) == 0o600

@@ -30,7 +30,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield SecretDirectory(tmp_path / "store")
         return
     running: Running = request.getfixturevalue("testbed")
-    world = await a_world("control", running.control.kubeconfig.read_text(), tmp_path)
+    world = await a_world("prod-eu", running.clusters["prod-eu"].kubeconfig.read_text(), tmp_path)
     made = SecretCluster(world.api)
     for info in [info for namespace in NAMESPACES for info in await made.list(namespace)]:
         await made.delete(info.namespace, info.name)
