@@ -103,7 +103,7 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
         "secrets": {"directory": str(running.home / "secrets")},
         "kubeconfig": {"allowLoopback": True},
-        "controlCluster": {"name": secret_name(CONTROL)},
+        "controlCluster": {"name": secret_name(CONTROL)} if running.control else {},
         # Nobody's requests are under way on simulated pods.
         "teardown": {"drainSeconds": 1},
         "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},

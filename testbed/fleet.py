@@ -122,6 +122,8 @@ class FleetFile(_Strict):
 
     clusters: Annotated[list[Cluster], Field(min_length=1, max_length=CLUSTERS_MAX)]
     classes: Annotated[dict[Name, NodeClass], Field(min_length=1)]
+    control: bool = True
+    """Whether there is a control cluster too, an API server without nodes whose Gateway stands before those of the others."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FleetFile":

@@ -72,7 +72,7 @@ class Running:
     temporal_ui: str
     clusters: dict[str, ClusterRunning]
     control: ClusterRunning | None
-    """None in a testbed that goes without."""
+    """None when the fleet goes without."""
     manifests: Path
 
     def all_clusters(self) -> list[ClusterRunning]:
@@ -81,18 +81,14 @@ class Running:
 
 
 class Testbed:
-    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line.
-
-    Without `control` there is no control cluster, which costs as much as half a simulated one.
-    """
+    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line."""
 
     __test__ = False  # pytest takes every class with this prefix for a test
 
-    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print, *, control: bool = True) -> None:
+    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print) -> None:
         self._home = Home(home)
         self._fleet = fleet
         self._say = say
-        self._control = control
         self._supervision = Supervision(self._home.folder)
         self._files = self._supervision.files
 
@@ -205,7 +201,6 @@ class Testbed:
         noted = read_json(self._noted)
         as_asked = (
             noted["fleet"] == self._fleet.model_dump_json()
-            and (CONTROL in noted["clusters"] or not self._control)
             and noted["temporal"] in (temporal, True)
             and noted["data_plane"] in (data_plane, True)
         )
@@ -214,7 +209,7 @@ class Testbed:
         return as_asked
 
     def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
-        names = [*([CONTROL] if self._control else []), *(cluster.name for cluster in self._fleet.clusters)]
+        names = [*([CONTROL] if self._fleet.control else []), *(cluster.name for cluster in self._fleet.clusters)]
         self._home.number_clusters(names)
         planes = [self._plane(name, programs) for name in names]
         ports = [port for plane in planes for port in plane.ports()]

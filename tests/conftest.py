@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from testbed.fleet import FleetFile
+from testbed.fleet import BUILT_IN, FleetFile
 from testbed.install import Installer, InstallFailed, needed
 from testbed.testbed import ClusterRunning, Running, Testbed
+
+
+def pytest_configure() -> None:
+    """Let the programs of all testbeds use more memory to collect garbage less often."""
+    os.environ.setdefault("GOGC", "400")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -33,21 +38,21 @@ def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def testbed_owner(testbed_home: Path) -> Testbed:
-    """The session's testbed as something to start and stop processes with."""
-    return Testbed(testbed_home, FleetFile.load(), control=False)
+    """The session's testbed as something to start and stop processes with.
+
+    Without a control cluster, which few tests look at; the fleet file lies where `modelplane up` finds it again.
+    """
+    fleet = testbed_home / "fleet.yaml"
+    fleet.parent.mkdir(parents=True, exist_ok=True)
+    fleet.write_text(f"{BUILT_IN.read_text()}\ncontrol: false\n")
+    return Testbed(testbed_home, FleetFile.load(fleet))
 
 
 @pytest.fixture(scope="session")
 def testbed(testbed_owner: Testbed) -> Iterator[Running]:
-    """The default fleet, up for the whole session.
-
-    Without a control cluster, which few tests look at, and with programs that may use more memory to collect garbage less often.
-    """
+    """The default fleet, up for the whole session."""
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GOGC", os.environ.get("GOGC", "400"))
-            running = testbed_owner.up()
-        yield running
+        yield testbed_owner.up()
     finally:
         if not os.environ.get("MODELPLANE_TESTBED_HOME"):
             testbed_owner.down()

@@ -1,5 +1,6 @@
 """With a data plane a request really travels: gateway, route, Service, endpoint, pod."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from kubernetes import client, config
 
+from testbed.documents import load_all
 from testbed.fleet import FleetFile
 from testbed.testbed import ClusterRunning, Running, Testbed
 from tests.testbed.conftest import control_of
@@ -124,15 +126,26 @@ def test_traefik_judges_the_gateway_and_the_testbed_leaves_it_alone(wired: Runni
     assert [each["value"] for each in gateway["status"]["addresses"]] == [wired.clusters["lab"].gateway_address]
 
 
+def control_gateway(control: ClusterRunning) -> dict[str, Any]:
+    """The Gateway that stands before those of the clusters."""
+    place = ("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
+    found: dict[str, Any] = client.CustomObjectsApi(api(control)).get_namespaced_custom_object(*place)
+    return found
+
+
 def test_a_data_plane_can_be_added_to_a_running_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(tmp_path / "home", FleetFile.load(tmp_path / "fleet.yaml"))
     try:
-        assert control_of(testbed.up(temporal=False)).gateway_url == ""
+        before = testbed.up(temporal=False)
+        control = control_of(before)
+        assert control.gateway_url == ""
+        assert control_gateway(control)["status"]["addresses"] == [{"type": "IPAddress", "value": control.gateway_address}]
+        secrets = {each["metadata"]["name"]: each["data"] for each in load_all((before.manifests / "secrets.yaml").read_text())}
+        assert control.server in base64.b64decode(secrets["control-kubeconfig"]["kubeconfig"]).decode()
+
         control = control_of(testbed.up(temporal=False, data_plane=True))
-        custom = client.CustomObjectsApi(api(control))
-        gateway = custom.get_namespaced_custom_object("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
-        assert gateway["spec"]["gatewayClassName"] == "traefik"
+        assert control_gateway(control)["spec"]["gatewayClassName"] == "traefik"
         assert httpx.get(control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
     finally:
         testbed.down()

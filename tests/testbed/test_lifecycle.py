@@ -20,11 +20,11 @@ from testbed.pki import Authority
 from testbed.processes import SUPERVISOR, Identity, ProcessFiles
 from testbed.testbed import ClusterRunning, Running, Testbed
 from testbed.waiting import StartFailed
-from tests.testbed.conftest import control_of
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts in one test, on a machine that may be busy
 
 FLEET = """
+control: false
 classes:
   two:
     devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: GPUS}]
@@ -87,6 +87,7 @@ def core(cluster: ClusterRunning) -> client.CoreV1Api:
 
 def test_what_was_stored_is_there_after_down_and_up(lab: Testbed) -> None:
     before = lab.up(temporal=False)
+    assert before.control is None
     core(before.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "kept"}, "data": {"a": "b"}})
 
     assert len(mentioning(before.home)) > 5
@@ -160,13 +161,6 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, f
         assert asked.result(60)["data"] == {"a": "b"}
 
 
-def test_the_control_gateway_has_an_address_too(lab: Testbed, kube: Callable[[ClusterRunning], client.ApiClient]) -> None:
-    control = control_of(lab.up(temporal=False))
-    custom = client.CustomObjectsApi(kube(control))
-    gateway = custom.get_namespaced_custom_object("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "modelplane")
-    assert gateway["status"]["addresses"] == [{"type": "IPAddress", "value": control.gateway_address}]
-
-
 def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:
     before = lab.up(temporal=False).clusters["lab"]
     lab.down()
@@ -183,7 +177,6 @@ def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: l
         secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
         kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
         assert after.server in kept["lab-kubeconfig"]
-        assert control_of(running).server in kept["control-kubeconfig"]
 
 
 def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually: Callable[..., None]) -> None:
