@@ -27,7 +27,7 @@ from testbed.versions import TOOLS
 from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"
-_WORKER_WAIT_SECONDS = 60.0
+_WORKER_WAIT_SECONDS = 120.0
 _LOOK_EVERY_SECONDS = 0.2
 
 Say = Callable[[str], None]

@@ -21,8 +21,15 @@ from testbed.waiting import StartFailed
 
 FIELD_MANAGER = "testbed"
 SECONDS = httpx.Timeout(20.0, connect=5.0)
-SETTLING = {httpx.codes.NOT_FOUND, httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
-SETTLING_SECONDS = 15.0
+# What a server answers in its first seconds, or when its store waits for a processor.
+SETTLING = {
+    httpx.codes.NOT_FOUND,
+    httpx.codes.TOO_MANY_REQUESTS,
+    httpx.codes.INTERNAL_SERVER_ERROR,
+    httpx.codes.SERVICE_UNAVAILABLE,
+    httpx.codes.GATEWAY_TIMEOUT,
+}
+SETTLING_SECONDS = 60.0
 # A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
 SILENCE_SECONDS = 120.0
 

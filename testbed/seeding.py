@@ -15,7 +15,7 @@ from testbed.kube import Kube, collection, path_of
 from testbed.waiting import wait_until
 from testbed.webhooks import custom_resources, lws_webhooks
 
-ESTABLISHED_SECONDS = 30
+ESTABLISHED_SECONDS = 120
 PARALLEL = 4
 
 Document = dict[str, Any]

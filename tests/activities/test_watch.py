@@ -324,7 +324,7 @@ def _cluster(client: RecordingClient, world: World, *, reachable: bool) -> Obser
 
 
 async def _until(
-    client: RecordingClient, order: ReplicaOrder, holds: Callable[[ObservedReplica], bool], within_seconds: float = 30.0
+    client: RecordingClient, order: ReplicaOrder, holds: Callable[[ObservedReplica], bool], within_seconds: float = 60.0
 ) -> ObservedReplica:
     def look() -> ObservedReplica | None:
         seen = client.replica(_id(order))

@@ -240,7 +240,7 @@ async def a_world(cluster: str, kubeconfig: str, folder: Path, **settings: bool)
     return World(cluster, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
 
 
-async def eventually(check: Callable[[], Any], within_seconds: float = 30.0) -> Any:
+async def eventually(check: Callable[[], Any], within_seconds: float = 60.0) -> Any:
     """Wait until a check gives something true (it may be awaitable), and give that."""
     ends_at = time.monotonic() + within_seconds
     while True:
