@@ -46,7 +46,7 @@ from activities.revisions import RevisionActivities
 from activities.stores import secret_store
 from activities.workloads import WorkloadActivities
 from api_types import queues
-from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings
+from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings, bad_settings
 from client.connection import connect
 from client.errors import CommandFailed, ExitCode
 from client.leaving import leave
@@ -258,8 +258,8 @@ def main() -> None:
     try:
         settings = Settings()
     except ValidationError as error:
-        for problem in error.errors():
-            print(f"setting {'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}", file=sys.stderr)
+        for problem in bad_settings(error):
+            print(f"setting {problem}", file=sys.stderr)
         raise SystemExit(2) from None
     configure_logging(settings.log)
     try:

@@ -6,10 +6,11 @@ A setting is a dotted key: `workloads.namespace`. It stands in one YAML file, na
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from api_types import images
 
@@ -136,6 +137,16 @@ class LogSettings(Section):
     format: Literal["json", "console"] = "json"
 
 
+class _Environment(EnvSettingsSource):
+    """The variables. What is no JSON where JSON must stand is kept as it is, to be refused with every other bad value."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
 class Settings(BaseSettings):
     """All settings, read once at the start of a program."""
 
@@ -167,7 +178,20 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment over file over defaults."""
-        del dotenv_settings, file_secret_settings
+        del env_settings, dotenv_settings, file_secret_settings
         file = os.environ.get(CONFIG_VARIABLE)
-        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, _Environment(settings_cls))
         return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=Path(file).expanduser())) if file else sources
+
+
+def bad_settings(error: ValidationError) -> list[str]:
+    """List `<setting>: <problem>` for each setting that cannot be used; without values, which may be secret."""
+    return [f"{'.'.join(str(part) for part in fault['loc'])}: {_problem(fault['type'], fault['msg'])}" for fault in error.errors()]
+
+
+def _problem(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "there is no such setting"
+    if kind == "model_type":
+        return "this is a group of settings; name one of them (in the environment after two underscores), or give the group as JSON"
+    return message

@@ -5,7 +5,7 @@ command reads them unless `MODELPLANE_CONFIG` names another file. `down` takes t
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from api_types.settings import CONFIG_VARIABLE, Settings
+from api_types.settings import CONFIG_VARIABLE, Settings, bad_settings
 from client.errors import Refused
 
 HOME_VARIABLE = "MODELPLANE_HOME"
@@ -39,13 +39,16 @@ def load_settings() -> Settings:
     if named and not file.is_file():
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
     read_settings(file)
+    with _reading(file):
+        return settings_of({}, f"{file} or in MODELPLANE_* variables" if file.is_file() else "MODELPLANE_* variables")
+
+
+def settings_of(tree: Mapping[str, object], source: str) -> Settings:
+    """Read the settings: `tree` over environment over file over defaults. Raises `Refused` that names every bad key."""
     try:
-        with _reading(file):
-            return Settings()
+        return Settings.model_validate(tree)
     except ValidationError as error:
-        details = [f"{'.'.join(str(part) for part in fault['loc'])}: {_fault(fault['type'], fault['msg'])}" for fault in error.errors()]
-        source = f"{file} or in MODELPLANE_* variables" if file.is_file() else "MODELPLANE_* variables"
-        raise Refused("the settings are not usable", details=details, next_step=f"mend these keys in {source}") from error
+        raise Refused("the settings are not usable", details=bad_settings(error), next_step=f"mend these keys in {source}") from error
 
 
 @contextmanager
@@ -69,10 +72,6 @@ def write_settings(file: Path, tree: dict[str, object]) -> None:
         YAML(typ="safe", pure=True).dump(tree, stream)
     beside.chmod(0o600)
     beside.replace(file)
-
-
-def _fault(kind: str, message: str) -> str:
-    return "there is no such setting" if kind == "extra_forbidden" else message
 
 
 def read_settings(file: Path) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from api_types.settings import CONFIG_VARIABLE, Settings
-from client.configuration import home_folder, local_settings_file, read_settings, write_settings
+from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
 from testbed.download import DownloadRefused
 from testbed.fleet import CONTROL, FleetFile, FleetFileError
@@ -27,6 +27,7 @@ from testbed.versions import TOOLS
 from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"
+_VARIABLES = "MODELPLANE_* variables"
 _WORKER_WAIT_SECONDS = 120.0
 _LOOK_EVERY_SECONDS = 0.2
 
@@ -47,6 +48,7 @@ def start(fleet_file: Path | None, say: Say) -> LocalFleet:
 
     The fleet file is remembered in the home folder: the next start without one simulates the same fleet.
     """
+    settings_of({}, _VARIABLES)  # refused now, not when programs have been built for minutes
     home = home_folder()
     try:
         fleet = _fleet(home, fleet_file)
@@ -110,7 +112,7 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "log": {"format": "console"},
     }
     write_settings(file, tree)
-    return Settings.model_validate(tree)
+    return settings_of(tree, _VARIABLES)
 
 
 def _listen(file: Path) -> str:

@@ -22,6 +22,7 @@ from testbed.documents import load_all, write_json
 from testbed.download import Downloader
 from testbed.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, LeftOut, Tool
 
+PROGRAMS_VARIABLE = "MODELPLANE_PROGRAMS"
 MODULES = Path(__file__).parent / "tools"
 PROGRESS_SECONDS = 20
 VERSION_SECONDS = 10
@@ -33,8 +34,8 @@ class InstallFailed(Exception):
 
 
 def cache_folder() -> Path:
-    """Where programs are kept: `$MODELPLANE_CACHE`, else `modelplane` in the user's cache folder."""
-    if explicit := os.environ.get("MODELPLANE_CACHE"):
+    """Where programs are kept: `$MODELPLANE_PROGRAMS`, else `modelplane` in the user's cache folder."""
+    if explicit := os.environ.get(PROGRAMS_VARIABLE):
         return Path(explicit).expanduser().resolve()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "modelplane"

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from api_types.settings import CONFIG_VARIABLE, SecretSettings, Settings, TemporalSettings
-from client.configuration import home_folder, load_settings, local_settings_file, write_settings
+from client.configuration import HOME_VARIABLE, home_folder, load_settings, local_settings_file, write_settings
 from client.connection import connect
 from client.errors import Refused
 from client.links import list_link
+from testbed.install import PROGRAMS_VARIABLE
 from tests.client.conftest import Cli
 
 
@@ -66,6 +67,32 @@ def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert home_folder() == tmp_path / "modelplane" / "testbed"
     assert home_folder() != SecretSettings().directory.expanduser()
+
+
+@pytest.mark.parametrize("command", [("get", "md"), ("up",)], ids=" ".join)
+def test_bad_variables_are_all_told_before_anything_starts(
+    cli: Cli, nowhere: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODELPLANE_CACHE", "/var/cache")
+    monkeypatch.setenv("MODELPLANE_WORKER__SPEED", "9")
+    result = cli(*command)
+    assert result.code == 2
+    assert "cache: this is a group of settings" in result.err
+    assert "worker.speed: there is no such setting" in result.err
+    assert not nowhere.exists()
+
+
+def test_a_group_of_settings_may_stand_in_one_variable(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MODELPLANE_TEMPORAL__ADDRESS")
+    monkeypatch.setenv("MODELPLANE_TEMPORAL", '{"address": "example.com:7233"}')
+    monkeypatch.setenv("MODELPLANE_TEMPORAL__NAMESPACE", "fleet")
+    assert not nowhere.exists()
+    assert (load_settings().temporal.address, load_settings().temporal.namespace) == ("example.com:7233", "fleet")
+
+
+@pytest.mark.parametrize("variable", [CONFIG_VARIABLE, HOME_VARIABLE, PROGRAMS_VARIABLE])
+def test_a_variable_of_the_program_itself_is_no_setting(variable: str) -> None:
+    assert variable.removeprefix("MODELPLANE_").lower() not in Settings.model_fields
 
 
 async def test_half_a_tls_pair_is_refused() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.home import POD_NETWORK, PORTS, Home, HomeBusy
+from testbed.install import PROGRAMS_VARIABLE
 
 
 def test_ports_are_chosen_once_and_remembered(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_and_said(tmp_path: Path) ->
 
 def few_ports(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Leave only so many to choose from, none of which any other testbed would take or has taken."""
-    monkeypatch.setenv("MODELPLANE_CACHE", str(folder / "cache"))
+    monkeypatch.setenv(PROGRAMS_VARIABLE, str(folder / "cache"))
     monkeypatch.setattr("testbed.home.PORTS", range(PORTS.start - count, PORTS.start))
 
 

@@ -19,6 +19,7 @@ def started(**settings: str) -> subprocess.CompletedProcess[str]:
 CASES = [
     ("an unknown setting", {"MODELPLANE_WORKER__SPEED": "9"}, 2, "worker.speed"),
     ("a setting of the wrong type", {"MODELPLANE_TEARDOWN__DRAIN_SECONDS": "soon"}, 2, "teardown.drain_seconds"),
+    ("a group of settings that is no JSON", {"MODELPLANE_CACHE": "/var/cache"}, 2, "cache: this is a group of settings"),
     ("a settings file that is not there", {"MODELPLANE_CONFIG": "/nowhere/config.yaml"}, 2, "/nowhere/config.yaml"),
     ("encryption keys that cannot be read", {"MODELPLANE_ENCRYPTION__ACTIVE_KEY": "k1"}, 2, "encryption.activeKey"),
     ("a Temporal that is down", {"MODELPLANE_TEMPORAL__ADDRESS": f"127.0.0.1:{free_port()}"}, 6, "does not answer"),
