@@ -22,7 +22,7 @@ class House:
 
     def start(self) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "testbed.supervisor", str(self.home)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     def tell(self, number: int) -> None:
         supervisor = self.files.identity(SUPERVISOR)

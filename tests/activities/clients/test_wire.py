@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,15 +179,36 @@ def test_an_object_id_is_read_as_it_was_written(text: str) -> None:
     assert str(ObjectId.parse(text)) == text
 
 
-async def test_a_burst_passes_and_then_the_rate_holds() -> None:
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def get_running_loop(self) -> "Clock":
+        return self
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+async def test_a_burst_passes_and_then_the_rate_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("activities.clients.throttle.asyncio", clock)
     throttle = Throttle(rate=100, burst=10)
-    began = time.monotonic()
     for _ in range(10):
         await throttle.turn()
-    assert time.monotonic() - began < 0.05
+    assert clock.now == 0
     for _ in range(20):
         await throttle.turn()
-    assert 0.15 < time.monotonic() - began < 0.6
+    assert clock.now == pytest.approx(0.2)
+    clock.now += 60
+    for _ in range(10):
+        await throttle.turn()
+    assert clock.now == pytest.approx(60.2)
 
 
 def a_plugin(folder: Path, body: str) -> ExecPlugin:

@@ -75,7 +75,7 @@ async def play(script: Script, until: Callable[[Reflector[str]], Any] | None = N
         lambda: cast(ClusterApi, script), SELECTION, lambda item: cast(str | None, item["value"]), book.changed, book.listed
     )
     task = asyncio.create_task(reflector.run())
-    await (eventually(lambda: until(reflector), 5) if until else asyncio.wait_for(script.idle.wait(), 5))
+    await (eventually(lambda: until(reflector)) if until else asyncio.wait_for(script.idle.wait(), 60))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return book, reflector
@@ -126,7 +126,7 @@ async def test_a_kind_that_goes_away_takes_its_objects_along_and_ends_the_reflec
     reflector: Reflector[str] = Reflector(
         lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], book.changed, book.listed
     )
-    await asyncio.wait_for(reflector.run(), 5)
+    await asyncio.wait_for(reflector.run(), 60)
     assert book.changes == [("a", "1"), ("a", None)]
     assert reflector.synced
 
