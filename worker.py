@@ -55,6 +55,10 @@ from workflows import registry
 # A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.
 STICKY_WAIT = timedelta(seconds=1)
 
+# As long as the server waits for a workflow task. The SDK interrupts a workflow after two seconds of wall time, which a storm of signals on
+# a busy processor takes too, and a workflow that was interrupted may never leave its worker's cache again.
+DEADLOCK_SECONDS = 10
+
 log = structlog.get_logger("modelplane.worker")
 UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["queue"])
 
@@ -133,7 +137,15 @@ def build_workers(client: Client, settings: Settings, hands: Hands, threads: Thr
     }
     served = settings.queues.serve or tuple(parts)
     # A queue of one's own name is a worker beside a cluster that others cannot reach.
-    return {queue: Worker(client, task_queue=queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
+    return {queue: patient(Worker(client, task_queue=queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared)) for queue in served}
+
+
+def patient(worker: Worker) -> Worker:
+    """Give workflows of a worker time on a busy processor; the SDK has no option for it (its pull request 1614 was closed)."""
+    inner = worker._workflow_worker  # noqa: SLF001
+    if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
+        inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001
+    return worker
 
 
 async def register_search_attributes(client: Client) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from temporalio import activity, workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from testbed.testbed import Running
 from tests.workflows.harness import connected
+from worker import patient
 
 LIVES = 6
 STEPS = 30
@@ -93,6 +95,28 @@ async def test_what_was_looked_at_while_a_local_activity_ended_can_be_replayed(t
         replayer = Replayer(workflows=[Attentive], workflow_runner=here, data_converter=client.data_converter)
         for handle in handles:
             await replayer.replay_workflow(await handle.fetch_history())
+
+
+@workflow.defn
+class Slow:
+    """Computes for longer than the SDK allows by default."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Stand for a workflow that handles a storm of signals on a busy processor."""
+        time.sleep(3)  # noqa: ASYNC251
+
+
+@pytest.mark.testbed
+async def test_a_workflow_that_a_busy_processor_holds_up_is_not_taken_for_a_deadlock(testbed: Running) -> None:
+    async with connected(testbed) as client:
+        queue = f"sdk-{uuid.uuid4().hex[:8]}"
+        async with patient(Worker(client, task_queue=queue, workflows=[Slow], workflow_runner=UnsandboxedWorkflowRunner())):
+            handle = await client.start_workflow(Slow.run, id=queue, task_queue=queue, execution_timeout=BOUND)
+            await handle.result()
+        kinds = [EventType.Name(event.event_type) async for event in handle.fetch_history_events()]
+        assert "EVENT_TYPE_WORKFLOW_TASK_FAILED" not in kinds
+        assert kinds.count("EVENT_TYPE_WORKFLOW_TASK_COMPLETED") == 1
 
 
 async def start(client: Client, queue: str) -> WorkflowHandle[Attentive, None]:
