@@ -137,11 +137,12 @@ def build_workers(client: Client, settings: Settings, hands: Hands, threads: Thr
     }
     served = settings.queues.serve or tuple(parts)
     # A queue of one's own name is a worker beside a cluster that others cannot reach.
-    return {queue: patient(Worker(client, task_queue=queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared)) for queue in served}
+    return {queue: build_worker(client, queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
 
 
-def patient(worker: Worker) -> Worker:
-    """Give workflows of a worker time on a busy processor; the SDK has no option for it (its pull request 1614 was closed)."""
+def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
+    """Build a worker whose workflows have time on a busy processor; the SDK has no option for it (its pull request 1614 was closed)."""
+    worker = Worker(client, task_queue=queue, **parts)
     inner = worker._workflow_worker  # noqa: SLF001
     if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
         inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001

@@ -17,6 +17,7 @@ from api_types.settings import CONFIG_VARIABLE, Settings, bad_settings
 from client.errors import Refused
 
 HOME_VARIABLE = "MODELPLANE_HOME"
+_VARIABLES = "MODELPLANE_* variables"
 
 
 def home_folder() -> Path:
@@ -40,10 +41,10 @@ def load_settings() -> Settings:
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
     read_settings(file)
     with _reading(file):
-        return settings_of({}, f"{file} or in MODELPLANE_* variables" if file.is_file() else "MODELPLANE_* variables")
+        return settings_of({}, f"{file} or in {_VARIABLES}" if file.is_file() else _VARIABLES)
 
 
-def settings_of(tree: Mapping[str, object], source: str) -> Settings:
+def settings_of(tree: Mapping[str, object], source: str = _VARIABLES) -> Settings:
     """Read the settings: `tree` over environment over file over defaults. Raises `Refused` that names every bad key."""
     try:
         return Settings.model_validate(tree)

@@ -27,7 +27,6 @@ from testbed.versions import TOOLS
 from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"
-_VARIABLES = "MODELPLANE_* variables"
 _WORKER_WAIT_SECONDS = 120.0
 _LOOK_EVERY_SECONDS = 0.2
 
@@ -48,7 +47,7 @@ def start(fleet_file: Path | None, say: Say) -> LocalFleet:
 
     The fleet file is remembered in the home folder: the next start without one simulates the same fleet.
     """
-    settings_of({}, _VARIABLES)  # refused now, not when programs have been built for minutes
+    settings_of({})  # refused now, not when programs have been built for minutes
     home = home_folder()
     try:
         fleet = _fleet(home, fleet_file)
@@ -112,7 +111,7 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "log": {"format": "console"},
     }
     write_settings(file, tree)
-    return settings_of(tree, _VARIABLES)
+    return settings_of(tree)
 
 
 def _listen(file: Path) -> str:

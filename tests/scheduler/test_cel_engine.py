@@ -130,7 +130,7 @@ def test_a_pattern_that_explodes_elsewhere_is_linear_here() -> None:
     started = time.monotonic()
     verdict = compile_selector('device.attributes["gpu.nvidia.com"].text.matches("^(a+)+b$")').match(long)
     assert verdict == Match(matched=False)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 1
 
 
 def test_evaluations_do_not_see_each_other() -> None:

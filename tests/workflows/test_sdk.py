@@ -17,7 +17,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from testbed.testbed import Running
 from tests.workflows.harness import connected
-from worker import patient
+from worker import build_worker
 
 LIVES = 6
 STEPS = 30
@@ -111,7 +111,7 @@ class Slow:
 async def test_a_workflow_that_a_busy_processor_holds_up_is_not_taken_for_a_deadlock(testbed: Running) -> None:
     async with connected(testbed) as client:
         queue = f"sdk-{uuid.uuid4().hex[:8]}"
-        async with patient(Worker(client, task_queue=queue, workflows=[Slow], workflow_runner=UnsandboxedWorkflowRunner())):
+        async with build_worker(client, queue, workflows=[Slow], workflow_runner=UnsandboxedWorkflowRunner()):
             handle = await client.start_workflow(Slow.run, id=queue, task_queue=queue, execution_timeout=BOUND)
             await handle.result()
         kinds = [EventType.Name(event.event_type) async for event in handle.fetch_history_events()]

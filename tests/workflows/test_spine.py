@@ -110,7 +110,7 @@ async def test_wkl_105_what_somebody_changes_by_hand_is_put_right_within_30_s(pl
         found = plane.get(cluster, f"{path}/{name}")
         return found and found["spec"]["replicas"]
 
-    await eventually(look, lambda replicas: replicas == 1)
+    await eventually(look, lambda replicas: replicas == 1, within=30)
     await plane.ready("ModelDeployment", "steady", namespace)
     replica = await plane.describe("ModelReplica", placement["replica"], namespace)
     assert "Drift" in {event["reason"] for event in replica["status"]["events"]}
