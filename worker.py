@@ -34,22 +34,22 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
-from activities.caches import CacheActivities
-from activities.clients.hub import HuggingFaceHub
-from activities.clients.pool import KubernetesPool
-from activities.clients.registry import OciRegistry
-from activities.clusters import ClusterActivities
+from activities.caches.activities import CacheActivities
+from activities.caches.revisions import RevisionActivities
+from activities.clients.hubs.huggingface import HuggingFaceHub
+from activities.clients.hubs.oci import OciRegistry
+from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clusters.activities import ClusterActivities
 from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
-from activities.render.artefact import SOURCE_HUGGINGFACE, SOURCE_OCI
-from activities.render.chosen import render_settings
-from activities.revisions import RevisionActivities
-from activities.stores import secret_store
-from activities.workloads import WorkloadActivities
+from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
+from activities.render.inputs.chosen import render_settings
+from activities.secrets.selection import secret_store
+from activities.workloads.activities import WorkloadActivities
 from api_types import queues
 from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings, bad_settings
-from client.connection import connect
 from client.errors import CommandFailed, ExitCode
-from client.leaving import leave
+from client.temporal.connection import connect
+from client.temporal.shutdown import leave
 from workflows import registry
 
 # A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.

@@ -25,14 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import names, queues
 from api_types.base import Message
-from api_types.messages import (
-    ReplicaBirth,
-    StartedReplicas,
-    StartReplicas,
-    Tell,
-    TellMany,
-    ToldMany,
-)
+from api_types.messages.entities import ReplicaBirth, StartedReplicas, StartReplicas, Tell, TellMany, ToldMany
 
 KIND = SearchAttributeKey.for_keyword("ModelplaneKind")
 NAMESPACE = SearchAttributeKey.for_keyword("ModelplaneNamespace")

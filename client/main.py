@@ -9,28 +9,28 @@ from typing import Annotated
 import typer
 
 from api_types.settings import CONFIG_VARIABLE
-from client import options
-from client.apply import apply
-from client.delete import delete
-from client.describe import describe
-from client.down import down
+from client.commands import options
+from client.commands.change.apply import apply
+from client.commands.change.delete import delete
+from client.commands.change.drain import drain, uncordon
+from client.commands.change.policy import policy
+from client.commands.change.retry import retry
+from client.commands.change.rollout import rollout
+from client.commands.change.scale import scale
+from client.commands.inspect.describe import describe
+from client.commands.inspect.events import show_events
+from client.commands.inspect.explain import explain
+from client.commands.inspect.get import get
+from client.commands.inspect.logs import logs
+from client.commands.inspect.schema import schema
+from client.commands.inspect.ui import ui
+from client.commands.local.down import down
+from client.commands.local.up import up
+from client.commands.preview.plan import plan
+from client.commands.preview.render import render
+from client.commands.preview.validate import validate
 from client.errors import CommandFailed, ExitCode, report
-from client.events import show_events
-from client.explain import explain
-from client.get import get
-from client.leaving import leave
-from client.logs import logs
-from client.maintenance import drain, uncordon
-from client.plan import plan
-from client.policy import policy
-from client.render import render
-from client.retry import retry
-from client.rollout import rollout
-from client.scale import scale
-from client.schema import schema
-from client.ui import ui
-from client.up import up
-from client.validate import validate
+from client.temporal.shutdown import leave
 
 _INTERRUPTED = 130
 _PACKAGE = "modelplane-temporal"

@@ -14,10 +14,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from api_types import queues
-from api_types.manifests import NO_CHECKS, admit_all, dump, parse
-from api_types.messages import Scale, SetSpec
+from api_types.messages.entities import Scale, SetSpec
 from api_types.names import workflow_id
 from api_types.settings import Settings
+from api_types.validation.manifests import NO_CHECKS, admit_all, dump, parse
 
 
 async def until_ready(handle: WorkflowHandle[Any, Any], replicas: int) -> None:

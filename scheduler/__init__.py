@@ -5,4 +5,98 @@ equal bytes, on any worker, in any year. `fleet` is what is known, `decide` is w
 what would be.
 """
 
-SCHEDULER_VERSION = "1.0.0"
+from scheduler.cel import check_selector
+from scheduler.decide import apply, decide, ordered, priority_of, written
+from scheduler.explain.cluster_report import cluster_details
+from scheduler.explain.pool_report import pool_report
+from scheduler.fleet import registry
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.fleet.manifests import cluster_view, deployment_view
+from scheduler.fleet.overlay import Frame
+from scheduler.fleet.queue_reservations import next_expiry
+from scheduler.fleet.snapshot import Unpacking
+from scheduler.kubernetes.quantity import parse_quantity
+from scheduler.kubernetes.semver import parse_version
+from scheduler.kubernetes.tolerations import untolerated
+from scheduler.model import reasons
+from scheduler.model.inputs import ClusterView, Decision, DeploymentView, Eviction, KeptReplica, Placement, ReplicaView, ScheduleRequest
+from scheduler.model.policy import SchedulerOptions
+from scheduler.model.reasons import BOUND, KEEP, RELEASING, RESERVED
+from scheduler.model.version import SCHEDULER_VERSION
+from scheduler.model.wire import from_wire, to_wire
+from scheduler.placement.cycle import Turn
+from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
+from scheduler.placement.queue_limits import evicted_workloads, next_timeouts
+from scheduler.planning.offline import Documents, offline_cluster, offline_deployment, offline_fleet, sort_documents
+from scheduler.planning.plan import decision_tree, end_state, engine_trees, plan_offline
+from scheduler.planning.questions import REPLICAS_MAX, Offer, can_drain, cluster_of_class, headroom, offers
+from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, settle
+
+__all__ = [
+    "BOUND",
+    "KEEP",
+    "MAINTENANCE",
+    "RELEASING",
+    "REPLICAS_MAX",
+    "RESERVED",
+    "SCHEDULER_VERSION",
+    "Changes",
+    "ClusterView",
+    "Decision",
+    "DeploymentDiff",
+    "DeploymentView",
+    "Documents",
+    "Eviction",
+    "Fleet",
+    "Frame",
+    "InvalidPolicyError",
+    "KeptReplica",
+    "Offer",
+    "Placement",
+    "ReplicaView",
+    "ScheduleRequest",
+    "SchedulerOptions",
+    "Turn",
+    "Unpacking",
+    "apply",
+    "can_drain",
+    "changed",
+    "check_selector",
+    "cluster_details",
+    "cluster_of_class",
+    "cluster_view",
+    "copy_of",
+    "decide",
+    "decision_tree",
+    "deployment_view",
+    "end_state",
+    "engine_trees",
+    "evicted_workloads",
+    "from_wire",
+    "headroom",
+    "next_expiry",
+    "next_timeouts",
+    "offers",
+    "offline_cluster",
+    "offline_deployment",
+    "offline_fleet",
+    "ordered",
+    "pack_rows",
+    "parse_quantity",
+    "parse_version",
+    "plan",
+    "plan_offline",
+    "pool_report",
+    "priority_of",
+    "read_policy",
+    "reasons",
+    "registry",
+    "settle",
+    "sort_documents",
+    "to_wire",
+    "unpack_rows",
+    "untolerated",
+    "write_policy",
+    "written",
+]

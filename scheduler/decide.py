@@ -10,19 +10,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler import SCHEDULER_VERSION, conditions, reasons
-from scheduler.constraints import avoided
-from scheduler.explain import diagnose
-from scheduler.fleet import Fleet
-from scheduler.frame import Frame
-from scheduler.holds import Hold
-from scheduler.ledger import Ledger
-from scheduler.nomination import inherit
-from scheduler.policy import SchedulerOptions
-from scheduler.results import Decision, Diagnosis, Eviction, Placement
-from scheduler.shapes import charges
-from scheduler.turn import Turn
-from scheduler.types import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.explain import conditions
+from scheduler.explain.diagnosis import diagnose
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.ledger import Ledger
+from scheduler.fleet.nomination import inherit
+from scheduler.fleet.overlay import Frame
+from scheduler.fleet.queue_reservations import Hold
+from scheduler.hardware.template import charges
+from scheduler.model import reasons
+from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
+from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.model.policy import SchedulerOptions
+from scheduler.model.version import SCHEDULER_VERSION
+from scheduler.placement.constraints import avoided
+from scheduler.placement.cycle import Turn
 
 
 def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options: SchedulerOptions | None = None) -> list[Decision]:

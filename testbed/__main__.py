@@ -5,11 +5,11 @@ import os
 import sys
 from pathlib import Path
 
-from testbed.download import DownloadRefused
-from testbed.fleet import FleetFile, FleetFileError
-from testbed.home import HomeBusy
-from testbed.install import Installer, InstallFailed, needed
-from testbed.kube import KubeError
+from testbed.cluster.kube import KubeError
+from testbed.fleet.fleet_file import FleetFile, FleetFileError
+from testbed.fleet.home import HomeBusy
+from testbed.programs.download import DownloadRefused
+from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.testbed import Running, Testbed
 from testbed.waiting import StartFailed
 

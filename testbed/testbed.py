@@ -17,21 +17,21 @@ from shutil import rmtree
 
 import httpx
 
-from testbed import objects
-from testbed.control_plane import ControlPlane
-from testbed.data_plane import ENCLAVE
-from testbed.data_plane import port_name as data_plane_port
-from testbed.data_plane import processes as data_plane_processes
+from testbed.cluster import objects
+from testbed.cluster.control_plane import ControlPlane
+from testbed.cluster.kube import Kube, collection
+from testbed.cluster.seeding import seed
+from testbed.dataplane.config import ENCLAVE
+from testbed.dataplane.config import port_name as data_plane_port
+from testbed.dataplane.config import processes as data_plane_processes
 from testbed.documents import read_json, write_json
-from testbed.fleet import CONTROL, FleetFile
-from testbed.home import Home
-from testbed.install import Installer, needed
-from testbed.kube import Kube, collection
-from testbed.manifests import write_manifests
-from testbed.processes import ProcessSpec
-from testbed.seeding import seed
-from testbed.supervision import Supervision
-from testbed.versions import DEFINITIONS
+from testbed.fleet.fleet_file import CONTROL, FleetFile
+from testbed.fleet.home import Home
+from testbed.fleet.manifests import write_manifests
+from testbed.process.processes import ProcessSpec
+from testbed.process.supervision import Supervision
+from testbed.programs.install import Installer, needed
+from testbed.programs.versions import DEFINITIONS
 from testbed.waiting import StartFailed, wait_until
 
 # Seconds are usual, minutes happen when two cores are shared with builds and tests.
@@ -277,7 +277,7 @@ class Testbed:
                 for plane in planes
             ],
         )
-        return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.gateway", str(config)], stage=STAGE_LAST - 1)
+        return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.dataplane.controllers", str(config)], stage=STAGE_LAST - 1)
 
     def _await_gateways(self, planes: list[ControlPlane], keeper: str) -> None:
         """Wait until `keeper`, whoever answers for Gateways here, gave each an address."""

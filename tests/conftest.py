@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from testbed.fleet import BUILT_IN, FleetFile
-from testbed.install import Installer, InstallFailed, needed
+from testbed.fleet.fleet_file import BUILT_IN, FleetFile
+from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.testbed import ClusterRunning, Running, Testbed
 
 

@@ -10,19 +10,11 @@ from temporalio import workflow
 
 from activities.messaging import Broadcast, Messaging
 from api_types import names
-from api_types.messages import (
-    ClassChanged,
-    ClassWanted,
-    Forget,
-    ReportClass,
-    Resync,
-    Tell,
-    TellMany,
-)
+from api_types.messages.entities import ClassChanged, ClassWanted, Forget, ReportClass, Resync, Tell, TellMany
 from api_types.prices import UNPRICED, price_milli
-from workflows import options
-from workflows.entity import Carried, Entity
-from workflows.status import FALSE, TRUE
+from workflows.entity import activity_options
+from workflows.entity.conditions import FALSE, TRUE
+from workflows.entity.entity import Carried, Entity
 
 
 class ClassState(Carried):
@@ -128,7 +120,9 @@ class InferenceClassWorkflow(Entity[ClassState]):
             for cluster in clusters
         ]
         await workflow.execute_activity_method(
-            Messaging.tell_many, TellMany(tells=tells), **options.remote(options.TELL_MANY, f"tell {len(tells)} clusters of this class")
+            Messaging.tell_many,
+            TellMany(tells=tells),
+            **activity_options.remote(activity_options.TELL_MANY, f"tell {len(tells)} clusters of this class"),
         )
 
     async def _announce(self) -> None:
@@ -136,7 +130,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         await workflow.execute_activity_method(
             Messaging.broadcast,
             Broadcast(kinds=["InferenceCluster"], signal="class_changed", payload=self._changed().wire()),
-            **options.remote(options.TELL_MANY, "tell all clusters that this class exists"),
+            **activity_options.remote(activity_options.TELL_MANY, "tell all clusters that this class exists"),
         )
 
     def status(self) -> dict[str, Any]:

@@ -6,14 +6,14 @@ construction, and importing them anew for every run would cost more than the run
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from workflows.carrying import audit_books, pack_books
-from workflows.deciding import decide_batch
-from workflows.fleet_scheduler import FleetSchedulerWorkflow
+from workflows.fleet_scheduler.carry_over import audit_books, pack_books
+from workflows.fleet_scheduler.decide_activity import decide_batch
+from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
-from workflows.inference_cluster import InferenceClusterWorkflow
-from workflows.model_cache import ModelCacheWorkflow
-from workflows.model_deployment import ModelDeploymentWorkflow
-from workflows.model_replica import ModelReplicaWorkflow
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+from workflows.model_cache.workflow import ModelCacheWorkflow
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+from workflows.model_replica.workflow import ModelReplicaWorkflow
 
 ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 

@@ -6,12 +6,12 @@ A Job says that it failed; why stands in the last pod that did. Both are kept sm
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from activities.cluster_objects.ownership import Owner, owner_of
 from activities.observe.conditions import pick
 from activities.observe.digest import content_digest
 from activities.observe.pods import pod_trouble
-from activities.ownership import Owner, owner_of
 from api_types import labels
-from api_types.observations import ObservedCache, ObservedJob, ObservedVolume
+from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
 
 MODEL_CACHE = "ModelCache"
 COMPLETE, FAILED, RUNNING = "Complete", "Failed", "Running"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from activities.observe.conditions import pick
 from api_types.labels import POOL
-from api_types.observations import ObservedNodes
+from api_types.messages.observations import ObservedNodes
 
 
 class NodeSeen(NamedTuple):

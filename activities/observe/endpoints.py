@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from activities.kinds import SERVICE_NAME_LABEL
+from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
 
 
 class EndpointsSeen(NamedTuple):

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from activities import kinds
-from activities.cluster_api import Kind, ObjectId
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import Kind, ObjectId
+from activities.cluster_objects.ownership import Owner, owner_of
 from activities.observe.conditions import condition, pick
 from activities.observe.digest import content_digest
-from activities.ownership import Owner, owner_of
 from api_types import labels
 
 _ROUTING = "routing"

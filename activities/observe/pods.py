@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_GROUP_LABEL, LWS_NAME_LABEL
+from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_GROUP_LABEL, LWS_NAME_LABEL
 from activities.observe.conditions import pick
 from api_types import labels
 

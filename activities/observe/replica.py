@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from activities import kinds
+from activities.cluster_objects import kinds
 from activities.observe.objects import JudgedSeen, ObjectSeen, WorkloadSeen
 from activities.observe.pods import PodSeen, WorkloadKey, dominant, whole_groups
-from api_types.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
+from api_types.messages.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
 
 # Some gateways never write a pool's status; the route's own verdict then speaks for it.
 SILENT_POOL_AFTER = timedelta(seconds=60)

@@ -4,17 +4,19 @@ Rights and claims come before the pods that need them, pods before what sends th
 before the endpoint is published.
 """
 
-from activities.render import disaggregation, monitoring, picker, picker_config, pods, queueing, routing, workloads
-from activities.render.admit import read_spec
-from activities.render.claims import claim_templates
-from activities.render.context import Context
-from activities.render.facts import ClusterFacts, ReplicaInput
-from activities.render.findings import Findings, InvalidSpec, NotRenderable
-from activities.render.flags import find_flag
-from activities.render.manifest import Item, Json, finish, set_hash, with_template_hash
-from activities.render.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
-from activities.render.settings import RenderSettings
-from activities.render.spec import DECODE, Engine
+from activities.render.engines import disaggregation, pods, workloads
+from activities.render.engines.admission import read_spec
+from activities.render.engines.claims import claim_templates
+from activities.render.engines.context import Context
+from activities.render.engines.flags import find_flag
+from activities.render.engines.spec import DECODE, Engine
+from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects import queueing
+from activities.render.objects.manifest import Item, Json, finish, set_hash, with_template_hash
+from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
+from activities.render.routing import monitoring, picker, picker_config, routes
 
 __all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
 
@@ -30,19 +32,19 @@ def render_replica(replica: ReplicaInput, facts: ClusterFacts, settings: RenderS
     spec = read_spec(replica.spec, findings)
     findings.raise_if_any(subject)
     context = Context.of(replica, facts, settings, spec, findings)
-    routing.check_surface(context)
+    routes.check_surface(context)
     queueing.check_queue(context)
     _check_served_model(context)
 
     held = WAITING_FOR_CACHE if spec.cache and not context.cache_claim else ""
-    pooled = facts.routing == routing.POOL
+    pooled = facts.routing == routes.POOL
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
         *claim_templates(context),
         *(picker.identity(context, monitored=monitoring.monitored(context)) if pooled else []),
         *([] if held else [*queueing.pod_groups(context), *(item for item, _ in rendered_engines)]),
         *(picker.process(context) if pooled else []),
-        *routing.surface(context),
+        *routes.surface(context),
         *monitoring.monitors(context),
     ]
     findings.raise_if_any(subject)
@@ -102,7 +104,7 @@ def _workload(context: Context, engine: Engine, templates: list[Json]) -> Json:
 
 def _routing(context: Context) -> RenderedRouting:
     surface = context.facts.routing
-    fail_close = surface == routing.POOL and context.settings.epp_failure_mode == "FailClose"
+    fail_close = surface == routes.POOL and context.settings.epp_failure_mode == "FailClose"
     if not context.spec.disaggregated:
         return RenderedRouting(surface, fail_close=fail_close)
     decode = context.spec.phase(DECODE)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, cast
 
-from scheduler.cel import functions, regexes
-from scheduler.cel.costs import LIST_COST, MAP_COST, call_cost
-from scheduler.cel.declarations import VARIABLES
+from scheduler.cel.checking.declarations import VARIABLES
+from scheduler.cel.cost.costs import LIST_COST, MAP_COST, call_cost
 from scheduler.cel.errors import EvalError
-from scheduler.cel.lexer import refuse
-from scheduler.cel.machine import (
+from scheduler.cel.runtime import functions, regexes
+from scheduler.cel.runtime.machine import (
     BIND,
     BOUND,
     CALL,
@@ -42,8 +41,10 @@ from scheduler.cel.machine import (
     Program,
     make_map,
 )
-from scheduler.cel.static_types import DEVICE
-from scheduler.cel.syntax import (
+from scheduler.cel.runtime.values import TypeValue, Uint
+from scheduler.cel.syntax.lexer import refuse
+from scheduler.cel.syntax.static_types import DEVICE
+from scheduler.cel.syntax.tree import (
     Bind,
     Call,
     Comprehension,
@@ -59,7 +60,6 @@ from scheduler.cel.syntax import (
     qualified_name,
     walk,
 )
-from scheduler.cel.values import TypeValue, Uint
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 _PATTERN_CALLS = frozenset({"matches", "find", "findAll"})

@@ -16,8 +16,8 @@ from scheduler.cel.errors import Aborted, EvalError, SelectorError
 from scheduler.cel.limits import FLEET_COST_MAX, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
 
 if TYPE_CHECKING:
-    from scheduler.cel.machine import Program
-    from scheduler.devices import DeviceEntry
+    from scheduler.cel.runtime.machine import Program
+    from scheduler.model.devices import DeviceEntry
 
 # Distinct selector texts kept, and verdicts kept per selector. A large fleet has hundreds of classes, not hundreds of thousands.
 _SELECTORS_KEPT = 16_384
@@ -93,8 +93,8 @@ class Selector:
         return verdict
 
     def _evaluate(self, device: DeviceEntry) -> Match:
-        from scheduler.cel.device import read_device  # noqa: PLC0415 - the engine is loaded with the first selector, not before
-        from scheduler.cel.machine import run  # noqa: PLC0415
+        from scheduler.cel.runtime.device import read_device  # noqa: PLC0415 - the engine is loaded with the first selector, not before
+        from scheduler.cel.runtime.machine import run  # noqa: PLC0415
 
         seen = read_device(device)
         if isinstance(seen, EvalError):
@@ -142,10 +142,10 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
 @lru_cache(maxsize=_SELECTORS_KEPT)
 def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | SelectorError:
     """Compile once; a refusal is remembered as well as a success."""
-    from scheduler.cel.checker import Checker  # noqa: PLC0415 - lark and the grammar take a quarter of a second to load
-    from scheduler.cel.estimate import estimate_cost  # noqa: PLC0415
-    from scheduler.cel.parser import parse  # noqa: PLC0415
+    from scheduler.cel.checking.checker import Checker  # noqa: PLC0415 - lark and the grammar take a quarter of a second to load
+    from scheduler.cel.cost.estimate import estimate_cost  # noqa: PLC0415
     from scheduler.cel.program import Compiler  # noqa: PLC0415
+    from scheduler.cel.syntax.parser import parse  # noqa: PLC0415
 
     try:
         _check_text(text)

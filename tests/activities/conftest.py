@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from testbed.testbed import Running
-from tests.activities.worlds import World, a_world
+from tests.activities.environment.worlds import World, a_world
 
 CLUSTER = "prod-eu"
 

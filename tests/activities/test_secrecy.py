@@ -8,9 +8,9 @@ import pytest
 
 from api_types.errors import ModelplaneError
 from testbed.testbed import Running
-from tests.activities import hands
+from tests.activities.environment import operator
+from tests.activities.environment.worlds import World, a_world, eventually
 from tests.activities.render.builders import an_engine
-from tests.activities.worlds import World, a_world, eventually
 
 pytestmark = pytest.mark.testbed
 
@@ -18,7 +18,7 @@ CLUSTER = "prod-eu"
 
 
 def _secrets(kubeconfig: str) -> list[str]:
-    tree = hands.kubeconfig_of(kubeconfig)
+    tree = operator.kubeconfig_of(kubeconfig)
     found: list[str] = [value for entry in tree["users"] for value in entry["user"].values()]
     # Pieces too: a wrapped or cut value would be found by no search for the whole.
     return [piece for value in found for piece in {value[:60], value[len(value) // 2 :][:60], value}]
@@ -26,11 +26,11 @@ def _secrets(kubeconfig: str) -> list[str]:
 
 async def test_a_whole_life_tells_no_secret(testbed: Running, world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kubeconfig = testbed.clusters[CLUSTER].kubeconfig.read_text()
-    token = await hands.token_of(world, "default", "teller")
+    token = await operator.token_of(world, "default", "teller")
     said: list[Any] = []
     with caplog.at_level(logging.DEBUG):
         for number, text in enumerate(
-            (kubeconfig, hands.with_token(kubeconfig, token), hands.without_user(kubeconfig), f"{kubeconfig}\n  - {token}")
+            (kubeconfig, operator.with_token(kubeconfig, token), operator.without_user(kubeconfig), f"{kubeconfig}\n  - {token}")
         ):
             one = await a_world(CLUSTER, text, tmp_path / str(number))
             one.facts = world.facts

@@ -7,8 +7,8 @@ import copy
 import re
 from typing import Any
 
-from api_types.manifests import Admitted, Checks, InvalidManifest, admit
-from client.checks import CHECKS
+from api_types.validation.manifests import Admitted, Checks, InvalidManifest, admit
+from client.manifests.checks import CHECKS
 
 CUT = object()
 GROUP_VERSION = "modelplane.ai/v1alpha1"

@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 
-from scheduler.classes import make_set
 from scheduler.decide import apply, decide
-from scheduler.devices import DeviceEntry
-from scheduler.fleet import Fleet
-from scheduler.results import EnginePlacement, MemberPlacement, ResolvedRequest
-from scheduler.types import ClusterView, DeploymentView, EngineView, MemberView, PoolView, ReplicaView, RequestView, ScheduleRequest
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.device_sets import make_set
+from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, ReplicaView, RequestView, ScheduleRequest
 
 REGIONS = ("us", "eu", "ap", "sa")
 MEMORY_GI = (24, 80, 141, 192)

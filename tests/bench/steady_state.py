@@ -26,15 +26,15 @@ import yaml
 from temporalio.client import Client
 
 from activities.messaging import attributes_of
-from activities.secrets import StoredSecret
-from activities.stores import secret_store
+from activities.secrets.selection import secret_store
+from activities.secrets.store import StoredSecret
 from api_types import names, queues
-from api_types.messages import SetSpec
+from api_types.messages.entities import SetSpec
 from api_types.settings import SecretSettings, Settings
-from testbed.fleet import FleetFile
+from testbed.fleet.fleet_file import FleetFile
 from testbed.testbed import Running, Testbed
 from tests.bench.one_line import one_line
-from tests.workflows.harness import Json, WorkerProcess, a_deployment, a_worker, connected
+from tests.workflows.environment.harness import Json, WorkerProcess, a_deployment, a_worker, connected
 
 CLUSTER = "steady"
 NAMESPACE = "ml-team"

@@ -15,14 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scheduler import SCHEDULER_VERSION, live
-from scheduler.classes import make_set
+from scheduler import SCHEDULER_VERSION
 from scheduler.decide import apply, decide
-from scheduler.devices import DeviceEntry
-from scheduler.fleet import Fleet
-from scheduler.plan import explain_request
-from scheduler.snapshot import Unpacking
-from scheduler.types import ClusterView, DeploymentView, EngineView, MemberView, PoolView, RequestView, ScheduleRequest, Taint
+from scheduler.fleet import registry
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.snapshot import Unpacking
+from scheduler.hardware.device_sets import make_set
+from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, RequestView, ScheduleRequest, Taint
+from scheduler.planning.plan import explain_request
 
 CLASSES = 40
 REGIONS = 20
@@ -117,7 +118,7 @@ def measure(clusters: int, deployments: int, seed: int) -> None:
 
     def read_part(_: int) -> None:
         reading.read_next()
-        live.settle()  # as the scheduler's workflow does
+        registry.settle()  # as the scheduler's workflow does
 
     say("T1 load, one part at a time", **timed(read_part, len(packed[0])))
     say("T4 one deployment of 10, warm", **timed(lambda i: decide(fleet, [fresh(requests[i], i)], 0), 100))

@@ -24,8 +24,8 @@ if not __package__:  # run by its path; the tests are no installed package
 
 from api_types import names
 from tests.bench.one_line import one_line
-from tests.workflows.harness import Json, a_deployment, condition
-from tests.workflows.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from tests.workflows.environment.harness import Json, a_deployment, condition
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 
 POOLS = 4
 NODES = 16

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from api_types.manifests import admit
-from api_types.messages import SetSpec
+from api_types.messages.entities import SetSpec
 from api_types.settings import Settings
-from client.checks import CHECKS
+from api_types.validation.manifests import admit
 from client.main import app
+from client.manifests.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -7,10 +7,10 @@ import pytest
 
 from api_types.settings import CONFIG_VARIABLE, SecretSettings, Settings, TemporalSettings
 from client.configuration import HOME_VARIABLE, home_folder, load_settings, local_settings_file, write_settings
-from client.connection import connect
 from client.errors import Refused
-from client.links import list_link
-from testbed.install import PROGRAMS_VARIABLE
+from client.temporal.connection import connect
+from client.temporal.links import list_link
+from testbed.programs.install import PROGRAMS_VARIABLE
 from tests.client.conftest import Cli
 
 

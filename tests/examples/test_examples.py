@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from api_types.manifests import admit_all, dump, load, parse
-from client.checks import CHECKS
-from testbed.fleet import FleetFile
+from api_types.validation.manifests import admit_all, dump, load, parse
+from client.manifests.checks import CHECKS
+from testbed.fleet.fleet_file import FleetFile
 
 ROOT = Path(__file__).parents[2] / "examples"
 FLEETS = sorted((ROOT / "fleets").glob("*.yaml"))

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scheduler.devices import DeviceEntry
+from scheduler.model.devices import DeviceEntry
 
 SOURCES = Path(__file__).parent
 KUBERNETES_LIBRARY = "k8s.io/dynamic-resource-allocation"

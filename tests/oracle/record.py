@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.client import KUBERNETES_LIBRARY, Oracle, as_json, library_version
-from tests.scheduler.cel_devices import DEVICES
-from tests.scheduler.cel_differences import their_outcomes
+from tests.scheduler.cel.devices import DEVICES
+from tests.scheduler.cel.differences import their_outcomes
 
 CORPUS = Path(__file__).parent.parent / "data" / "cel_corpus.json"
 

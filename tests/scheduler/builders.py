@@ -5,15 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from api_types.names import replica_name
-from scheduler.classes import make_set
 from scheduler.decide import apply, decide
-from scheduler.devices import DeviceEntry
-from scheduler.fleet import Fleet
-from scheduler.matching import MatchRules
-from scheduler.policy import SchedulerOptions
-from scheduler.results import Decision, EnginePlacement
-from scheduler.shapes import shape_of
-from scheduler.types import (
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.device_matching import MatchRules
+from scheduler.hardware.device_sets import make_set
+from scheduler.hardware.template import shape_of
+from scheduler.model.decision import Decision, EnginePlacement
+from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import (
     ClusterView,
     DeploymentView,
     EngineView,
@@ -25,6 +24,7 @@ from scheduler.types import (
     Taint,
     Toleration,
 )
+from scheduler.model.policy import SchedulerOptions
 
 DRIVER = "gpu.nvidia.com"
 NOW = 1_700_000_000_000

@@ -14,10 +14,10 @@ from kubernetes import client, config
 from ruamel.yaml import YAML
 from urllib3.exceptions import HTTPError
 
-from testbed.fleet import FleetFile
-from testbed.kube import Kube
-from testbed.pki import Authority
-from testbed.processes import SUPERVISOR, Identity, ProcessFiles
+from testbed.cluster.kube import Kube
+from testbed.cluster.pki import Authority
+from testbed.fleet.fleet_file import FleetFile
+from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles
 from testbed.testbed import ClusterRunning, Running, Testbed
 from testbed.waiting import StartFailed
 
@@ -142,7 +142,7 @@ def answers(cluster: ClusterRunning) -> list[str] | None:
 
 def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine that starts more than it has processors for."""
-    monkeypatch.setattr("testbed.kube.SECONDS", 0.3)
+    monkeypatch.setattr("testbed.cluster.kube.SECONDS", 0.3)
     cluster = lab.up(temporal=False).clusters["lab"]
     server = lab.process_pid("lab.kube-apiserver")
     assert server
@@ -153,7 +153,7 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, f
             asked = caller.submit(kube.apply, document)
             with pytest.raises(TimeoutError):
                 asked.result(1.5)
-            monkeypatch.setattr("testbed.kube.SILENCE_SECONDS", 1.0)
+            monkeypatch.setattr("testbed.cluster.kube.SILENCE_SECONDS", 1.0)
             with pytest.raises(StartFailed, match=rf"GET {cluster.server}/version: no answer for 1 s"):
                 kube.get("/version")
         finally:
@@ -201,7 +201,7 @@ def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually
 def test_a_part_that_cannot_work_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where etcd's data folder belongs makes etcd end at once, again and again."""
     testbed = Testbed(tmp_path / "home", fleet(tmp_path))
-    monkeypatch.setattr("testbed.supervision.HOPELESS_STARTS", 3)
+    monkeypatch.setattr("testbed.process.supervision.HOPELESS_STARTS", 3)
     (tmp_path / "home" / "clusters" / "lab").mkdir(parents=True)
     (tmp_path / "home" / "clusters" / "lab" / "etcd").write_text("in the way")
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.harness import free_port
+from tests.workflows.environment.harness import free_port
 
 
 def started(**settings: str) -> subprocess.CompletedProcess[str]:

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from activities.secrets import SecretStore, StoredSecret
-from activities.stores import secret_store
+from activities.secrets.selection import secret_store
+from activities.secrets.store import SecretStore, StoredSecret
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import ClusterRunning, Running
-from tests.local_hub import LocalHub, local_hub
-from tests.workflows.harness import ControlPlane, a_worker, connected
-from tests.workflows.replaying import replay_all
+from tests.environment.local_hub import LocalHub, local_hub
+from tests.workflows.environment.harness import ControlPlane, a_worker, connected
+from tests.workflows.environment.replaying import replay_all
 
 # How long a cache keeps a volume on a cluster that it no longer chooses.
 EVICT_GRACE_SECONDS = 3

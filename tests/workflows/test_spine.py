@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api_types import labels, names
-from tests.workflows.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 
 pytestmark = pytest.mark.testbed
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from activities.clients.secret_cluster import SecretCluster
-from activities.clients.secret_directory import SecretDirectory
-from activities.secrets import SecretMissing, SecretStore, StoredSecret
-from activities.stores import secret_store
+from activities.clients.secrets.cluster import SecretCluster
+from activities.clients.secrets.directory import SecretDirectory
+from activities.secrets.selection import secret_store
+from activities.secrets.store import SecretMissing, SecretStore, StoredSecret
 from api_types.errors import InvalidInput, NameConflict
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import Running
-from tests.activities.worlds import a_world
+from tests.activities.environment.worlds import a_world
 
 NAMESPACES = ("ml-team", "a", "b")
 VALUE = b"hf_aVeryPrivateTokenThatNobodyMaySee"
@@ -161,7 +161,7 @@ async def test_an_interrupted_write_leaves_the_old_value(tmp_path: Path, monkeyp
 
 def test_the_directory_form_needs_no_kubernetes_sdk(tmp_path: Path) -> None:
     code = (
-        "import sys; from activities.stores import secret_store; from api_types.settings import *; from pathlib import Path;"
+        "import sys; from activities.secrets.selection import secret_store; from api_types.settings import *; from pathlib import Path;"
         f"secret_store(Settings(secrets=SecretSettings(directory=Path({str(tmp_path)!r}))));"
         "sys.exit(any(name.split('.')[0] in {'kubernetes', 'aiohttp'} for name in sys.modules))"
     )

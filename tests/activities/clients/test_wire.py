@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from activities.clients.api_failures import failure
-from activities.clients.discovery import Discovery, Page, path
-from activities.clients.kubeconfig import Access, ExecPlugin
-from activities.clients.redact import redact
-from activities.clients.session import Session
-from activities.clients.throttle import Throttle
-from activities.cluster_api import Kind, ObjectId, Resource
+from activities.clients.kubernetes.api_failures import failure
+from activities.clients.kubernetes.discovery import Discovery, Page, path
+from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin
+from activities.clients.kubernetes.redact import redact
+from activities.clients.kubernetes.session import Session
+from activities.clients.kubernetes.throttle import Throttle
+from activities.cluster_objects.cluster_api import Kind, ObjectId, Resource
 from api_types.errors import (
     ClusterUnreachable,
     CredentialsInvalid,
@@ -197,7 +197,7 @@ class Clock:
 
 async def test_a_burst_passes_and_then_the_rate_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("activities.clients.throttle.asyncio", clock)
+    monkeypatch.setattr("activities.clients.kubernetes.throttle.asyncio", clock)
     throttle = Throttle(rate=100, burst=10)
     for _ in range(10):
         await throttle.turn()

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from activities.cluster_api import Json
+from activities.cluster_objects.cluster_api import Json
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch.cache_board import CacheBoard
+from activities.clusters.watch.reflector import Key
 from activities.observe.cache import JobPodSeen, observe_cache, read_job, read_job_pod, read_volume
-from activities.ownership import Owner
-from activities.watch.cache_board import CacheBoard
-from activities.watch.reflector import Key
 from api_types import labels
-from api_types.observations import ObservedJob, ObservedVolume
+from api_types.messages.observations import ObservedJob, ObservedVolume
 
 CLAIM = "modelcache-ml-team-qwen-0a1b2c3d"
 CACHE = Owner("ModelCache", "ml-team", "qwen", "uid-c")

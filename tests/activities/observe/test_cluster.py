@@ -7,7 +7,7 @@ import pytest
 from activities.observe.capacity import observe_nodes, read_node, read_slice
 from activities.observe.endpoints import read_endpoints
 from activities.observe.gateway import observe_gateway
-from api_types.observations import ObservedNodes
+from api_types.messages.observations import ObservedNodes
 
 
 def a_node(name: str, pool: str = "h100", *, ready: str = "True", cordoned: bool = False) -> dict[str, Any]:

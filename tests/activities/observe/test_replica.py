@@ -8,7 +8,7 @@ import pytest
 from activities.observe.objects import ObjectSeen, read_object
 from activities.observe.pods import PodSeen, Trouble, WorkloadKey
 from activities.observe.replica import observe_replica
-from api_types.observations import ObservedWorkload
+from api_types.messages.observations import ObservedWorkload
 
 CREATED = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
 LATER = CREATED + timedelta(seconds=61)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from activities.render.facts import ClusterFacts, ReplicaInput
-from activities.render.rendered import Rendered
+from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
-from activities.render.settings import RenderSettings
 
 GPU = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}
 CLAIM = "modelcache-ml-team-qwen-0a1b2c3d"

@@ -8,8 +8,8 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from activities.render.manifest import Json
-from activities.render.rendered import Rendered
+from activities.render.objects.manifest import Json
+from activities.render.objects.rendered import Rendered
 from tests.activities.render.topologies import TOPOLOGIES
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.render.cache import render_cache
-from activities.render.facts import CacheInput, ClusterFacts, ReplicaInput
-from activities.render.rendered import Rendered
+from activities.render.cache.volumes import render_cache
+from activities.render.inputs.facts import CacheInput, ClusterFacts, ReplicaInput
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
-from activities.render.settings import RenderSettings
 from tests.activities.render.builders import GPU, a_gang, a_member, an_engine, nothings
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from activities.clients.discovery import AGGREGATED
-from activities.render.manifest import Json
-from activities.render.propagation import Copy
-from testbed.install import Installer
+from activities.clients.kubernetes.discovery import AGGREGATED
+from activities.render.objects.manifest import Json
+from activities.render.objects.propagation import Copy
+from testbed.cluster.webhooks import custom_resources
+from testbed.programs.install import Installer
+from testbed.programs.versions import ADD_ONS
 from testbed.testbed import ClusterRunning, Running
-from testbed.versions import ADD_ONS
 from testbed.waiting import wait_until
-from testbed.webhooks import custom_resources
 from tests.activities.render.builders import a_gang, render, render_pair
 from tests.activities.render.topologies import TOPOLOGIES
 

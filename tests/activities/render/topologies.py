@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from activities.render.cache import render_cache
-from activities.render.facts import CacheInput
-from activities.render.rendered import Rendered
-from activities.render.settings import RenderSettings
+from activities.render.cache.volumes import render_cache
+from activities.render.inputs.facts import CacheInput
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.rendered import Rendered
 from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, an_engine, render, render_pair
 
 CEL = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0'

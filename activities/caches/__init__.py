@@ -1,0 +1,1 @@
+"""Activities of ModelCache: pin a revision, stage it on a cluster, delete it."""

@@ -1,0 +1,223 @@
+"""Stage one artefact of a ModelCache on one cluster, and take it away again.
+
+Every activity may be done twice and killed between any two requests. A volume that stands keeps what it cannot change; a Job is made, never
+changed; a credential lies on the cluster only while a Job needs it, and its value goes from the store to the cluster and nowhere else.
+"""
+
+import asyncio
+import base64
+from dataclasses import replace
+from datetime import timedelta
+from typing import NamedTuple
+
+from temporalio import activity
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from activities.cluster_objects.deletion import Leaver, looks
+from activities.cluster_objects.ownership import conflict
+from activities.heartbeat import heartbeating
+from activities.observe.cache import BOUND
+from activities.observe.digest import content_digest
+from activities.render.cache.artifact import claim_name, read_artefact
+from activities.render.cache.volumes import render_cache
+from activities.render.inputs.facts import CacheInput, ClusterFacts
+from activities.render.inputs.findings import InvalidSpec
+from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects.propagation import Copy
+from activities.render.objects.rendered import Rendered
+from activities.render.objects.teardown import CACHE_STEPS
+from activities.secrets.credentials import read_credential
+from activities.secrets.store import SecretStore
+from activities.workloads.refusals import as_activity_errors
+from api_types import labels
+from api_types.errors import InvalidInput, NameConflict, ServerError
+from api_types.messages.caches import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
+from api_types.messages.cluster_work import StepDone
+
+_STORE_LOOK_SECONDS = 5.0
+_GIB = "Gi"
+
+
+class CacheActivities:
+    """Everything a ModelCache does on clusters. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+
+    def __init__(self, clusters: ClusterPool, store: SecretStore, settings: RenderSettings, force_after: timedelta | None = None) -> None:
+        self._clusters = clusters
+        self._store = store
+        self._settings = settings
+        self._force_after = force_after
+
+    @activity.defn
+    async def apply_cache(self, order: CacheOrder) -> CacheApplied:
+        """Have the volume of an artefact and, if it is to be filled, its credential and its Job.
+
+        Without the credential only the volume is made, and the answer says what is missing. Raises InvalidInput or Unsupported if it cannot
+        be rendered or is refused, NameConflict if an object belongs to somebody else (nothing is applied then), ServerError while a volume
+        cannot grow yet.
+        """
+        cluster = await self._clusters.at(order.connection)
+        wanted = _input(order)
+        try:
+            artefact, claim = read_artefact(wanted), claim_name(wanted)
+        except InvalidSpec as error:
+            raise InvalidInput(str(error), error.reason) from error
+        credential = await read_credential(self._store, order.namespace, artefact.credential, artefact.credential_key)
+        targets = _Targets.of(claim, workload_namespace(order.namespace, self._settings))
+        async with heartbeating() as tell:
+            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            live = await _read(cluster, targets, order)
+            if live.volume and live.volume["metadata"].get("deletionTimestamp"):
+                # Somebody deleted it; applying now would only be undone when the deletion ends.
+                await leaver.until_gone([targets.volume])
+                live = live._replace(volume=None)
+            kept, warnings = await _kept_of_volume(cluster, live.volume, artefact.size_gib, order.storage_class_name)
+            rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self._settings)
+            await _ensure_namespace(cluster, order, targets.volume.namespace)
+            stored = await cluster.apply(rendered.objects[0].manifest)
+            job_uid = ""
+            if order.hydrate and not rendered.held:
+                for copy in rendered.copies:
+                    await self._write(cluster, copy)
+                job_uid = await _job(leaver, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
+        return CacheApplied(
+            claim=claim,
+            artefact_key=artefact.key,
+            volume_digest=content_digest(stored),
+            job_uid=job_uid,
+            credential_version=credential.version,
+            credential_missing=credential.missing if rendered.held else "",
+            warnings=[*rendered.warnings, *warnings],
+        )
+
+    async def _write(self, cluster: ClusterApi, copy: Copy) -> None:
+        stored = await self._store.read(copy.source_namespace, copy.source_name)
+        values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
+        await cluster.apply({**copy.manifest, "data": {key: base64.b64encode(value).decode() for key, value in values.items()}})
+
+    @activity.defn
+    async def delete_cache_objects(self, order: CacheDeparture) -> StepDone:
+        """Do some steps of `CACHE_STEPS`, each until nothing of it is left. What belongs to somebody else is left alone and named."""
+        cluster = await self._clusters.at(order.connection)
+        targets = _Targets.of(order.claim, workload_namespace(order.namespace, self._settings))
+        by_kind = {target.kind: target for target in targets}
+        skipped: list[str] = []
+        async with heartbeating() as tell:
+            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            for step in CACHE_STEPS:
+                if step.number in order.steps:
+                    leaving = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
+                    skipped += (await leaver.until_gone(leaving)).skipped
+        return StepDone(skipped=skipped)
+
+    @activity.defn
+    async def await_credential(self, order: AwaitCredential) -> str:
+        """Wait until a credential is there, or is another one; give its version, empty if it went away."""
+        async with heartbeating():
+            while True:
+                found = await read_credential(self._store, order.namespace, order.name, order.key)
+                if found.version != order.version:
+                    return found.version
+                await asyncio.sleep(_STORE_LOOK_SECONDS)
+
+
+class _Targets(NamedTuple):
+    """The objects of one artefact; all names follow from that of its claim."""
+
+    volume: ObjectId
+    credential: ObjectId
+    job: ObjectId
+
+    @classmethod
+    def of(cls, claim: str, namespace: str) -> "_Targets":
+        return cls(
+            ObjectId(kinds.VOLUME_CLAIM, namespace, claim),
+            ObjectId(kinds.SECRET, namespace, f"{claim}-auth"),
+            ObjectId(kinds.JOB, namespace, f"{claim}-hyd"),
+        )
+
+
+class _Live(NamedTuple):
+    volume: Json | None
+    credential: Json | None
+    job: Json | None
+
+
+def _input(order: CacheOrder) -> CacheInput:
+    return CacheInput(
+        namespace=order.namespace,
+        name=order.name,
+        uid=order.uid,
+        generation=order.generation,
+        cluster=order.cluster,
+        spec=order.spec,
+        revision=order.revision,
+        ready=not order.hydrate,
+    )
+
+
+def _render(wanted: CacheInput, order: CacheOrder, settings: RenderSettings) -> Rendered:
+    with as_activity_errors():
+        facts = ClusterFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
+        return render_cache(wanted, facts, settings)
+
+
+async def _read(cluster: ClusterApi, targets: _Targets, order: CacheOrder) -> _Live:
+    """Read what stands under our names. Raises NameConflict if any of it is somebody else's."""
+    live = _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
+    conflicts = [reason for item in live if item and (reason := conflict(item, order.uid))]
+    if conflicts:
+        raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+    return live
+
+
+async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str) -> tuple[Json, list[str]]:
+    """Give what a volume that stands must keep, as fields of `CacheInput`, and what to warn of.
+
+    A claim's class never changes, and its size only where the class lets it grow: the API server would refuse the whole claim.
+    """
+    if volume is None:
+        return {}, []
+    spec = volume["spec"]
+    kept: Json = {"volume_class": spec.get("storageClassName", "")}
+    warnings: list[str] = []
+    if class_name and kept["volume_class"] != class_name:
+        warnings.append(f"the volume stays in class {kept['volume_class']}; {class_name} counts from the next artefact on")
+    phase = (volume.get("status") or {}).get("phase", "Pending")
+    held = str(spec["resources"]["requests"]["storage"])
+    held_gib = int(held.removesuffix(_GIB)) if held.endswith(_GIB) and held.removesuffix(_GIB).isdecimal() else size_gib
+    if held_gib < size_gib and phase != BOUND:
+        # Kubernetes lets only bound claims grow.
+        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be raised to {size_gib}Gi when it is bound")
+    if held_gib < size_gib:
+        storage_class = await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"]))
+        if not (storage_class or {}).get("allowVolumeExpansion"):
+            kept["volume_gib"] = held_gib
+            warnings.append(f"ExpansionUnsupported: class {kept['volume_class']} cannot grow volumes, it stays at {held}")
+    elif held_gib > size_gib:
+        kept["volume_gib"] = held_gib
+    return kept, warnings
+
+
+async def _ensure_namespace(cluster: ClusterApi, order: CacheOrder, namespace: str) -> None:
+    """Make the namespace if there is none. It is left behind, so it carries none of our labels."""
+    if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
+        metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelCache {order.namespace}/{order.name}"}}
+        await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
+
+
+async def _job(leaver: Leaver, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
+    """Have a Job as rendered that is not the spent one; give its uid. What cannot be changed is replaced, its pods gone before."""
+    async for _ in looks():
+        if live and (live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)):
+            await leaver.until_gone([target])
+            live = None
+        live = live or await leaver.cluster.create(manifest)
+        if live:
+            return str(live["metadata"]["uid"])
+        live = await leaver.cluster.get(target)
+    raise AssertionError("looks never end")
+
+
+def _hash(job: Json) -> str:
+    return str((job["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, ""))

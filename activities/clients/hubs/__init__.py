@@ -1,0 +1,1 @@
+"""Hubs and registries that models are downloaded from."""

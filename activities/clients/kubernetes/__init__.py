@@ -1,0 +1,1 @@
+"""The Kubernetes API behind `ClusterApi`: kubeconfigs, sessions, discovery, errors, rate limits."""

@@ -1,0 +1,233 @@
+"""The Kubernetes API as `ClusterApi` wants it: JSON in, JSON out, every kind by one path rule, every failure one of ours."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from activities.clients.kubernetes.api_failures import failure, is_missing_namespace, unreachable
+from activities.clients.kubernetes.discovery import Discovery, Page, path
+from activities.clients.kubernetes.session import Response, Session
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    Event,
+    Json,
+    Kind,
+    Listing,
+    ObjectId,
+    Propagation,
+    Resource,
+    Selection,
+    WatchExpired,
+)
+from api_types.errors import ServerError, StackMissing
+from api_types.labels import FIELD_MANAGER
+
+_PAGE_ITEMS = 500
+_WATCH_SECONDS = (200, 300)
+# A kind that was not there a moment ago is not asked for again at once: a missing stack would cost a discovery per request.
+_DISCOVERY_SECONDS_MIN = 5.0
+_APPLY_ATTEMPTS = 4
+_CONFLICT_WAIT_SECONDS = 0.2
+_METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
+
+
+class KubernetesCluster(ClusterApi):
+    """One cluster, under one credential."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._cluster = session.cluster
+        self._discovery = Discovery(self._page)
+        self._discovered_at = float("-inf")
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._session.close()
+
+    async def version(self) -> str:
+        """Give the server's version, such as `v1.35.4`."""
+        return str(self._read(await self._session.request("GET", "/version"), "read the server's version").get("gitVersion", ""))
+
+    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
+        """Give every served kind in every served version."""
+        if refresh or not self._discovery.known:
+            await self._discover()
+        return self._discovery.resources()
+
+    async def get(self, target: ObjectId) -> Json | None:
+        """Read one object; None if it, its namespace or its kind does not exist."""
+        resource = await self._resource(target.kind)
+        if resource is None:
+            return None
+        answer = await self._session.request("GET", path(resource, target.namespace, target.name))
+        return None if answer.status == HTTPStatus.NOT_FOUND else self._read(answer, f"read {target}")
+
+    async def list(self, selection: Selection) -> Listing:
+        """List all pages. Raises StackMissing if the kind is not served."""
+        resource = await self._needed(selection.kind)
+        items: list[Json] = []
+        query = _query(selection) | {"limit": str(_PAGE_ITEMS)}
+        headers = {"Accept": _METADATA.format("PartialObjectMetadataList")} if selection.metadata_only else None
+        while True:
+            answer = await self._session.request("GET", f"{path(resource, selection.namespace)}?{urlencode(query)}", headers=headers)
+            if answer.status == HTTPStatus.NOT_FOUND:
+                raise self._not_served(selection.kind)
+            if answer.status == HTTPStatus.GONE:
+                # The list took longer than the server remembers: begin again.
+                items.clear()
+                query.pop("continue", None)
+                continue
+            page = self._read(answer, f"list {selection.kind}")
+            items += [_typed(item, selection.kind) for item in page.get("items") or []]
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return Listing(items, str(metadata.get("resourceVersion", "")))
+            query["continue"] = metadata["continue"]
+
+    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+        """Follow changes until the server ends the watch."""
+        resource = await self._needed(selection.kind)
+        query = _query(selection) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            # Spread, so that a worker's watches do not all begin again in one second.
+            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311
+        }
+        headers = {"Accept": _METADATA.format("PartialObjectMetadata")} if selection.metadata_only else None
+        async for line in self._session.lines(f"{path(resource, selection.namespace)}?{urlencode(query)}", headers):
+            if isinstance(line, Response):
+                self._check_watch(line.status, line.body, line.headers, selection)
+                continue
+            try:
+                event = json.loads(line)
+            except ValueError as error:
+                # A connection that broke inside a line.
+                raise unreachable(error, self._cluster, self._session.server) from error
+            if event["type"] == "ERROR":
+                self._check_watch(int(event["object"].get("code") or 0), event["object"], {}, selection)
+                continue
+            yield Event(event["type"], _typed(event["object"], selection.kind))
+
+    async def apply(self, manifest: Json) -> Json:
+        """Apply one object server-side, as manager `modelplane`, taking over fields of others."""
+        target = ObjectId.of(manifest)
+        resource = await self._needed(target.kind)
+        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"})
+        where = f"{path(resource, target.namespace, target.name)}?{query}"
+        for attempt in range(_APPLY_ATTEMPTS):
+            answer = await self._session.request("PATCH", where, body=manifest, content_type="application/apply-patch+yaml")
+            # Fields are forced, so a conflict only says that somebody wrote at the same moment.
+            if answer.status != HTTPStatus.CONFLICT or attempt + 1 == _APPLY_ATTEMPTS:
+                break
+            await asyncio.sleep(_CONFLICT_WAIT_SECONDS * 2**attempt)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            if is_missing_namespace(answer.body):
+                raise ServerError(f"cluster {self._cluster}: apply {target}: the namespace is gone; it is made anew at the next attempt")
+            raise self._not_served(target.kind)
+        return self._read(answer, f"apply {target}")
+
+    async def create(self, manifest: Json) -> Json | None:
+        """Create an object; None if the name is taken."""
+        metadata = manifest.get("metadata") or {}
+        kind = Kind(manifest["apiVersion"], manifest["kind"])
+        resource = await self._needed(kind)
+        query = urlencode({"fieldManager": FIELD_MANAGER})
+        answer = await self._session.request("POST", f"{path(resource, metadata.get('namespace', ''))}?{query}", body=manifest)
+        if answer.status == HTTPStatus.CONFLICT:
+            return None
+        return self._read(answer, f"create {kind}/{metadata.get('namespace', '')}/{metadata.get('name', '')}")
+
+    async def replace(self, manifest: Json) -> Json | None:
+        """Write an object whole over the one with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        target = ObjectId.of(manifest)
+        resource = await self._needed(target.kind)
+        where = f"{path(resource, target.namespace, target.name)}?{urlencode({'fieldManager': FIELD_MANAGER})}"
+        answer = await self._session.request("PUT", where, body=manifest)
+        if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            return None
+        return self._read(answer, f"replace {target}")
+
+    async def delete(
+        self,
+        target: ObjectId,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Foreground",
+        grace_seconds: int | None = None,
+    ) -> bool:
+        """Ask for deletion, only of the object with `uid` (at `resource_version`) if given. False if nothing (more) was there so."""
+        resource = await self._resource(target.kind)
+        if resource is None:
+            return False
+        options: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if given := {name: value for name, value in preconditions.items() if value}:
+            options["preconditions"] = given
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        answer = await self._session.request("DELETE", path(resource, target.namespace, target.name), body=options)
+        # A conflict is that of a precondition: another object has taken the name, or this one has changed.
+        if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            return False
+        self._read(answer, f"delete {target}")
+        return True
+
+    async def _page(self, where: str, accept: str, etag: str) -> Page:
+        answer = await self._session.request("GET", where, headers={"Accept": accept} | ({"If-None-Match": etag} if etag else {}))
+        if answer.status == HTTPStatus.NOT_MODIFIED:
+            return Page(None, etag)
+        return Page(self._read(answer, f"read {where}"), answer.headers.get("ETag", ""))
+
+    async def _discover(self) -> None:
+        await self._discovery.ask()
+        self._discovered_at = asyncio.get_running_loop().time()
+
+    async def _resource(self, kind: Kind) -> Resource | None:
+        found = (await self.resources()).get(kind)
+        if found is None and asyncio.get_running_loop().time() - self._discovered_at > _DISCOVERY_SECONDS_MIN:
+            found = (await self.resources(refresh=True)).get(kind)
+        return found
+
+    async def _needed(self, kind: Kind) -> Resource:
+        found = await self._resource(kind)
+        if found is None:
+            raise self._not_served(kind)
+        return found
+
+    def _not_served(self, kind: Kind) -> StackMissing:
+        return StackMissing(
+            f"cluster {self._cluster} does not serve {kind.kind} of {kind.api_version}; it is tried again until the serving stack brings it"
+        )
+
+    def _check_watch(self, status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], selection: Selection) -> None:
+        if status == HTTPStatus.GONE:
+            raise WatchExpired
+        if status == HTTPStatus.NOT_FOUND:
+            raise self._not_served(selection.kind)
+        raise failure(status, body, headers, self._cluster, f"watch {selection.kind}")
+
+    def _read(self, answer: Response, doing: str) -> Json:
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            raise failure(answer.status, answer.body, answer.headers, self._cluster, doing)
+        try:
+            found = json.loads(answer.body)
+        except ValueError as error:
+            raise unreachable(error, self._cluster, self._session.server) from error
+        return found if isinstance(found, dict) else {}
+
+
+def _query(selection: Selection) -> dict[str, str]:
+    pairs = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
+    return {name: value for name, value in pairs.items() if value}
+
+
+def _typed(item: Json, kind: Kind) -> Json:
+    # Items of a list, and metadata alone, do not say what they are.
+    item["apiVersion"], item["kind"] = kind
+    return item

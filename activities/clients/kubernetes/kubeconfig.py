@@ -1,0 +1,289 @@
+"""Read a kubeconfig as what it is: input from somebody else.
+
+The usual loaders run plugins, open the files that it names and trust the server that it points to. Here a kubeconfig may hold values only:
+an https server, an inline certificate authority, and a token or an inline client certificate. Anything that would make the worker run a
+program, read one of its own files, skip a check of identity or talk to itself is refused, all problems in one message, and no message ever
+holds a value of a credential.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from activities.clients.kubernetes.redact import redact
+from api_types.errors import CredentialsInvalid
+from api_types.settings import KubeconfigSettings
+
+_SIZE_MAX = 1 << 20
+_WORD = re.compile(r"[\w.@:/-]{1,200}")
+_FILE_FIELDS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+
+
+@dataclass(frozen=True)
+class ExecPlugin:
+    """A credential plugin, allowed by the operator: the program and what it is given."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = "client.authentication.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach one API server. `server` is its base URL without a trailing slash; certificates and keys are PEM text."""
+
+    server: str
+    authority: str = ""
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    server_name: str = ""
+    plugin: ExecPlugin | None = None
+    allow_loopback: bool = False
+
+
+def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> Access:
+    """Read the current context of a kubeconfig.
+
+    `subject` says in messages whose kubeconfig it is. Raises CredentialsInvalid with every problem.
+    """
+    return _Reader(settings, subject).read(text)
+
+
+def refused_address(address: str, *, allow_loopback: bool) -> str:
+    """Say why an IP address must not be an API server's; empty if it may be."""
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+        ip = ip.ipv4_mapped
+    if ip.is_link_local:
+        return f"{address} is a link-local address, where cloud metadata services answer"
+    if ip.is_multicast:
+        return f"{address} is a multicast address"
+    if (ip.is_loopback or ip.is_unspecified) and not allow_loopback:
+        return f"{address} is a loopback address: it points at the machine that wrote the kubeconfig, not at a cluster"
+    return ""
+
+
+class _Reader:
+    """One reading, which notes every problem before it gives up."""
+
+    def __init__(self, settings: KubeconfigSettings, subject: str) -> None:
+        self._settings = settings
+        self._subject = subject
+        self._problems: list[str] = []
+
+    def read(self, text: str) -> Access:
+        document = self._document(text)
+        context_name = document.get("current-context")
+        if not context_name:
+            self._problems.append("current-context is not set")
+        context = self._named(document, "contexts", "context", context_name)
+        cluster = self._named(document, "clusters", "cluster", context.get("cluster")) if context else {}
+        user = self._named(document, "users", "user", context.get("user")) if context else {}
+        self._refuse_reach("clusters", cluster)
+        self._refuse_reach("users", user)
+        server = self._server(cluster) if context else ""
+        authority = self._pem(cluster, "certificate-authority-data", "clusters")
+        certificate = self._pem(user, "client-certificate-data", "users")
+        key = self._pem(user, "client-key-data", "users")
+        if bool(certificate) != bool(key):
+            self._problems.append("client-certificate-data and client-key-data must be given together")
+        self._check_pems(authority, certificate, key)
+        token = self._text(user, "token")
+        plugin = self._plugin(user)
+        token = token or self._auth_provider_token(user)
+        if context and not self._problems and not (token or certificate or plugin):
+            self._problems.append("the user has neither a token nor a client certificate, so every request would be anonymous")
+        self._give_up_if_any()
+        return Access(
+            server=server,
+            authority=authority,
+            certificate=certificate,
+            key=key,
+            token=token,
+            server_name=self._text(cluster, "tls-server-name"),
+            plugin=plugin,
+            allow_loopback=self._settings.allow_loopback,
+        )
+
+    def _document(self, text: str) -> Mapping[str, Any]:
+        if len(text) > _SIZE_MAX:
+            self._problems.append(f"is larger than {_SIZE_MAX} characters")
+            self._give_up_if_any()
+        try:
+            document = YAML(typ="safe", pure=True).load(StringIO(text))
+        except YAMLError as error:
+            # The parser's own text quotes the line, which may be a key.
+            mark = getattr(error, "problem_mark", None)
+            self._problems.append(f"is not YAML{f' (line {mark.line + 1})' if mark else ''}")
+            document = None
+        if document is not None and not isinstance(document, Mapping):
+            self._problems.append("is not a kubeconfig: a mapping with clusters, contexts and users is expected")
+        elif document is None and not self._problems:
+            self._problems.append("is empty")
+        self._give_up_if_any()
+        found: Mapping[str, Any] = document
+        return found
+
+    def _named(self, document: Mapping[str, Any], group: str, kind: str, name: object) -> Mapping[str, Any]:
+        if not name:
+            return {}
+        entries = document.get(group)
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                found = entry.get(kind)
+                if isinstance(found, Mapping):
+                    return found
+                break
+        self._problems.append(f"{group} has no usable entry named {_shown(str(name))}")
+        return {}
+
+    def _refuse_reach(self, group: str, entry: Mapping[str, Any]) -> None:
+        where = {"clusters": "cluster", "users": "user"}[group]
+        for file in _FILE_FIELDS[group]:
+            if entry.get(file):
+                inline = "token" if file == "tokenFile" else f"{file}-data"
+                self._problems.append(f"{where}.{file} is a file path, which is never read; put the content into {inline}")
+        if entry.get("insecure-skip-tls-verify"):
+            self._problems.append(f"{where}.insecure-skip-tls-verify is refused; put the authority into certificate-authority-data")
+        if entry.get("proxy-url"):
+            self._problems.append(f"{where}.proxy-url is refused; let the worker's own environment name a proxy")
+        if entry.get("username") or entry.get("password"):
+            self._problems.append(f"{where}.username and {where}.password are no longer served by Kubernetes; use a token or a certificate")
+        for plugin in ("exec", "auth-provider"):
+            if entry.get(plugin) and not self._settings.allow_exec:
+                self._problems.append(
+                    f"{where}.{plugin} would run a program or fetch tokens on the worker; give a token or an inline client certificate "
+                    f"(an operator may set kubeconfig.allowExec)"
+                )
+
+    def _server(self, cluster: Mapping[str, Any]) -> str:
+        server = self._text(cluster, "server").rstrip("/")
+        if not server:
+            if cluster:
+                self._problems.append("cluster.server is not set")
+            return ""
+        try:
+            parts = urlsplit(server)
+            host, _ = (parts.hostname or "").rstrip("."), parts.port
+        except ValueError:
+            self._problems.append("cluster.server is not a URL")
+            return ""
+        if parts.username or parts.password:
+            self._problems.append("cluster.server must not hold a user name or password")
+        elif parts.scheme != "https":
+            self._problems.append(f"cluster.server {_shown(server)} must begin with https://")
+        if parts.query or parts.fragment:
+            self._problems.append("cluster.server must have neither query nor fragment")
+        if not host:
+            self._problems.append("cluster.server names no host")
+        elif reason := self._refused_host(host):
+            self._problems.append(f"cluster.server: {reason}")
+        return server
+
+    def _refused_host(self, host: str) -> str:
+        loopback = self._settings.allow_loopback
+        if host in _LOCAL_NAMES or host.endswith(".localhost"):
+            return "" if loopback else f"{host} is a loopback name: it points at the machine that wrote the kubeconfig, not at a cluster"
+        return next((reason for address in _addresses(host) if (reason := refused_address(address, allow_loopback=loopback))), "")
+
+    def _text(self, entry: Mapping[str, Any], name: str) -> str:
+        value = entry.get(name)
+        if value is None or isinstance(value, str):
+            return (value or "").strip()
+        self._problems.append(f"{name} must be text")
+        return ""
+
+    def _pem(self, entry: Mapping[str, Any], name: str, group: str) -> str:
+        value = self._text(entry, name)
+        if not value:
+            return ""
+        try:
+            return base64.b64decode(value, validate=True).decode("ascii")
+        except (binascii.Error, ValueError):
+            self._problems.append(f"{group[:-1]}.{name} is not base64 of PEM text")
+            return ""
+
+    def _check_pems(self, authority: str, certificate: str, key: str) -> None:
+        for name, pem in (("certificate-authority-data", authority), ("client-certificate-data", certificate)):
+            try:
+                if pem:
+                    x509.load_pem_x509_certificates(pem.encode())
+            except ValueError:
+                self._problems.append(f"{name} holds no certificate in PEM form")
+        try:
+            if key:
+                load_pem_private_key(key.encode(), password=None)
+        except (ValueError, TypeError):
+            self._problems.append("client-key-data holds no unencrypted private key in PEM form")
+
+    def _plugin(self, user: Mapping[str, Any]) -> ExecPlugin | None:
+        block = user.get("exec")
+        if not block or not self._settings.allow_exec:
+            return None
+        if not isinstance(block, Mapping) or not isinstance(block.get("command"), str):
+            self._problems.append("user.exec.command is not set")
+            return None
+        env = block.get("env") or []
+        return ExecPlugin(
+            command=block["command"],
+            args=tuple(str(arg) for arg in block.get("args") or []),
+            env={str(entry["name"]): str(entry["value"]) for entry in env if isinstance(entry, Mapping)},
+            api_version=str(block.get("apiVersion") or ExecPlugin.api_version),
+        )
+
+    def _auth_provider_token(self, user: Mapping[str, Any]) -> str:
+        """Take the token that an auth provider left behind; refreshing it is the plugin's work, which Kubernetes itself has given up."""
+        block = user.get("auth-provider")
+        if not block or not self._settings.allow_exec:
+            return ""
+        config = block.get("config") if isinstance(block, Mapping) else None
+        found = (config.get("id-token") or config.get("access-token")) if isinstance(config, Mapping) else None
+        if not found:
+            self._problems.append("user.auth-provider holds neither id-token nor access-token")
+        return str(found or "")
+
+    def _give_up_if_any(self) -> None:
+        if self._problems:
+            raise CredentialsInvalid(
+                f"{self._subject}: the kubeconfig is refused: {'; '.join(self._problems)}. "
+                f"Correct it in the secret store; it is read again at every attempt"
+            )
+
+
+def _shown(text: str) -> str:
+    """Quote a name or address; what is no plain word may be a credential that slipped in by a wrong indent."""
+    return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown here: it is no plain word)"
+
+
+def _addresses(host: str) -> list[str]:
+    """Give the address that a host name spells, in any of the forms that resolvers accept; none for a real name."""
+    for spelling in (_as_written, _as_resolvers_read):
+        try:
+            return [spelling(host)]
+        except (ValueError, OSError):
+            continue
+    return []
+
+
+def _as_written(host: str) -> str:
+    return str(ipaddress.ip_address(host.partition("%")[0]))
+
+
+def _as_resolvers_read(host: str) -> str:
+    # 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1 to a resolver.
+    return socket.inet_ntoa(socket.inet_aton(host))

@@ -1,0 +1,81 @@
+"""One client per cluster and credential, for the whole worker.
+
+The reference is resolved for every activity, so that a rotated kubeconfig is used from the next one on without a restart. What is kept is
+the open connection, under the digest of the content: equal content, same client.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+
+from activities.clients.kubernetes.client import KubernetesCluster
+from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
+from activities.clients.kubernetes.session import Session
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
+from activities.secrets.store import SecretMissing, SecretStore
+from api_types.errors import CredentialsInvalid
+from api_types.messages.cluster_work import Connection
+from api_types.settings import KubeconfigSettings
+
+# Requests that began under the old credential may still end.
+_CLOSE_AFTER_SECONDS = 60.0
+
+
+class KubernetesPool(ClusterPool):
+    """The clients of a worker, by cluster."""
+
+    def __init__(self, store: SecretStore, settings: KubeconfigSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def at(self, connection: Connection) -> ClusterApi:
+        """Resolve the reference anew and give a client for it. Raises CredentialsInvalid."""
+        where = f"cluster {connection.cluster}"
+        try:
+            content = await self._store.get(connection.namespace, connection.name, connection.key)
+        except SecretMissing as error:
+            raise CredentialsInvalid(
+                f"{where}: {error}; put the kubeconfig there, for instance with `modelplane apply -f` of a v1 Secret"
+            ) from None
+        digest = hashlib.sha256(content).hexdigest()
+        reference = (connection.cluster, connection.namespace, connection.name, connection.key)
+        known = self._open.get(reference)
+        if known and known[0] == digest:
+            return known[1]
+        subject = f"{where}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
+        client = KubernetesCluster(Session(connection.cluster, self._access(content, subject)))
+        # Nobody else can have come between: reading above is the last wait.
+        self._open[reference] = (digest, client)
+        if known:
+            self._leave(known[1])
+        return client
+
+    async def close(self) -> None:
+        """End all connections."""
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+        for _, client in self._open.values():
+            await client.close()
+        self._open.clear()
+
+    def _access(self, content: bytes, subject: str) -> Access:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise CredentialsInvalid(f"{subject} is not text; a kubeconfig in YAML or JSON is expected") from None
+        return parse_kubeconfig(text, self._settings, subject)
+
+    def _leave(self, client: KubernetesCluster) -> None:
+        task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+async def _after(seconds: float, close: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await close()

@@ -1,0 +1,230 @@
+"""One authenticated HTTP session with one API server.
+
+These are the only lines that know the Kubernetes SDK. Its REST layer brings TLS and pooling; its loaders and models are not used: they
+would write keys to files for the life of the process, run plugins, and turn JSON into classes that know fewer fields than the server.
+"""
+
+import asyncio
+import contextlib
+import errno
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.exec_provider import ExecProvider
+from kubernetes.aio.config.kube_config import ConfigNode
+
+from activities.clients.kubernetes.api_failures import unreachable
+from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin, refused_address
+from activities.clients.kubernetes.throttle import Throttle
+from api_types.errors import ClusterUnreachable, CredentialsInvalid
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 30.0
+# Longer than a watch may live, so that silence means a dead connection and not a quiet cluster.
+WATCH_SILENCE_SECONDS = 330.0
+# A worker holds a few long watches per kind and a handful of short requests.
+_CONNECTIONS_MAX = 64
+# Well below what a default API server gives one client, and far above what a busy rollout needs.
+_REQUESTS_PER_SECOND = 200.0
+_REQUESTS_AT_ONCE = 400
+# A busy server answers a few requests soon and many late; what waits here cannot time out there.
+_IN_FLIGHT_MAX = 24
+_PLUGIN_SECONDS = 30.0
+# A token is renewed this long before it ends.
+_TOKEN_MARGIN_SECONDS = 60.0
+_REDIRECTS = frozenset(
+    {
+        HTTPStatus.MOVED_PERMANENTLY,
+        HTTPStatus.FOUND,
+        HTTPStatus.SEE_OTHER,
+        HTTPStatus.TEMPORARY_REDIRECT,
+        HTTPStatus.PERMANENT_REDIRECT,
+    }
+)
+
+
+class Response(NamedTuple):
+    """An answered request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Session:
+    """Requests to one API server under one credential, within a rate."""
+
+    def __init__(self, cluster: str, access: Access) -> None:
+        self.cluster = cluster
+        self.server = access.server
+        self._credential = _Credential(cluster, access)
+        self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)
+        self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
+        self._rest = _rest(access)
+
+    async def request(
+        self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Send one request and read the whole answer, whatever its status. Raises ClusterUnreachable."""
+        sent = {"Content-Type": content_type, **(headers or {})}
+        async with self._in_flight, self._open(method, path, body, sent, READ_SECONDS) as answer:
+            try:
+                content = await answer.read()
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                raise unreachable(error, self.cluster, self.server) from error
+            return Response(answer.status, answer.headers, content)
+
+    async def lines(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncIterator[Response | bytes]:
+        """Stream the lines of an answer; if the server refuses, the one item is the refusal. Raises ClusterUnreachable."""
+        async with self._open("GET", path, None, headers or {}, WATCH_SILENCE_SECONDS) as answer:
+            try:
+                if answer.status != HTTPStatus.OK:
+                    yield Response(answer.status, answer.headers, await answer.read())
+                    return
+                async for line in answer.content:
+                    yield line
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                raise unreachable(error, self.cluster, self.server) from error
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._rest.close()
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], read_seconds: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        await self._throttle.turn()
+        sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
+        if token := await self._credential.token():
+            sent["Authorization"] = f"Bearer {token}"
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
+        try:
+            answer = await self._rest.request(method, f"{self.server}{path}", headers=sent, body=body, _request_timeout=timeout)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise unreachable(error, self.cluster, self.server) from error
+        response: aiohttp.ClientResponse = answer.response
+        try:
+            yield response
+        finally:
+            # After the last byte the connection is back in the pool already; before it, nobody else may have it.
+            response.close()
+
+
+class _GuardedResolver(AbstractResolver):
+    """Resolves names like everybody, but not to where a kubeconfig must not lead."""
+
+    def __init__(self, *, allow_loopback: bool) -> None:
+        self._inner = aiohttp.ThreadedResolver()
+        self._allow_loopback = allow_loopback
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        reasons = [refused_address(result["host"].partition("%")[0], allow_loopback=self._allow_loopback) for result in found]
+        allowed = [result for result, reason in zip(found, reasons, strict=True) if not reason]
+        if found and not allowed:
+            raise OSError(errno.EACCES, f"{host} resolves to a refused address: {reasons[0]}")
+        return allowed
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class _Rest(RESTClientObject):  # type: ignore[misc] # the SDK is untyped
+    """The SDK's REST layer with our resolver."""
+
+    allow_loopback = False
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=self.maxsize, ssl=self.ssl_context, resolver=_GuardedResolver(allow_loopback=self.allow_loopback), ttl_dns_cache=60
+        )
+
+
+async def _stay(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Follow no redirect: an API server sends none, and the target would be somebody else's choice."""
+    response = await handler(request)
+    if response.status in _REDIRECTS:
+        response.close()
+        raise aiohttp.ClientConnectionError("the server answered with a redirect, which a Kubernetes API server never does")
+    return response
+
+
+def _rest(access: Access) -> _Rest:
+    # The TLS library reads keys from files only; they exist for the moments of this call, in a folder that nobody else can enter.
+    with tempfile.TemporaryDirectory(prefix="modelplane-") as folder:
+        configuration = Configuration(host=access.server)
+        configuration.retries = None
+        configuration.connection_pool_maxsize = _CONNECTIONS_MAX
+        configuration.ca_cert_data = access.authority or None
+        configuration.tls_server_name = access.server_name or None
+        configuration.client_session_kwargs = {"middlewares": (_stay,)}
+        if access.certificate:
+            configuration.cert_file = _file(folder, "certificate", access.certificate)
+            configuration.key_file = _file(folder, "key", access.key)
+        rest = _Rest(configuration)
+        # Nothing may look for the files later.
+        configuration.cert_file = configuration.key_file = None
+    rest.allow_loopback = access.allow_loopback
+    return rest
+
+
+def _file(folder: str, name: str, content: str) -> str:
+    place = Path(folder) / name
+    place.touch(mode=0o600)
+    place.write_text(content)
+    return str(place)
+
+
+class _Credential:
+    """The bearer token of a session: a fixed one, or one that a plugin renews."""
+
+    def __init__(self, cluster: str, access: Access) -> None:
+        self._cluster = cluster
+        self._plugin = access.plugin
+        self._token = access.token
+        self._ends_at = float("-inf") if access.plugin else float("inf")
+        self._renewing = asyncio.Lock()
+
+    async def token(self) -> str:
+        """Give a token that is still good. Raises CredentialsInvalid if the plugin gives none."""
+        if self._plugin and time.time() > self._ends_at - _TOKEN_MARGIN_SECONDS:
+            async with self._renewing:
+                if time.time() > self._ends_at - _TOKEN_MARGIN_SECONDS:
+                    await self._renew(self._plugin)
+        return self._token
+
+    async def _renew(self, plugin: ExecPlugin) -> None:
+        block = ConfigNode(
+            "exec",
+            {
+                "command": plugin.command,
+                "args": list(plugin.args),
+                "env": [{"name": name, "value": value} for name, value in plugin.env.items()],
+                "apiVersion": plugin.api_version,
+            },
+        )
+        subject = f"cluster {self._cluster}: the credential plugin {plugin.command!r}"
+        try:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                status = await ExecProvider(block).run()
+        except (ConfigException, OSError) as error:
+            # The text of the plugin may hold the token.
+            raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it by hand on the worker to see why") from None
+        except TimeoutError:
+            raise ClusterUnreachable(f"{subject} gave no answer within {_PLUGIN_SECONDS:.0f} s") from None
+        self._token = str(status.get("token") or "")
+        if not self._token:
+            raise CredentialsInvalid(f"{subject} gave no token; client certificates from plugins are not supported")
+        ends = status.get("expirationTimestamp")
+        self._ends_at = datetime.fromisoformat(str(ends)).timestamp() if ends else float("inf")

@@ -1,0 +1,1 @@
+"""The implementations of the secret store: a directory, or Secrets of the control cluster."""

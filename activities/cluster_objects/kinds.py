@@ -1,0 +1,69 @@
+"""Which kinds we look for on a cluster.
+
+What we put there is what a teardown sweeps and what a watch follows; one list, taken from the renderers' own order of teardown, so that
+a new kind of object cannot be applied and then forgotten. Versions that a cluster does not serve are simply not there.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from activities.cluster_objects.cluster_api import Kind, Resource
+from activities.render.objects.teardown import CACHE_STEPS, SWEPT_KINDS
+from api_types import apiversions
+
+POD = Kind(apiversions.CORE, "Pod")
+NODE = Kind(apiversions.CORE, "Node")
+NAMESPACE = Kind(apiversions.CORE, "Namespace")
+SECRET = Kind(apiversions.CORE, "Secret")
+SERVICE = Kind(apiversions.CORE, "Service")
+VOLUME_CLAIM = Kind(apiversions.CORE, "PersistentVolumeClaim")
+JOB = Kind(apiversions.BATCH, "Job")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
+DEPLOYMENT = Kind(apiversions.APPS, "Deployment")
+LEADER_WORKER_SET = Kind(apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")
+ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
+GATEWAY = Kind(apiversions.GATEWAY, "Gateway")
+HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
+INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
+RESOURCE_SLICE = "ResourceSlice"
+_ONLY_WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
+
+# Written by the LeaderWorkerSet controller on every pod of a set.
+LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+
+
+def resolve(pair: tuple[str, str], served: Mapping[Kind, Resource]) -> Kind | None:
+    """Give the served kind for an (apiVersion, kind) pair; an apiVersion ending in `/` means the best served version of that group."""
+    api_version, kind = pair
+    if not api_version.endswith("/"):
+        found = Kind(api_version, kind)
+        return found if found in served else None
+    versions = (Kind(f"{api_version}{version}", kind) for version in apiversions.DRA_VERSIONS)
+    return next((found for found in versions if found in served), None)
+
+
+def resolve_all(pairs: Iterable[tuple[str, str]], served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give the served kinds among the pairs, in their order."""
+    return [found for pair in pairs if (found := resolve(pair, served))]
+
+
+def ours(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give every served kind that we may have put on a cluster."""
+    return resolve_all(SWEPT_KINDS, served)
+
+
+def of_caches(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give every served kind that a cache may have put on a cluster."""
+    return resolve_all([kind for step in CACHE_STEPS for kind in step.kinds], served)
+
+
+def dra_version(served: Mapping[Kind, Resource]) -> str:
+    """Give the best served version of the device API; empty if there is none."""
+    found = resolve((f"{apiversions.DRA_GROUP}/", "ResourceClaimTemplate"), served)
+    return found.api_version.rpartition("/")[2] if found else ""
+
+
+def only_watched(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give the served kinds that we look at and never write."""
+    return resolve_all((*_ONLY_WATCHED, (f"{apiversions.DRA_GROUP}/", RESOURCE_SLICE)), served)

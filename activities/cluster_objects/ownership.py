@@ -1,0 +1,48 @@
+"""Whose an object on a cluster is.
+
+Tenants and other control planes share clusters. Before anything is overwritten or deleted its owner is read, and what belongs to somebody
+else is left as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from activities.cluster_objects.cluster_api import ObjectId
+from api_types import labels, names
+
+
+class Owner(NamedTuple):
+    """The entity that an object carries in its annotations; all parts empty if it carries none of ours."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the entity's workflow."""
+        return names.workflow_id(self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        if not self.uid:
+            return "nobody known here"
+        return (
+            f"{self.kind} {self.namespace}/{self.name} (uid {self.uid})" if self.namespace else f"{self.kind} {self.name} (uid {self.uid})"
+        )
+
+
+def owner_of(item: Mapping[str, Any]) -> Owner:
+    """Read the owner of an object."""
+    metadata = item["metadata"]
+    if (metadata.get("labels") or {}).get(labels.MANAGED_BY) != labels.MANAGED_BY_VALUE:
+        return Owner("", "", "", "")
+    notes = metadata.get("annotations") or {}
+    keys = (labels.OWNER_KIND, labels.OWNER_NAMESPACE, labels.OWNER_NAME, labels.OWNER_UID)
+    return Owner(*(str(notes.get(key, "")) for key in keys))
+
+
+def conflict(item: Mapping[str, Any], uid: str) -> str:
+    """Say why an existing object may not be taken over by the owner with `uid`; empty if it is that owner's own."""
+    owner = owner_of(item)
+    return "" if owner.uid == uid else f"{ObjectId.of(item)} exists already and belongs to {owner}"

@@ -1,0 +1,1 @@
+"""Activities of InferenceCluster: connect to a cluster, watch it, read its free capacity."""

@@ -1,0 +1,176 @@
+"""Get to know a cluster, and keep watching it."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch.board import REPLICA
+from activities.clusters.watch.capacity import capacity_book
+from activities.clusters.watch.cluster_watch import ClusterWatch
+from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
+from activities.clusters.watch.teller import Undelivered
+from activities.messaging import AskEach, Messaging, Survey
+from activities.observe.cache import MODEL_CACHE
+from activities.observe.gateway import observe_gateway
+from api_types import labels
+from api_types.errors import PermissionDenied, TransientError
+from api_types.messages.caches import CacheAccount
+from api_types.messages.cluster_work import ClusterFacts, Connect, WatchCluster
+from api_types.messages.entities import ReplicaState
+from api_types.messages.observations import Observed
+
+_ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
+_WRITE = ("list", "watch", "patch", "delete")
+_READ = ("list", "watch")
+_DENIED_SHOWN_MAX = 10
+_HEARTBEAT_SECONDS = 10.0
+_SURVEY_RETRY_SECONDS = 5.0
+_SIGNAL_TIMEOUT = timedelta(seconds=5)
+
+
+class ClusterActivities:
+    """What an InferenceCluster does on its cluster.
+
+    `unreachable_after_seconds`: how long silence is nobody's business. `settings` are those that workflows get with the facts.
+    """
+
+    def __init__(
+        self,
+        clusters: ClusterPool,
+        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
+        settings: Mapping[str, int] | None = None,
+    ) -> None:
+        self._clusters = clusters
+        self._unreachable_after_seconds = unreachable_after_seconds
+        self._settings = settings or {}
+
+    @activity.defn
+    async def connect_cluster(self, order: Connect) -> ClusterFacts:
+        """Reach the cluster, check that our rights suffice, and find out what it serves.
+
+        Raises CredentialsInvalid, PermissionDenied or ClusterUnreachable, each with what to do about it.
+        """
+        cluster = await self._clusters.at(order.connection)
+        version = await cluster.version()
+        served = await cluster.resources(refresh=True)
+        await _check_rights(cluster, order.connection.cluster, served)
+        gateway = observe_gateway(await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)))
+        return ClusterFacts(
+            kubernetes_version=version.removeprefix("v"),
+            dra_version=kinds.dra_version(served),
+            gateway_address=gateway.address,
+            gateway_message=gateway.message,
+            apis=sorted({kind.api_version for kind in served}),
+            **self._settings,
+        )
+
+    @activity.defn
+    async def watch_cluster(self, order: WatchCluster) -> None:
+        """Watch a cluster and signal `observed` to the cluster, replicas and caches concerned, until cancelled.
+
+        Ends with a TransientError when its worker shuts down, so that another worker takes it over at once.
+        """
+        owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
+        watch = ClusterWatch(
+            owner,
+            partial(self._clusters.at, order.connection),
+            partial(_signal, activity.client()),
+            partial(_absent, order.connection.cluster),
+            self._unreachable_after_seconds,
+            capacity=capacity_book(order.capacity_adapter, order.connection.cluster),
+        )
+        tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
+    handle = client.get_workflow_handle(owner.workflow_id)
+    try:
+        await handle.signal("observed", observed, rpc_timeout=_SIGNAL_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise Undelivered from error
+    return True
+
+
+async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
+    """Find the replicas and caches that believe to have objects on a cluster and are not among `here`."""
+    replicas = [ReplicaState.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
+    # Caches span clusters, so visibility cannot find them by one.
+    caches = [CacheAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[MODEL_CACHE]), here)]
+    return [
+        *(Owner(REPLICA, account.namespace, account.name, account.uid) for account in replicas if not account.deleting),
+        *(Owner(MODEL_CACHE, account.namespace, account.name, account.uid) for account in caches if cluster in account.clusters),
+    ]
+
+
+async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
+    """Ask everybody whom a survey finds, page by page, for their account; those among `here` are not asked."""
+    messaging, found, after = Messaging(), list[Any](), ""
+    while True:
+        try:
+            page = await messaging.survey(survey.model_copy(update={"after": after}))
+            asked = await messaging.ask_each(AskEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
+        except RPCError:
+            await asyncio.sleep(_SURVEY_RETRY_SECONDS)
+            continue
+        found += asked.answers.values()
+        after = page.after
+        if not after:
+            return found
+
+
+async def _heartbeat(watch: ClusterWatch) -> None:
+    while True:
+        activity.heartbeat(watch.counts())
+        await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+
+async def _until_shutdown() -> None:
+    await activity.wait_for_worker_shutdown()
+    raise TransientError("the worker shuts down; another one takes the watch over")
+
+
+async def _check_rights(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:
+    """Ask for everything at once, as an administrator has it; only if that is refused, right by right. Raises PermissionDenied."""
+    if await _may(cluster, "*", "*", "*"):
+        return
+    wanted = [(verb, served[kind]) for kind in dict.fromkeys([*kinds.ours(served), *kinds.of_caches(served)]) for verb in _WRITE]
+    wanted += [(verb, served[kind]) for kind in kinds.only_watched(served) for verb in _READ]
+    wanted += [(verb, served[kinds.NAMESPACE]) for verb in ("get", "create")]
+    answers = await asyncio.gather(*(_may(cluster, verb, resource.kind.group, resource.plural) for verb, resource in wanted))
+    denied = [
+        f"{verb} {resource.plural}{'.' if resource.kind.group else ''}{resource.kind.group}"
+        for (verb, resource), allowed in zip(wanted, answers, strict=True)
+        if not allowed
+    ]
+    if denied:
+        more = f" and {len(denied) - _DENIED_SHOWN_MAX} more" if len(denied) > _DENIED_SHOWN_MAX else ""
+        raise PermissionDenied(
+            f"cluster {name}: the user of the kubeconfig may not: {', '.join(denied[:_DENIED_SHOWN_MAX])}{more} (in all namespaces); "
+            f"bind it to a ClusterRole that allows them, such as cluster-admin"
+        )
+
+
+async def _may(cluster: ClusterApi, verb: str, group: str, resource: str) -> bool:
+    attributes = {"verb": verb, "group": group, "resource": resource}
+    review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": {"resourceAttributes": attributes}}
+    answer = await cluster.create(review)
+    return bool(answer and (answer.get("status") or {}).get("allowed"))

@@ -1,0 +1,85 @@
+"""Whether the pods of our workloads were let onto nodes, wait for that, or were taken off again.
+
+Pods say so themselves; an admission in front of the scheduler knows why, and what it thinks of a pod that is gone already.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from activities.cluster_objects.kinds import LWS_NAME_LABEL
+from activities.clusters.capacity.objects import Objects, holding, holds, milliseconds
+from api_types import labels
+from api_types.messages.capacity import ADMITTED, EVICTED, PENDING, Admission
+
+Pod = tuple[str, str]
+_SCHEDULED = "PodScheduled"
+_UNSEEN = "no scheduler has looked at it"
+# A scheduler says this of a pod before it deletes it in favour of another one.
+_DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
+# What holds for a workload when its pods differ.
+_WORST_FIRST = (EVICTED, PENDING, ADMITTED)
+
+
+@dataclass(frozen=True)
+class Word:
+    """What an admission says of one pod: why it waits, or since when (ms) and why it is evicted."""
+
+    reason: str
+    evicted_at: int | None = None
+
+
+def admission(objects: Objects, words: Mapping[Pod, Word]) -> list[Admission]:
+    """Say of each workload of ours, by name, how its pods stand; `words` are those of the cluster's admission by pod."""
+    found: dict[str, Admission] = {}
+    # Followers of a gang do not carry the serving label; their leader does.
+    gangs = {_label(pod, LWS_NAME_LABEL): _label(pod, labels.SERVING) for pod in objects.of("Pod") if _label(pod, labels.SERVING)}
+    for pod in objects.of("Pod"):
+        workload = _label(pod, labels.SERVING) or gangs.get(_label(pod, LWS_NAME_LABEL) or "-", "")
+        if not workload:
+            continue
+        seen = _of_pod(workload, pod, words.get(pod_key(pod)))
+        known = found.get(workload)
+        if known is None or _rank(seen) < _rank(known):
+            found[workload] = seen
+    return [found[workload] for workload in sorted(found)]
+
+
+def _rank(seen: Admission) -> tuple[int, int]:
+    return _WORST_FIRST.index(seen.state), seen.since
+
+
+def _of_pod(workload: str, pod: dict[str, Any], word: Word | None) -> Admission:
+    if word and word.evicted_at is not None:
+        return Admission(workload=workload, state=EVICTED, reason=word.reason, since=word.evicted_at)
+    taken = holding(pod, _DISRUPTED)
+    if taken and taken.get("reason") == _PREEMPTED:
+        return Admission(workload=workload, state=EVICTED, reason=said(taken), since=milliseconds(taken.get("lastTransitionTime", "")))
+    if holds(pod, _SCHEDULED):
+        return Admission(workload=workload, state=ADMITTED)
+    # A pod that no scheduler has looked at yet says nothing of itself.
+    waits = holding(pod, _SCHEDULED, "False") or {"lastTransitionTime": pod["metadata"].get("creationTimestamp", "")}
+    reason = (word.reason if word else "") or waits.get("reason", "") or _UNSEEN
+    return Admission(workload=workload, state=PENDING, reason=reason, since=milliseconds(waits.get("lastTransitionTime", "")))
+
+
+def said(condition: Mapping[str, Any]) -> str:
+    """Give the words of a condition: `Reason: message`."""
+    return ": ".join(text for text in (condition.get("reason", ""), condition.get("message", "")) if text)
+
+
+def pod_key(pod: Mapping[str, Any]) -> Pod:
+    """Give namespace and name of a pod."""
+    return pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
+
+
+def marked(objects: Objects, field: str, key: str) -> Iterator[tuple[str, Pod]]:
+    """Give (value, pod) for our pods with that key among their `labels` or `annotations` (`field`)."""
+    for pod in objects.of("Pod"):
+        value = (pod["metadata"].get(field) or {}).get(key)
+        if value:
+            yield value, pod_key(pod)
+
+
+def _label(pod: dict[str, Any], key: str) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(key, ""))

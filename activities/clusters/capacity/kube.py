@@ -1,0 +1,99 @@
+"""The plain adapter: nodes, ResourceSlices, ResourceClaims.
+
+A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes nothing; neither does one whose devices
+somebody else has claimed.
+"""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from activities.clusters.capacity.objects import Objects, holds
+from api_types import labels
+from api_types.messages.capacity import CapacityPool
+
+# Every engine pod tolerates the taint that keeps others off GPU nodes.
+_TOLERATED = frozenset({"nvidia.com/gpu"})
+_BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+
+
+def pools(objects: Objects) -> list[CapacityPool]:
+    """Count nodes and devices per pool, by name."""
+    members: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for node in objects.of("Node"):
+        pool = (node["metadata"].get("labels") or {}).get(labels.POOL)
+        if pool:
+            members[pool].append(node)
+    published = _published(objects)
+    ours, theirs = _claimed(objects, published)
+    return [_pool(name, nodes, published, ours, theirs) for name, nodes in sorted(members.items())]
+
+
+def _pool(
+    name: str,
+    nodes: list[dict[str, Any]],
+    published: dict[tuple[str, str], tuple[str, set[str]]],
+    ours: Counter[tuple[str, str]],
+    theirs: Counter[tuple[str, str]],
+) -> CapacityPool:
+    foreign = {node for (node, _), count in theirs.items() if count}
+    usable = [node["metadata"]["name"] for node in nodes if _takes_pods(node)]
+    histogram: dict[str, Counter[int]] = defaultdict(Counter)
+    devices: Counter[tuple[str, str]] = Counter()
+    for (driver, _), (node, names) in published.items():
+        devices[node, driver] += len(names)
+    for (node, driver), count in devices.items():
+        if node in usable:
+            histogram[driver][count - ours[node, driver] - theirs[node, driver]] += 1
+    return CapacityPool(
+        name=name,
+        nodes_total=len(nodes),
+        nodes_schedulable=sum(node not in foreign for node in usable),
+        foreign_nodes=sum(node in foreign for node in usable),
+        device_free={driver: dict(sorted(counts.items())) for driver, counts in sorted(histogram.items())},
+    )
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    taints = node["spec"].get("taints") or ()
+    blocked = any(taint.get("effect") in _BLOCKING and taint.get("key") not in _TOLERATED for taint in taints)
+    return holds(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
+
+
+def _published(objects: Objects) -> dict[tuple[str, str], tuple[str, set[str]]]:
+    """Give (driver, driver's pool) -> (node, devices); within a driver's pool only the newest generation counts."""
+    newest: dict[tuple[str, str], int] = {}
+    slices = list(objects.of("ResourceSlice"))
+    for piece in slices:
+        pool = piece["spec"].get("pool") or {}
+        key = (piece["spec"].get("driver", ""), pool.get("name", ""))
+        newest[key] = max(newest.get(key, 0), pool.get("generation", 0))
+    found: dict[tuple[str, str], tuple[str, set[str]]] = {}
+    for piece in slices:
+        pool = piece["spec"].get("pool") or {}
+        key = (piece["spec"].get("driver", ""), pool.get("name", ""))
+        if pool.get("generation", 0) == newest[key]:
+            node, names = found.setdefault(key, (piece["spec"].get("nodeName", ""), set()))
+            names.update(device["name"] for device in piece["spec"].get("devices") or ())
+            found[key] = (node, names)
+    return found
+
+
+def _claimed(
+    objects: Objects, published: dict[tuple[str, str], tuple[str, set[str]]]
+) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Count allocated devices per (node, driver): ours, and everybody else's."""
+    pods = {(pod["metadata"].get("namespace", ""), pod["metadata"]["name"]) for pod in objects.of("Pod")}
+    ours: Counter[tuple[str, str]] = Counter()
+    theirs: Counter[tuple[str, str]] = Counter()
+    for claim in objects.of("ResourceClaim"):
+        namespace = claim["metadata"].get("namespace", "")
+        users = {(namespace, user.get("name", "")) for user in claim["status"].get("reservedFor") or ()}
+        marked = (claim["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+        counted = ours if marked or users & pods else theirs
+        results = ((claim["status"].get("allocation") or {}).get("devices") or {}).get("results") or ()
+        for device in results:
+            if device.get("adminAccess"):
+                continue  # looks at a device that others use
+            node, _ = published.get((device.get("driver", ""), device.get("pool", "")), ("", set()))
+            counted[node, device.get("driver", "")] += 1
+    return ours, theirs

@@ -1,0 +1,137 @@
+"""Kueue: what its ClusterQueues would still admit, in devices.
+
+Used is what is reserved, not what runs: a workload that holds quota while its pods still start has it. Free is nominal less used plus what
+may be borrowed from the cohort. A queue that is stopped or not Active admits nothing.
+
+A Workload stands for one pod, which owns it, or for a group of pods, which name it. An evicted one stays so until it has quota again.
+"""
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+from activities.clusters.capacity.admission import Pod, Word, marked, said
+from activities.clusters.capacity.counts import amount, ceiling, floor
+from activities.clusters.capacity.objects import Objects, holding, holds, milliseconds
+from api_types import labels
+from api_types.messages.capacity import CapacityQueue
+
+# What every pod asks for; only devices say how many replicas fit.
+_ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+_POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+Share = tuple[str, str]
+
+
+class _Quota:
+    """One resource of one flavor in one ClusterQueue."""
+
+    def __init__(self, spec: dict[str, Any], used: Fraction) -> None:
+        self.nominal = amount(spec.get("nominalQuota", 0))
+        self.used = used
+        self.borrowing = None if spec.get("borrowingLimit") is None else amount(spec["borrowingLimit"])
+        self.lending = None if spec.get("lendingLimit") is None else amount(spec["lendingLimit"])
+
+    @property
+    def to_lend(self) -> Fraction:
+        """What others of the cohort may take of it."""
+        spare = max(Fraction(0), self.nominal - self.used)
+        return spare if self.lending is None else min(spare, self.lending)
+
+
+def queues(objects: Objects) -> list[CapacityQueue]:
+    """Give the ClusterQueues by name, one per group of pools whose flavors they quota."""
+    nodes_of = {
+        flavor["metadata"]["name"]: (flavor["spec"].get("nodeLabels") or {}).get(labels.POOL) for flavor in objects.of("ResourceFlavor")
+    }
+    tenants: dict[str, set[str]] = defaultdict(set)
+    for local in objects.of("LocalQueue"):
+        tenants[local["spec"].get("clusterQueue", "")].add(local["metadata"]["name"])
+    quotas = {queue["metadata"]["name"]: _quotas(queue) for queue in objects.of("ClusterQueue")}
+    cohorts: dict[str, list[str]] = defaultdict(list)
+    for queue in objects.of("ClusterQueue"):
+        if queue["spec"].get("cohortName"):
+            cohorts[queue["spec"]["cohortName"]].append(queue["metadata"]["name"])
+    own = {name: _cohort_quotas(cohort) for cohort in objects.of("Cohort") if (name := cohort["metadata"]["name"])}
+    found = []
+    for queue in objects.of("ClusterQueue"):
+        name, cohort = queue["metadata"]["name"], queue["spec"].get("cohortName", "")
+        lenders = [quotas[other] for other in cohorts.get(cohort, ()) if other != name]
+        for share, quota in sorted(quotas[name].items()):
+            lent = sum((lender[share].to_lend for lender in lenders if share in lender), Fraction(0))
+            if cohort in own and share in own[cohort]:
+                lent += own[cohort][share].to_lend
+            reachable = lent if cohort else Fraction(0)
+            names = sorted(tenants[name])
+            found.append(_queue(queue, share[0], quota, pool=nodes_of.get(share[0]), lent=reachable, tenants=names))
+    return found
+
+
+def _queue(queue: dict[str, Any], flavor: str, quota: _Quota, *, pool: str | None, lent: Fraction, tenants: list[str]) -> CapacityQueue:
+    active = holds(queue, "Active") and queue["spec"].get("stopPolicy", "None") == "None"
+    borrowed = max(Fraction(0), quota.used - quota.nominal)
+    borrowable = lent if quota.borrowing is None else min(lent, max(Fraction(0), quota.borrowing - borrowed))
+    limit = -1 if quota.borrowing is None else floor(quota.nominal + quota.borrowing)
+    free = max(0, floor(quota.nominal - quota.used + borrowable)) if quota.used <= quota.nominal else max(0, floor(borrowable))
+    return CapacityQueue(
+        name=f"{queue['metadata']['name']}/{flavor}",
+        tenants=tenants,
+        pools=[pool] if pool else [],
+        nominal=floor(quota.nominal),
+        used=ceiling(quota.used),
+        borrowed=ceiling(borrowed),
+        borrowable=floor(borrowable),
+        limit=limit,
+        free=free if active else 0,
+        pending=queue["status"].get("pendingWorkloads", 0),
+        active=active,
+    )
+
+
+def _quotas(queue: dict[str, Any]) -> dict[Share, _Quota]:
+    used = {
+        (flavor["name"], resource["name"]): amount(resource.get("total", 0))
+        for flavor in queue["status"].get("flavorsReservation") or ()
+        for resource in flavor.get("resources") or ()
+    }
+    return {share: _Quota(spec, used.get(share, Fraction(0))) for share, spec in _shares(queue)}
+
+
+def _cohort_quotas(cohort: dict[str, Any]) -> dict[Share, _Quota]:
+    return {share: _Quota(spec, Fraction(0)) for share, spec in _shares(cohort)}
+
+
+def _shares(owner: dict[str, Any]) -> list[tuple[Share, dict[str, Any]]]:
+    return [
+        ((flavor["name"], resource["name"]), resource)
+        for group in owner["spec"].get("resourceGroups") or ()
+        for flavor in group.get("flavors") or ()
+        for resource in flavor.get("resources") or ()
+        if resource["name"] not in _ORDINARY
+    ]
+
+
+def words(objects: Objects) -> dict[Pod, Word]:
+    """Give what Workloads say that were evicted or wait for quota, by pod."""
+    members: dict[Pod, list[Pod]] = defaultdict(list)
+    for group, pod in marked(objects, "labels", _POD_GROUP):
+        members[pod[0], group].append(pod)
+    told: dict[Pod, Word] = {}
+    for workload in objects.of("Workload"):
+        word = _word(workload)
+        if word is None:
+            continue
+        namespace, name = workload["metadata"].get("namespace", ""), workload["metadata"]["name"]
+        references = workload["metadata"].get("ownerReferences") or ()
+        owners = [(namespace, owner["name"]) for owner in references if owner["kind"] == "Pod"]
+        told |= dict.fromkeys((*members[namespace, name], *owners), word)
+    return told
+
+
+def _word(workload: dict[str, Any]) -> Word | None:
+    if holds(workload, "Finished"):
+        return None
+    evicted = holding(workload, "Evicted")
+    if evicted:
+        return Word(said(evicted), milliseconds(evicted.get("lastTransitionTime", "")))
+    waits = holding(workload, "QuotaReserved", "False")
+    return Word(said(waits)) if waits else None

@@ -1,0 +1,192 @@
+"""What is known of a cluster, by owner.
+
+Reflectors put records in; whoever owns what changed is marked. An observation is put together from an owner's own records only, so its cost
+does not grow with the cluster.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from activities.cluster_objects.cluster_api import Kind, ObjectId
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch.cache_board import CacheBoard
+from activities.clusters.watch.capacity import CapacityBook
+from activities.clusters.watch.reflector import Key
+from activities.observe.cache import MODEL_CACHE
+from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes
+from activities.observe.endpoints import EndpointsSeen
+from activities.observe.gateway import GatewayState, observe_gateway
+from activities.observe.objects import ObjectSeen
+from activities.observe.pods import PodSeen, WorkloadKey
+from activities.observe.replica import observe_replica, workload_key
+from api_types.messages.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
+
+REPLICA = "ModelReplica"
+_DIGEST_LENGTH = 16
+
+
+class Note(NamedTuple):
+    """What to tell an owner, and when time alone would change it (None: never). `last`: nothing of the owner is left here."""
+
+    observed: Observed
+    changes_at: datetime | None = None
+    last: bool = False
+
+
+class Board:
+    """The records of one cluster. `touch` is told every owner for whom something changed; `cluster` is the cluster's own entity."""
+
+    def __init__(self, cluster: Owner, touch: Callable[[Owner], None], capacity: CapacityBook | None = None) -> None:
+        self._capacity = capacity
+        self.reachable = True
+        self.error_type = ""
+        self.error = ""
+        self.caches = CacheBoard(cluster.name, touch)
+        self._cluster = cluster
+        self._touch = touch
+        self._objects: dict[ObjectId, ObjectSeen] = {}
+        self._owned: defaultdict[Owner, set[ObjectId]] = defaultdict(set)
+        self._workloads: dict[WorkloadKey, Owner] = {}
+        self._backends: dict[tuple[str, str], Owner] = {}
+        self._pods: dict[Key, PodSeen] = {}
+        self._pods_of: defaultdict[WorkloadKey, dict[Key, PodSeen]] = defaultdict(dict)
+        self._slices_of: defaultdict[tuple[str, str], dict[Key, EndpointsSeen]] = defaultdict(dict)
+        self._endpoint_slices: dict[Key, EndpointsSeen] = {}
+        self._nodes: dict[Key, NodeSeen] = {}
+        self._device_slices: dict[Key, SliceSeen] = {}
+        self._gateway: GatewayState = observe_gateway(None)
+
+    def owners(self) -> list[Owner]:
+        """Give everybody who is told something: the cluster itself, and each replica and cache with objects here."""
+        return [self._cluster, *self._owned, *self.caches.owners()]
+
+    def counts(self) -> dict[str, int]:
+        """Give how much is kept, for the heartbeat."""
+        counts = {"owners": len(self._owned), "objects": len(self._objects), "pods": len(self._pods), "nodes": len(self._nodes)}
+        return counts | self.caches.counts()
+
+    def put_object(self, kind: Kind, key: Key, seen: ObjectSeen | None) -> None:
+        """Keep one object of ours, or forget it."""
+        target = ObjectId(kind, key.namespace, key.name)
+        if old := self._objects.pop(target, None):
+            self._owned[old.owner].discard(target)
+            self._workloads.pop(workload_key(old), None)
+            if old.backend:
+                self._backends.pop((key.namespace, key.name), None)
+            self._mark(old.owner)
+        if seen is None or seen.owner.kind != REPLICA:
+            return
+        self._objects[target] = seen
+        self._owned[seen.owner].add(target)
+        if seen.workload:
+            self._workloads[workload_key(seen)] = seen.owner
+        if seen.backend:
+            self._backends[key.namespace, key.name] = seen.owner
+        self._mark(seen.owner)
+
+    def put_pod(self, key: Key, seen: PodSeen | None) -> None:
+        """Keep one pod of an engine, or forget it."""
+        old = self._pods.pop(key, None)
+        if old:
+            pods = self._pods_of[old.workload]
+            pods.pop(key, None)
+            if not pods:
+                del self._pods_of[old.workload]
+        if seen:
+            self._pods[key] = seen
+            self._pods_of[seen.workload][key] = seen
+        for pod in (old, seen):
+            if pod and (owner := self._workloads.get(pod.workload)):
+                self._mark(owner)
+
+    def put_endpoints(self, key: Key, seen: EndpointsSeen | None) -> None:
+        """Keep one EndpointSlice, or forget it."""
+        old = self._endpoint_slices.pop(key, None)
+        if old:
+            slices = self._slices_of[old.namespace, old.service]
+            slices.pop(key, None)
+            if not slices:
+                del self._slices_of[old.namespace, old.service]
+        if seen:
+            self._endpoint_slices[key] = seen
+            self._slices_of[seen.namespace, seen.service][key] = seen
+        for piece in (old, seen):
+            if piece and (owner := self._backends.get((piece.namespace, piece.service))):
+                self._mark(owner)
+
+    def put_node(self, key: Key, seen: NodeSeen | None) -> None:
+        """Keep one node of our pools, or forget it."""
+        self._nodes.pop(key, None)
+        if seen:
+            self._nodes[key] = seen
+        self._touch(self._cluster)
+
+    def put_device_slice(self, key: Key, seen: SliceSeen | None) -> None:
+        """Keep one ResourceSlice, or forget it."""
+        self._device_slices.pop(key, None)
+        if seen:
+            self._device_slices[key] = seen
+        self._touch(self._cluster)
+
+    def put_capacity(self, kind: str, key: Key, item: dict[str, Any] | None) -> None:
+        """Keep an object that the capacity adapter reads, or forget it."""
+        if self._capacity and self._capacity.objects.put(kind, key.namespace, key.name, item):
+            self._touch(self._cluster)
+
+    def put_gateway(self, seen: GatewayState | None) -> None:
+        """Keep the state of the gateway."""
+        self._gateway = seen or observe_gateway(None)
+        self._touch(self._cluster)
+
+    def put_health(self, *, reachable: bool, error_type: str = "", error: str = "") -> None:
+        """Keep whether the API server answers, and why not."""
+        if (reachable, error_type, error) != (self.reachable, self.error_type, self.error):
+            self.reachable, self.error_type, self.error = reachable, error_type, error
+            self._touch(self._cluster)
+
+    def note(self, owner: Owner, now: datetime) -> Note:
+        """Put together what an owner should know now."""
+        if owner == self._cluster:
+            observed = self._observe_cluster(now)
+            return Note(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
+        if owner.kind == MODEL_CACHE:
+            return Note(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
+        targets = self._owned.get(owner, set())
+        objects = [self._objects[target] for target in targets]
+        pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
+        backends = [(seen.target.namespace, seen.target.name) for seen in objects if seen.backend]
+        endpoints = {where: sum(piece.ready for piece in self._slices_of[where].values()) for where in backends if where in self._slices_of}
+        view = observe_replica(objects, pods, endpoints, now)
+        return Note(_observed(owner, replica=view.observed), view.changes_at, last=not objects)
+
+    def forget(self, owner: Owner) -> None:
+        """Drop an owner of whom nothing is left."""
+        if not self._owned.get(owner, True):
+            del self._owned[owner]
+        self.caches.forget(owner)
+
+    def _mark(self, owner: Owner) -> None:
+        self._touch(owner)
+
+    def _observe_cluster(self, now: datetime) -> ObservedCluster:
+        return ObservedCluster(
+            reachable=self.reachable,
+            error_type=self.error_type,
+            error=self.error,
+            gateway_address=self._gateway.address,
+            gateway_message=self._gateway.message,
+            nodes=observe_nodes(self._nodes.values(), self._device_slices.values()),
+            capacity=self._capacity.snapshot(now) if self._capacity else None,
+        )
+
+
+def _observed(
+    owner: Owner, replica: ObservedReplica | None = None, cluster: ObservedCluster | None = None, cache: ObservedCache | None = None
+) -> Observed:
+    content = (replica or cluster or cache or ObservedReplica()).wire()
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
+    return Observed(owner_uid=owner.uid, digest=digest, replica=replica, cluster=cluster, cache=cache)

@@ -1,0 +1,1 @@
+"""A ModelCache on one cluster: the volume claim and the Job that fills it."""

@@ -1,0 +1,202 @@
+"""Render one ModelCache on one cluster: a volume per artefact, and while it is not staged the Job that fills it.
+
+A changed revision is another artefact with a volume of its own, so that running engines never see files change underneath. A token lies on
+the cluster only while it is needed.
+"""
+
+from dataclasses import dataclass
+
+from activities.render.cache.artifact import SOURCE_OCI, Artefact, artefact_key, claim_name, read_artefact
+from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
+from activities.render.inputs.facts import CacheInput, ClusterFacts
+from activities.render.inputs.findings import NotRenderable
+from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects import queueing
+from activities.render.objects.manifest import Item, Json, Owner, compact, content_hash, finish, set_hash
+from activities.render.objects.propagation import SECRET, Copy, copy_manifest
+from activities.render.objects.rendered import Rendered
+from api_types import apiversions, labels, names
+
+SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
+
+__all__ = ["StorageClassMissing", "artefact_key", "claim_name", "render_cache"]
+
+_COMPONENT = "cache"
+_TARGET = "/mnt/artifact"
+# Hidden, so that no engine takes it for weights.
+_WORK = f"{_TARGET}/.modelplane"
+_SCRATCH_PATH = "/scratch"
+_DOCKER_PATH = "/.docker"
+_DOCKER_KEY = ".dockerconfigjson"
+_DOCKER_TYPE = "kubernetes.io/dockerconfigjson"
+_CONTAINER = "hydrate"
+_ATTEMPTS = 3
+_MESSAGE_POLICY = "FallbackToLogsOnError"
+
+
+class StorageClassMissing(NotRenderable):
+    """The cluster reports no storage class that many pods can mount."""
+
+    reason = "StorageClassMissing"
+
+
+def render_cache(cache: CacheInput, facts: ClusterFacts, settings: RenderSettings) -> Rendered:
+    """Give the volume claim and, until the artefact is staged, the copy of its credential and the Job.
+
+    Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
+    """
+    artefact = read_artefact(cache)
+    if not (cache.volume_class or facts.storage_class_name):
+        problem = f"cluster {facts.name} reports no storage class for caches: it cannot stage models"
+        raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
+    claim = names.cache_claim_name(cache.namespace, cache.name, artefact.key)
+    volume = _Volume(cache, artefact, claim, workload_namespace(cache.namespace, settings), facts, settings)
+    objects = [volume.claim_item()]
+    copies: list[Copy] = []
+    held = SECRET_MISSING if cache.credential_missing and artefact.credential and not cache.ready else ""
+    if not cache.ready and not held:
+        copies = volume.credential_copies()
+        objects.append(volume.job_item())
+    return Rendered(
+        objects=tuple(objects),
+        hash=set_hash(objects),
+        warnings=(),
+        workload_name=claim,
+        namespace=volume.namespace,
+        held=held,
+        copies=tuple(copies),
+    )
+
+
+@dataclass(frozen=True)
+class _Volume:
+    """One artefact's place on one cluster."""
+
+    cache: CacheInput
+    artefact: Artefact
+    claim: str
+    namespace: str
+    facts: ClusterFacts
+    settings: RenderSettings
+
+    @property
+    def owner(self) -> Owner:
+        cache = self.cache
+        return Owner("ModelCache", cache.namespace, cache.name, cache.uid, cache.generation, (labels.CACHE, self.claim))
+
+    @property
+    def people_labels(self) -> dict[str, str]:
+        return {labels.MODEL_CACHE: names.label_value(self.cache.name)}
+
+    def item(
+        self, key: str, component: str, manifest: Json, extra_labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
+    ) -> Item:
+        return finish(
+            self.owner, key, component, manifest, extra_labels={**self.people_labels, **(extra_labels or {})}, extra_annotations=notes
+        )
+
+    def claim_item(self) -> Item:
+        manifest = {
+            "apiVersion": apiversions.CORE,
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": self.claim, "namespace": self.namespace},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": self.cache.volume_class or self.facts.storage_class_name,
+                "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artefact.size_gib}Gi"}},
+            },
+        }
+        return self.item("cache-claim", _COMPONENT, manifest)
+
+    def credential_copies(self) -> list[Copy]:
+        if not self.artefact.credential:
+            return []
+        secret_type, keys = (_DOCKER_TYPE, ()) if self.artefact.source == SOURCE_OCI else ("Opaque", (self.artefact.credential_key,))
+        item = self.item("cache-auth", "secret", copy_manifest(SECRET, secret_type, self.namespace, f"{self.claim}-auth"))
+        return [Copy(item.key, SECRET, self.cache.namespace, self.artefact.credential, keys, item.manifest)]
+
+    def job_item(self) -> Item:
+        kai = self.facts.scheduler_type == queueing.KAI
+        queue = queueing.queue_name(self.cache.namespace)
+        container, volumes = self._oci() if self.artefact.source == SOURCE_OCI else self._hugging_face()
+        pod_labels = {**self.people_labels, labels.CACHE: self.claim, **({queueing.KAI_QUEUE: queue} if kai else {})}
+        pod = compact(
+            automountServiceAccountToken=False,
+            containers=[container],
+            restartPolicy="Never",
+            schedulerName=queueing.KAI_SCHEDULER if kai else None,
+            securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+            volumes=[{"name": "artifact", "persistentVolumeClaim": {"claimName": self.claim}}, *volumes],
+        )
+        failure = {"action": "FailJob", "onExitCodes": {"containerName": _CONTAINER, "operator": "In", "values": list(FINAL_EXIT_CODES)}}
+        disruption = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        manifest = {
+            "apiVersion": apiversions.BATCH,
+            "kind": "Job",
+            "metadata": {"name": f"{self.claim}-hyd", "namespace": self.namespace},
+            # No time to live: a finished Job that vanished by itself could not be told from one that never was.
+            "spec": compact(
+                backoffLimit=_ATTEMPTS,
+                activeDeadlineSeconds=self.settings.cache_active_deadline_seconds or None,
+                podFailurePolicy={"rules": [failure, disruption]},
+                template={"metadata": {"labels": pod_labels}, "spec": pod},
+            ),
+        }
+        kueue = {queueing.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queueing.KUEUE else {}
+        # A Job cannot be changed: by this hash one that would be different is told from one that only has another generation.
+        item = self.item("cache-hydrate", _COMPONENT, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])})
+        return Item(item.key, item.manifest, item.hash, create_only=True)
+
+    def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
+        common = {
+            "MODELPLANE_ARTEFACT_KEY": self.artefact.key,
+            "MODELPLANE_TARGET": _TARGET,
+            "MODELPLANE_REVISION": self.artefact.revision,
+        }
+        return {
+            "name": _CONTAINER,
+            "image": image,
+            "command": command,
+            "env": [{"name": name, "value": value} for name, value in (*common.items(), *environment.items())],
+            "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
+            # Root stays allowed: some shared file systems give their root folder to root alone.
+            "securityContext": {"allowPrivilegeEscalation": False},
+            "terminationMessagePolicy": _MESSAGE_POLICY,
+            "volumeMounts": [{"name": "artifact", "mountPath": _TARGET}],
+        }
+
+    def _hugging_face(self) -> tuple[Json, list[Json]]:
+        environment = {
+            "MODELPLANE_REPO": self.artefact.origin,
+            "MODELPLANE_CLIENT_VERSION": self.settings.hydration_client_version,
+            "HF_HOME": f"{_WORK}/huggingface",
+            # The last lines of the log become the message of a failed pod.
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
+        }
+        container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
+        if self.artefact.credential:
+            reference = {"name": f"{self.claim}-auth", "key": self.artefact.credential_key}
+            container["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+        return container, []
+
+    def _oci(self) -> tuple[Json, list[Json]]:
+        scratch_on_node = self.artefact.scratch_on_node
+        environment = {
+            "MODELPLANE_IMAGE": self.artefact.image,
+            "MODELPLANE_PLAIN_HTTP": "true" if self.artefact.plain_http else "false",
+            "KITOPS_HOME": f"{_SCRATCH_PATH if scratch_on_node else _WORK}/kit",
+        }
+        container = self._container(self.settings.kit_image, ["/bin/sh", "-c", OCI], environment)
+        # The image names another user, who could not write where the root folder is root's.
+        container["securityContext"]["runAsUser"] = 0
+        volumes: list[Json] = []
+        if scratch_on_node:
+            volumes.append({"name": "scratch", "emptyDir": {}})
+            container["volumeMounts"].append({"name": "scratch", "mountPath": _SCRATCH_PATH})
+        if self.artefact.credential:
+            container["env"].append({"name": "DOCKER_CONFIG", "value": _DOCKER_PATH})
+            items = [{"key": _DOCKER_KEY, "path": "config.json"}]
+            volumes.append({"name": "registry", "secret": {"secretName": f"{self.claim}-auth", "items": items}})
+            container["volumeMounts"].append({"name": "registry", "mountPath": _DOCKER_PATH, "readOnly": True})
+        return container, volumes

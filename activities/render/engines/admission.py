@@ -1,0 +1,196 @@
+"""Read and check the spec of a ModelReplica before anything is rendered.
+
+Admission refuses most of this earlier; a spec that arrived by another way is stopped here, with every problem in one message, while what
+already runs is left alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from activities.render.engines.env import read_env
+from activities.render.engines.spec import (
+    DECODE,
+    LEADER,
+    PREFILL,
+    PREFILL_DECODE,
+    STANDALONE,
+    UNIFIED,
+    WORKER,
+    DeviceRequest,
+    Engine,
+    Member,
+    ReplicaSpec,
+)
+from activities.render.inputs import contract
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.reading import Reader, check_encodable
+from api_types import labels
+from api_types.validation.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem
+
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OUR_ANNOTATIONS = frozenset({labels.TEMPLATE_HASH, contract.PROPAGATED_HASH})
+_SHAPES = ((STANDALONE,), (LEADER, WORKER))
+
+
+def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
+    """Give the typed spec. It may be rendered only if `findings` holds no problem afterwards."""
+    check_encodable(spec, "spec", findings)
+    reader = Reader(spec, "spec", findings)
+    mode = reader.object("serving").choice("mode", UNIFIED, (UNIFIED, PREFILL_DECODE))
+    cache = reader.object("modelCacheRef").text("name", required=reader.has("modelCacheRef"))
+    engines = tuple(_engine(value, index, findings) for index, value in enumerate(reader.sequence("engines")))
+    if not engines:
+        findings.problem("spec", "engines is empty: a replica needs at least one engine")
+    for name, times in Counter(engine.name for engine in engines).items():
+        if times > 1:
+            findings.problem(f"engine {name}", f"the name is used {times} times: give each engine its own")
+    _check_phases(mode, engines, findings)
+    for engine in engines:
+        if engine.gang and not cache:
+            findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
+    return ReplicaSpec(mode=mode, cache=cache, engines=engines)
+
+
+def _engine(value: Any, index: int, findings: Findings) -> Engine:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    reader = Reader(value, f"engine {name}" if name else f"engines[{index}]", findings)
+    name = reader.text("name", required=True)
+    if name and not is_dns_label(name):
+        findings.problem(reader.where, "the name must be a DNS label: at most 63 of a-z, 0-9 and '-', no '-' at the ends")
+    copies = reader.integer("copies", 1, 1, 64)
+    phase = reader.choice("phase", "", (PREFILL, DECODE))
+    members = tuple(_member(member, reader.where, findings) for member in reader.sequence("members"))
+    # The list keeps the user's order; rendering and messages want the serving member first.
+    members = tuple(sorted(members, key=lambda member: not member.serves))
+    if tuple(member.role for member in members) not in _SHAPES:
+        roles = ", ".join(member.role for member in members) or "none"
+        findings.problem(reader.where, f"members must be one Standalone, or one Leader and one Worker; has {roles}")
+    elif not any(member.requests for member in members):
+        findings.problem(reader.where, "no member has deviceRequests: at least one must claim devices")
+    return Engine(name=name, copies=copies, phase=phase, members=members)
+
+
+def _member(value: Any, engine: str, findings: Findings) -> Member:
+    role = value.get("role") if isinstance(value, Mapping) else None
+    reader = Reader(value, f"{engine}, member {role or STANDALONE}", findings)
+    role = reader.choice("role", STANDALONE, (STANDALONE, LEADER, WORKER))
+    pool = reader.text("nodePoolName", required=True)
+    if not is_label_value(pool):
+        findings.problem(reader.where, f"nodePoolName {pool!r} is no valid label value, so no node can carry it")
+    if role != WORKER and reader.has("worker"):
+        findings.problem(reader.where, "worker is for Worker members only")
+    template = reader.object("template")
+    metadata = template.object("metadata")
+    if not template.has("spec"):
+        findings.problem(reader.where, "template.spec is missing: there is no pod to run")
+        container = Reader({}, reader.where, findings)
+    else:
+        container = _container(template.object("spec"), reader.where)
+    return Member(
+        role=role,
+        pool=pool,
+        nodes=reader.object("worker").integer("nodes", 1, 1, 63) if role == WORKER else 1,
+        image=container.text("image", required=template.has("spec")),
+        command=container.texts("command"),
+        args=container.texts("args"),
+        env=read_env(container, gang=role != STANDALONE),
+        pull_secrets=_pull_secrets(template.object("spec")),
+        labels=_labels(metadata),
+        annotations=_annotations(metadata),
+        requests=_requests(reader),
+    )
+
+
+def _container(pod: Reader, where: str) -> Reader:
+    containers = pod.sequence("containers")
+    if len(containers) != 1:
+        pod.findings.problem(where, f"must have exactly one container, has {len(containers)}")
+    container = Reader(containers[0] if containers else {}, where, pod.findings)
+    if containers and container.text("name") != contract.ENGINE_CONTAINER:
+        pod.findings.problem(where, f"the only container must be called {contract.ENGINE_CONTAINER!r}, is {container.text('name')!r}")
+    return container
+
+
+def _pull_secrets(pod: Reader) -> tuple[str, ...]:
+    where = f"{pod.where}, imagePullSecrets"
+    secrets = [Reader(value, where, pod.findings).text("name", required=True) for value in pod.sequence("imagePullSecrets")]
+    for name in secrets:
+        if contract.is_platform_copy(name):
+            pod.findings.problem(where, f"{name!r} {contract.PLATFORM_COPY_REFUSED}")
+    # The list is keyed by name: saying one twice means the same.
+    return tuple(dict.fromkeys(secrets))
+
+
+def _labels(metadata: Reader) -> Mapping[str, str]:
+    given = metadata.object("labels").fields
+    for key, value in given.items():
+        if key.startswith(labels.RESERVED_PREFIX):
+            metadata.findings.problem(metadata.where, f"label {key!r}: the prefix {labels.RESERVED_PREFIX} is reserved")
+        elif problem := label_key_problem(key):
+            metadata.findings.problem(metadata.where, f"label {key!r}: {problem}")
+        if not isinstance(value, str) or not is_label_value(value):
+            metadata.findings.problem(metadata.where, f"label {key!r}: {value!r} is not a valid label value")
+    return {key: str(value) for key, value in given.items()}
+
+
+def _annotations(metadata: Reader) -> Mapping[str, str]:
+    given = metadata.object("annotations").fields
+    for key, value in given.items():
+        if problem := label_key_problem(key.lower()):
+            metadata.findings.problem(metadata.where, f"annotation {key!r}: {problem}")
+        if not isinstance(value, str):
+            metadata.findings.problem(metadata.where, f"annotation {key!r} must be a text, is {value!r}")
+        if key in _OUR_ANNOTATIONS:
+            metadata.findings.warn(metadata.where, f"annotation {key!r} is dropped: the platform sets it")
+    return {key: str(value) for key, value in given.items() if key not in _OUR_ANNOTATIONS}
+
+
+def _requests(member: Reader) -> tuple[DeviceRequest, ...]:
+    if member.has("deviceRequests") and not member.sequence("deviceRequests"):
+        member.findings.problem(member.where, "deviceRequests is empty: leave it out when nothing is claimed")
+    requests = tuple(_request(value, index, member) for index, value in enumerate(member.sequence("deviceRequests")))
+    for name, times in Counter(request.name for request in requests).items():
+        if times > 1:
+            member.findings.problem(member.where, f"device request {name!r} is there {times} times: give each its own name")
+    return requests
+
+
+def _request(value: Any, index: int, member: Reader) -> DeviceRequest:
+    findings = member.findings
+    name = value.get("name") if isinstance(value, Mapping) else None
+    reader = Reader(value, f"{member.where}, device request {name or index}", findings)
+    name = reader.text("name", required=True)
+    if name and not is_dns_label(name):
+        findings.problem(reader.where, "the name must be a DNS label: at most 63 of a-z, 0-9 and '-'")
+    device_class, resource_name = reader.text("deviceClassName"), reader.text("resourceName")
+    if bool(device_class) == bool(resource_name):
+        findings.problem(reader.where, "give exactly one of deviceClassName (DRA) and resourceName (device plugin)")
+    if device_class and not (len(device_class) <= PREFIX_MAX and _DNS_SUBDOMAIN.fullmatch(device_class)):
+        findings.problem(reader.where, f"deviceClassName must be a DNS subdomain, is {device_class!r}")
+    if resource_name and ("/" not in resource_name or label_key_problem(resource_name)):
+        findings.problem(reader.where, f"resourceName must look like 'vendor.example/device', is {resource_name!r}")
+    selectors = []
+    for position, selector in enumerate(reader.sequence("selectors")):
+        entry = Reader(selector, f"{reader.where}, selectors[{position}]", findings)
+        # An entry without text would widen the claim to any device of the class.
+        selectors.append(entry.text("cel", required=True))
+    return DeviceRequest(
+        name=name,
+        count=reader.integer("count", 1, 1, 64),
+        device_class=device_class,
+        resource_name=resource_name,
+        selectors=tuple(selectors),
+    )
+
+
+def _check_phases(mode: str, engines: tuple[Engine, ...], findings: Findings) -> None:
+    if mode == PREFILL_DECODE:
+        if sorted(engine.phase for engine in engines) != [DECODE, PREFILL]:
+            shown = ", ".join(f"{engine.name}: {engine.phase or 'no phase'}" for engine in engines)
+            findings.problem("spec", f"PrefillDecode needs exactly two engines, one Prefill and one Decode; has {shown}")
+        return
+    for engine in engines:
+        if engine.phase:
+            findings.problem(f"engine {engine.name}", "phase may be set only when serving.mode is PrefillDecode")

@@ -1,0 +1,67 @@
+"""Device claims: one ResourceClaimTemplate per member that claims through DRA.
+
+Kubernetes stamps a fresh claim from it for every pod. Its spec can never change, so the name carries a digest of the requests: a
+changed claim is a new template beside the old one.
+"""
+
+from typing import Any
+
+from activities.render.engines.context import Context
+from activities.render.engines.spec import DeviceRequest, Engine, Member
+from activities.render.inputs import contract
+from activities.render.inputs.findings import DRAUnavailable
+from activities.render.objects.manifest import Item, compact, content_hash, finish
+from api_types import apiversions, names
+
+
+def claim_templates(context: Context) -> list[Item]:
+    """Give the templates of all engines. Raises DRAUnavailable if devices are claimed where no DRA is served."""
+    claiming = [(engine, member) for engine in context.spec.engines for member in engine.members if member.claims]
+    if claiming and not context.facts.dra_version:
+        where = ", ".join(f"engine {engine.name} member {member.role}" for engine, member in claiming)
+        raise DRAUnavailable(
+            f"ModelReplica {context.replica.namespace}/{context.replica.name}",
+            (f"cluster {context.facts.name} serves no version of {apiversions.DRA_GROUP}, which {where} needs",),
+        )
+    return [_template(context, engine, member) for engine, member in claiming]
+
+
+def claim_template_name(context: Context, engine: Engine, member: Member) -> str:
+    """Name the template of a member after its requests; the served API version does not count, so an upgrade rolls no pod."""
+    spec_digest = content_hash([_request(request) for request in member.claims])
+    return names.claim_template_name(context.replica.namespace, context.replica.name, engine.name, member.role, spec_digest)
+
+
+def pod_claim(context: Context, engine: Engine, member: Member) -> dict[str, Any]:
+    """Give the pod's one claim; its container names it without a request and so gets every device."""
+    return {"name": contract.CLAIM, "resourceClaimTemplateName": claim_template_name(context, engine, member)}
+
+
+def plugin_resources(member: Member) -> dict[str, str]:
+    """Give what device plugins owe the container: a count per extended resource."""
+    counts: dict[str, int] = {}
+    for request in member.requests:
+        if request.resource_name:
+            counts[request.resource_name] = counts.get(request.resource_name, 0) + request.count
+    return {resource: str(count) for resource, count in counts.items()}
+
+
+def _template(context: Context, engine: Engine, member: Member) -> Item:
+    version = context.facts.dra_version
+    requests = [
+        {"name": name, **exactly} if version in apiversions.DRA_VERSIONS_FLAT else {"name": name, "exactly": exactly}
+        for name, exactly in map(_request, member.claims)
+    ]
+    manifest = {
+        "apiVersion": f"{apiversions.DRA_GROUP}/{version}",
+        "kind": "ResourceClaimTemplate",
+        "metadata": context.metadata(claim_template_name(context, engine, member)),
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    }
+    key = f"resource-claim-{engine.name}-{member.role.lower()}"
+    return finish(context.owner, key, "device-claim", manifest, engine=engine.name)
+
+
+def _request(request: DeviceRequest) -> tuple[str, dict[str, Any]]:
+    selectors = [{"cel": {"expression": text}} for text in request.selectors]
+    return request.name, compact(deviceClassName=request.device_class, count=request.count, selectors=selectors)

@@ -1,0 +1,68 @@
+"""What every part of one replica's rendering needs to see, gathered once."""
+
+from dataclasses import dataclass
+
+from activities.render.engines.spec import Engine, ReplicaSpec
+from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects.manifest import Owner
+from api_types import labels, names
+
+
+@dataclass(frozen=True)
+class Context:
+    """One replica on one cluster. `workload` is the base name of everything it owns there, `namespace` where it lives."""
+
+    replica: ReplicaInput
+    facts: ClusterFacts
+    settings: RenderSettings
+    spec: ReplicaSpec
+    findings: Findings
+    workload: str
+    namespace: str
+
+    @classmethod
+    def of(cls, replica: ReplicaInput, facts: ClusterFacts, settings: RenderSettings, spec: ReplicaSpec, findings: Findings) -> "Context":
+        """Work out the names that all parts share."""
+        return cls(
+            replica=replica,
+            facts=facts,
+            settings=settings,
+            spec=spec,
+            findings=findings,
+            workload=names.workload_name(replica.namespace, replica.name),
+            namespace=workload_namespace(replica.namespace, settings),
+        )
+
+    @property
+    def owner(self) -> Owner:
+        """Whose mark the objects carry."""
+        replica = self.replica
+        return Owner("ModelReplica", replica.namespace, replica.name, replica.uid, replica.generation, (labels.REPLICA, self.workload))
+
+    @property
+    def picker(self) -> str:
+        """The name of the endpoint picker and of all that belongs to it."""
+        return f"{self.workload}-epp"
+
+    @property
+    def pool(self) -> str:
+        """The name of the InferencePool."""
+        return f"{self.workload}-pool"
+
+    @property
+    def cache_claim(self) -> str:
+        """The volume claim to mount; empty without a cache, or while it is not ready on this cluster."""
+        if not self.spec.cache:
+            return ""
+        known = self.facts.cache_claims
+        return self.replica.cache_claim or known.get(f"{self.replica.namespace}/{self.spec.cache}") or known.get(self.spec.cache, "")
+
+    def engine_name(self, engine: Engine) -> str:
+        """Name the workload of an engine."""
+        return names.engine_name(self.replica.namespace, self.replica.name, engine.name, gang=engine.gang)
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Place a namespaced object."""
+        return {"name": name, "namespace": self.namespace}

@@ -1,0 +1,130 @@
+"""Prefill and decode apart: what is put around engines that were rendered like any other.
+
+A sidecar takes the decode engine's place on port 8000, asks a prefill pod first, and hands the KV cache over. Roles come from the
+phase of an engine, never from its name.
+"""
+
+import json
+import re
+from typing import Any
+
+from activities.render.engines import tracing
+from activities.render.engines.context import Context
+from activities.render.engines.env import merge_env
+from activities.render.engines.flags import find_flag
+from activities.render.engines.pods import member_place, overlay
+from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
+from activities.render.inputs import contract
+from activities.render.objects.manifest import Json
+
+_SIDECAR = "pd-sidecar"
+_SIDECAR_PORT_NAME = "proxy"
+_PORT_MAX = 65535
+# From this release on, an init container may keep running beside the others, and outlives the engine on shutdown.
+_NATIVE_SIDECARS_SINCE = (1, 29)
+_NIXL_PORT = "5557"
+_CONNECTOR_FLAG = "--kv-transfer-config"
+_SGLANG_FLAG = "--disaggregation-mode"
+_DEFAULT_CONNECTOR = "nixlv2"
+_CONNECTORS = {
+    "NixlConnector": "nixlv2",
+    "SharedStorageConnector": "shared-storage",
+    "MooncakeConnector": "mooncake",
+}
+_CONNECTOR_IN_TEXT = re.compile(r"\"kv_connector\"\s*:\s*\"(\w+)\"")
+
+
+def engine_port(context: Context, engine: Engine) -> int:
+    """Give the port of an engine's serving pods; notes a decode port that cannot work, and others that nobody will ask."""
+    decode = context.spec.disaggregated and engine.phase == DECODE
+    default = contract.DECODE_PORT if decode else contract.ENGINE_PORT
+    flag = find_flag(engine.server, "--port")
+    if flag is None:
+        return default
+    where = member_place(engine, engine.server)
+    if not flag.value.isascii() or not flag.value.isdecimal():
+        context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
+        return default
+    port = int(flag.value)
+    if not decode:
+        if port != default:
+            context.findings.warn(where, f"--port is {port}, but requests go to {default}: the engine must listen there")
+        return default
+    if port == contract.ENGINE_PORT:
+        context.findings.problem(where, f"--port {port} is taken by the sidecar: use {contract.DECODE_PORT} or leave it out")
+    elif not 1 <= port <= _PORT_MAX:
+        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {port}")
+    return port
+
+
+def connector(context: Context, engine: Engine) -> str:
+    """Give the sidecar's name for the way in which the decode engine fetches KV caches."""
+    dotted = find_flag(engine.server, f"{_CONNECTOR_FLAG}.kv_connector")
+    config = find_flag(engine.server, _CONNECTOR_FLAG)
+    name = dotted.value if dotted else _connector_in(config.value) if config else ""
+    if name in _CONNECTORS:
+        return _CONNECTORS[name]
+    if name:
+        context.findings.warn(
+            member_place(engine, engine.server),
+            f"kv_connector {name!r} is none of {', '.join(_CONNECTORS)}: the sidecar is told {_DEFAULT_CONNECTOR}",
+        )
+    elif find_flag(engine.server, _SGLANG_FLAG):
+        return "sglang"
+    return _DEFAULT_CONNECTOR
+
+
+def decorate(context: Context, engine: Engine, member: Member, template: Json, port: int) -> Json:
+    """Give the pod template of a phase engine's member with role labels, NIXL environment and, for decode, the sidecar."""
+    spec = dict(template["spec"])
+    container = dict(spec["containers"][0])
+    container["env"] = merge_env(before=[], user=container.get("env", []), after=_nixl_env())
+    spec["containers"] = [container]
+    if not member.serves:
+        return {**template, "spec": spec}
+    if engine.phase == DECODE:
+        sidecar = _sidecar(context, engine, port)
+        if context.facts.at_least(*_NATIVE_SIDECARS_SINCE):
+            spec["initContainers"] = [{**sidecar, "restartPolicy": "Always"}]
+        else:
+            spec["containers"].append(sidecar)
+    managed = {
+        contract.LLM_D_ROLE: "prefill" if engine.phase == PREFILL else "decode",
+        contract.LLM_D_SERVING: "true",
+        contract.APP: context.workload,
+    }
+    metadata = dict(template["metadata"])
+    metadata["labels"] = overlay(context, member_place(engine, member), metadata["labels"], managed)
+    return {**template, "metadata": metadata, "spec": spec}
+
+
+def _connector_in(text: str) -> str:
+    try:
+        config: Any = json.loads(text)
+    except ValueError:  # a shell may fill in parts of the text later
+        found = _CONNECTOR_IN_TEXT.search(text)
+        return found[1] if found else ""
+    return str(config.get("kv_connector", "")) if isinstance(config, dict) else ""
+
+
+def _nixl_env() -> list[Json]:
+    return [
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": _NIXL_PORT},
+    ]
+
+
+def _sidecar(context: Context, engine: Engine, port: int) -> Json:
+    sidecar: Json = {
+        "name": _SIDECAR,
+        "image": context.settings.sidecar_image,
+        "args": ["--secure-proxy=false", f"--kv-connector={connector(context, engine)}", f"--vllm-port={port}"],
+        "ports": [{"name": _SIDECAR_PORT_NAME, "containerPort": contract.ENGINE_PORT}],
+        "readinessProbe": {"httpGet": {"path": contract.HEALTH_PATH, "port": contract.ENGINE_PORT}, **contract.READINESS},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        "securityContext": contract.restricted(),
+    }
+    if context.settings.tracing_enabled:
+        sidecar["args"] = [*sidecar["args"], "--tracing"]
+        sidecar["env"] = tracing.environment(context.settings, "llm-d-routing-sidecar")
+    return sidecar

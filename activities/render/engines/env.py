@@ -1,0 +1,94 @@
+"""The environment of an engine container: what the user wrote, and what goes in front of it.
+
+Order matters twice: `$(X)` sees only what stands above it, and server-side apply keys the list by name, so that one duplicate refuses
+the whole object.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from activities.render.inputs import contract
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.reading import Reader
+
+_NAME = re.compile(r"[ -<>-~]+")  # what Kubernetes allows: printable ASCII without '='
+_REFERENCES = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}
+_SOURCES = (*_REFERENCES, "fieldRef")
+
+EnvVar = dict[str, Any]
+
+
+def read_env(container: Reader, *, gang: bool) -> tuple[Mapping[str, Any], ...]:
+    """Check the user's variables and give them as they are, in order."""
+    findings = container.findings
+    entries = container.sequence("env")
+    variables = [Reader(entry, f"{container.where}, env", findings) for entry in entries]
+    names = [variable.text("name", required=True) for variable in variables]
+    for name, times in Counter(names).items():
+        if name and times > 1:
+            findings.problem(container.where, f"env {name} is set {times} times: keep one")
+    for name, variable in zip(names, variables, strict=True):
+        where = f"{container.where}, env {name}"
+        if name and not _NAME.fullmatch(name):
+            findings.problem(where, "the name must be printable ASCII without '='")
+        if gang and name in contract.LWS_ENV:
+            findings.warn(where, "is overwritten: the LeaderWorkerSet controller sets it in every pod")
+        if name.startswith(contract.MODELPLANE_ENV_PREFIX) and name not in (contract.LEADER_ADDRESS_ENV, contract.RANK_ENV):
+            findings.warn(where, f"names starting with {contract.MODELPLANE_ENV_PREFIX} are reserved and may get a meaning later")
+        _check_source(variable, where, findings)
+    return tuple(dict(variable.fields) for variable in variables)
+
+
+def gang_env() -> list[EnvVar]:
+    """Give what every pod of a gang learns about its group."""
+    return [
+        {"name": contract.LEADER_ADDRESS_ENV, "value": "$(LWS_LEADER_ADDRESS)"},
+        {"name": contract.RANK_ENV, "value": "$(LWS_WORKER_INDEX)"},
+    ]
+
+
+def merge_env(*, before: list[EnvVar], user: list[EnvVar], after: list[EnvVar]) -> list[EnvVar]:
+    """Put ours around the user's; a name that the user sets is the user's."""
+    taken = {variable["name"] for variable in user}
+    return [
+        *(variable for variable in before if variable["name"] not in taken),
+        *user,
+        *(variable for variable in after if variable["name"] not in taken),
+    ]
+
+
+def rewritten(variable: Mapping[str, Any], propagated: Mapping[str, str]) -> EnvVar:
+    """Point a variable at the copies on the cluster; `propagated` is that of `ReplicaInput`."""
+    source = variable.get("valueFrom")
+    if not source:
+        return dict(variable)
+    pointed = {
+        field: {**reference, "name": propagated.get(f"{_REFERENCES[field]}/{reference['name']}", reference["name"])}
+        if field in _REFERENCES
+        else dict(reference)
+        for field, reference in source.items()
+    }
+    return {**variable, "valueFrom": pointed}
+
+
+def _check_source(variable: Reader, where: str, findings: Findings) -> None:
+    if not variable.has("valueFrom"):
+        variable.text("value")
+        return
+    if variable.text("value"):
+        findings.problem(where, "give value or valueFrom, not both")
+    source = variable.object("valueFrom")
+    given = [field for field in source.fields if source.has(field)]
+    if len(given) != 1 or given[0] not in _SOURCES:
+        findings.problem(where, f"valueFrom must have exactly one of {', '.join(_SOURCES)}; has {', '.join(given) or 'none'}")
+        return
+    reference = Reader(source.fields[given[0]], f"{where}, {given[0]}", findings)
+    if given[0] == "fieldRef":
+        reference.text("fieldPath", required=True)
+        return
+    reference.text("key", required=True)
+    name = reference.text("name", required=True)
+    if contract.is_platform_copy(name):
+        findings.problem(where, f"{given[0]} {name!r} {contract.PLATFORM_COPY_REFUSED}")

@@ -1,0 +1,63 @@
+"""Read flags out of an engine's command line without understanding the engine.
+
+Only three things are read: where decode listens, how large a KV block is, and how KV caches travel. Many images are started through a
+shell, so the words of a `sh -c` text count as well.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from activities.render.engines.spec import Member
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_SHELL_TEXT_FLAG = re.compile(r"-[a-z]*c")
+_SHELL_ENDS = ";&|)"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag as found: its name, its value (empty for a bare flag), and the place: `args`, `command` or `shell text`."""
+
+    name: str
+    value: str
+    place: str
+
+
+def find_flag(member: Member, *names: str) -> Flag | None:
+    """Give the first of the named flags, as `--flag value` or `--flag=value`; args first, then the command, then shell text."""
+    for place, words in _command_lines(member):
+        for position, word in enumerate(words):
+            name, equals, value = word.partition("=")
+            if name not in names:
+                continue
+            following = words[position + 1] if position + 1 < len(words) else ""
+            return Flag(name, value if equals else following, place)
+    return None
+
+
+def _command_lines(member: Member) -> Iterator[tuple[str, list[str]]]:
+    yield "args", list(member.args)
+    yield "command", list(member.command)
+    for text in _shell_texts([*member.command, *member.args]):
+        yield "shell text", _split(text)
+
+
+def _shell_texts(words: list[str]) -> Iterator[str]:
+    shell_seen = False
+    for word, following in pairwise(words):
+        shell_seen = shell_seen or PurePosixPath(word).name in _SHELLS
+        if shell_seen and _SHELL_TEXT_FLAG.fullmatch(word):
+            yield following
+
+
+def _split(text: str) -> list[str]:
+    joined = text.replace("\\\n", " ")
+    try:
+        words = shlex.split(joined, comments=True)
+    except ValueError:  # an open quote: a shell would refuse it too, but that is for the engine's log to say
+        words = joined.split()
+    return [word.rstrip(_SHELL_ENDS) for word in words]

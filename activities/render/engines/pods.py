@@ -1,0 +1,160 @@
+"""The pod of one engine member, before anything is put around it.
+
+The engine is opaque: image, command, args and environment go through byte for byte. The one exception is the model flag, which points
+an engine without a command of its own at the cache.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from activities.render.engines.claims import plugin_resources, pod_claim
+from activities.render.engines.context import Context
+from activities.render.engines.env import gang_env, merge_env, rewritten
+from activities.render.engines.flags import find_flag
+from activities.render.engines.spec import LEADER, Engine, Member
+from activities.render.inputs import contract
+from activities.render.objects.manifest import Json, compact
+from api_types import labels, names
+
+_MODEL_FLAG = "--model"
+# Other engines' ways to say which model: a second one would break their start.
+_OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
+_TOLERATED_BY_DEFAULT = ("nvidia.com/gpu",)
+_DRIVER_TAINTS = {
+    "gpu.nvidia.com": "nvidia.com/gpu",
+    "gpu.amd.com": "amd.com/gpu",
+    "gaudi.intel.com": "habana.ai/gaudi",
+    "tpu.google.com": "google.com/tpu",
+}
+
+
+def pod_template(context: Context, engine: Engine, member: Member, port: int) -> Json:
+    """Give the pod template of a member. `port` is where a serving one listens."""
+    settings = context.settings
+    container = compact(
+        name=contract.ENGINE_CONTAINER,
+        image=member.image,
+        command=list(member.command),
+        args=[*member.args, *_model_flag(context, engine, member)],
+        env=_environment(context, engine, member),
+        resources=_resources(context, member),
+        volumeMounts=_mounts(context),
+    )
+    if member.serves:
+        container |= _serving_fields(port, settings.startup_seconds_max)
+    spec = compact(
+        automountServiceAccountToken=False,
+        containers=[container],
+        imagePullSecrets=[{"name": context.replica.propagated.get(f"Secret/{name}", name)} for name in member.pull_secrets],
+        nodeSelector={labels.POOL: member.pool},
+        resourceClaims=[pod_claim(context, engine, member)] if member.claims else None,
+        securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+        terminationGracePeriodSeconds=settings.termination_grace_seconds,
+        tolerations=_tolerations(context, engine),
+        volumes=_volumes(context),
+    )
+    metadata = compact(labels=_labels(context, engine, member), annotations=_annotations(context, member))
+    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+
+
+def overlay(context: Context, where: str, user: Mapping[str, str], managed: Mapping[str, str]) -> dict[str, str]:
+    """Put managed labels or annotations over the user's; a user's other value is lost, but never silently."""
+    for key in managed:
+        if user.get(key, managed[key]) != managed[key]:
+            context.findings.warn(where, f"{key}={user[key]!r} is overwritten with {managed[key]!r}: the platform sets this key")
+    return {**user, **managed}
+
+
+def member_place(engine: Engine, member: Member) -> str:
+    """Name a member in messages."""
+    return f"engine {engine.name}, member {member.role}"
+
+
+def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
+    if not member.serves:
+        return dict(member.labels)
+    managed = {labels.SERVING: context.workload}
+    if member.role == LEADER:
+        managed[labels.LWS_ROLE] = "leader"
+    else:
+        managed[labels.WORKLOAD] = context.engine_name(engine)
+    if context.replica.deployment:
+        managed[contract.LLM_D_MODEL] = names.label_value(names.slug(context.replica.deployment))
+    return overlay(context, member_place(engine, member), member.labels, managed)
+
+
+def _annotations(context: Context, member: Member) -> dict[str, str]:
+    rotation = context.replica.propagated_hash if context.settings.restart_on_rotation else ""
+    return {**member.annotations, **({contract.PROPAGATED_HASH: rotation} if rotation else {})}
+
+
+def _environment(context: Context, engine: Engine, member: Member) -> list[dict[str, Any]]:
+    user = [rewritten(variable, context.replica.propagated) for variable in member.env]
+    return merge_env(before=gang_env() if engine.gang else [], user=user, after=[])
+
+
+def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
+    if not context.spec.cache or not member.serves or member.command:
+        return []
+    if find_flag(member, _MODEL_FLAG):
+        return []
+    other = find_flag(member, *_OTHER_MODEL_FLAGS)
+    if other:
+        context.findings.warn(
+            member_place(engine, member),
+            f"{other.name} names the model, so {_MODEL_FLAG}={contract.CACHE_MOUNT_PATH} is not added: point it at the cache yourself",
+        )
+        return []
+    return [f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH}"]
+
+
+def _resources(context: Context, member: Member) -> Json:
+    plugins = plugin_resources(member)
+    return compact(
+        requests={**context.settings.engine_requests, **plugins},
+        limits=plugins,
+        claims=[{"name": contract.CLAIM}] if member.claims else None,
+    )
+
+
+def _serving_fields(port: int, startup_seconds_max: int) -> Json:
+    probe = {"httpGet": {"path": contract.HEALTH_PATH, "port": port}}
+    fields: Json = {
+        "ports": [{"name": contract.ENGINE_PORT_NAME, "containerPort": port}],
+        "readinessProbe": {**probe, **contract.READINESS},
+    }
+    if startup_seconds_max:
+        period = contract.READINESS["periodSeconds"]
+        fields["startupProbe"] = {
+            **probe,
+            "periodSeconds": period,
+            "timeoutSeconds": contract.READINESS["timeoutSeconds"],
+            "failureThreshold": -(-startup_seconds_max // period),
+        }
+    return fields
+
+
+def _mounts(context: Context) -> list[Json]:
+    mounts: list[Json] = [{"name": contract.SHM_VOLUME, "mountPath": contract.SHM_MOUNT_PATH}]
+    if context.cache_claim:
+        read_only = context.settings.cache_mount_read_only or None
+        mounts.append(compact(name=contract.CACHE_VOLUME, mountPath=contract.CACHE_MOUNT_PATH, readOnly=read_only))
+    return mounts
+
+
+def _volumes(context: Context) -> list[Json]:
+    size = context.settings.shm_size_limit or None
+    volumes: list[Json] = [{"name": contract.SHM_VOLUME, "emptyDir": compact(medium="Memory", sizeLimit=size)}]
+    if context.cache_claim:
+        volumes.append({"name": contract.CACHE_VOLUME, "persistentVolumeClaim": {"claimName": context.cache_claim}})
+    return volumes
+
+
+def _tolerations(context: Context, engine: Engine) -> list[Json]:
+    # Of the whole engine: a coordinating leader without devices still lands on the pool of its workers.
+    requests = [request for member in engine.members for request in member.requests]
+    drivers = [context.replica.drivers.get(request.device_class, request.device_class) for request in requests]
+    taints = [_DRIVER_TAINTS[driver] for driver in drivers if driver in _DRIVER_TAINTS]
+    taints += [request.resource_name for request in requests if request.resource_name in _DRIVER_TAINTS.values()]
+    keys = dict.fromkeys([*(context.settings.toleration_keys or _TOLERATED_BY_DEFAULT), *taints])
+    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]

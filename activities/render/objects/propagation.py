@@ -1,0 +1,150 @@
+"""Plan which Secrets and ConfigMaps of the control plane a replica needs on its cluster.
+
+Only names, types and keys are seen here. The activity that carries a plan out reads the values and writes them to the cluster; they never
+enter a render, a hash or a history.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from activities.render.engines.spec import ReplicaSpec
+from activities.render.inputs import contract
+from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects.manifest import Json, Owner, finish
+from api_types import apiversions, labels, names
+
+SECRET = "Secret"  # noqa: S105 -- a kind
+CONFIG_MAP = "ConfigMap"
+OFF = "off"
+ALL = "all"
+_DOCKER_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_OPAQUE = "Opaque"
+_NAME_MAX = 63
+_FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A Secret or ConfigMap that pods name. `keys` is empty when all of it is meant; `optional`: pods start without it."""
+
+    kind: str
+    name: str
+    keys: tuple[str, ...] = ()
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry of the control plane that a reference may mean: its type, and whether its owner lets it travel."""
+
+    type: str = _OPAQUE
+    labels: Mapping[str, str] | None = None
+
+    @property
+    def labelled(self) -> bool:
+        """Whether its owner lets it travel."""
+        return (self.labels or {}).get(labels.PROPAGATE) == "true"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One copy to make: read `keys` (all if empty) of the source, write them as `data` of the manifest.
+
+    `inventory_key` is its stable place among a consumer's objects. The manifest holds everything but the data.
+    """
+
+    inventory_key: str
+    kind: str
+    source_namespace: str
+    source_name: str
+    keys: tuple[str, ...]
+    manifest: Json
+
+    @property
+    def name(self) -> str:
+        """The name on the cluster."""
+        return str(self.manifest["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """A plan: what to copy, which references to rewrite (for `ReplicaInput.propagated`), and what is missing, in sentences."""
+
+    copies: tuple[Copy, ...] = ()
+    rewrites: Mapping[str, str] | None = None
+    missing: tuple[str, ...] = ()
+
+
+def references(spec: ReplicaSpec) -> tuple[Reference, ...]:
+    """Give what the pods of a replica name, each once with all its keys, by kind and name."""
+    merged: dict[str, Reference] = {}
+    for reference in _all_references(spec):
+        known = merged.get(str(reference), reference)
+        # No keys means everything: it absorbs any list of keys.
+        keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()
+        merged[str(reference)] = Reference(reference.kind, reference.name, keys, known.optional and reference.optional)
+    return tuple(merged[key] for key in sorted(merged))
+
+
+def plan(
+    namespace: str,
+    wanted: Iterable[Reference],
+    sources: Mapping[str, Source],
+    settings: RenderSettings,
+) -> Propagation:
+    """Decide per reference between a copy and the name as written.
+
+    `sources` maps `Secret/<name>` and `ConfigMap/<name>` to what exists in `namespace` on the control plane.
+    """
+    mode = settings.secrets_propagation
+    if mode == OFF:
+        return Propagation(rewrites={})
+    copies, rewrites, missing = [], {}, []
+    for reference in wanted:
+        source = sources.get(str(reference))
+        if source is None:
+            if mode == ALL and not reference.optional:
+                missing.append(f"{reference.kind} {namespace}/{reference.name} does not exist, but the replica needs it")
+            continue
+        if mode == ALL or source.labelled:
+            made = _copy(namespace, reference, source, settings)
+            copies.append(made)
+            rewrites[str(reference)] = made.name
+    return Propagation(tuple(copies), rewrites, tuple(missing))
+
+
+def copy_manifest(kind: str, secret_type: str, namespace: str, name: str) -> Json:
+    """Give a Secret or ConfigMap without its data."""
+    manifest: Json = {"apiVersion": apiversions.CORE, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+    return {**manifest, "type": secret_type} if kind == SECRET else manifest
+
+
+def _all_references(spec: ReplicaSpec) -> Iterator[Reference]:
+    for engine in spec.engines:
+        for member in engine.members:
+            yield from (Reference(SECRET, name) for name in member.pull_secrets)
+            for variable in member.env:
+                yield from _variable_references(variable)
+
+
+def _variable_references(variable: Mapping[str, Any]) -> Iterator[Reference]:
+    for field, source in (variable.get("valueFrom") or {}).items():
+        if field in _FIELDS:
+            yield Reference(_FIELDS[field], source["name"], (source["key"],), bool(source.get("optional")))
+
+
+def _copy(namespace: str, reference: Reference, source: Source, settings: RenderSettings) -> Copy:
+    keys = () if source.type in _DOCKER_TYPES else reference.keys
+    # The keys are part of the identity: two replicas that need different keys would otherwise overwrite each other's copy for ever.
+    parts = ("propagated", namespace, reference.kind, reference.name, *keys)
+    name = names.made(f"{contract.PROPAGATED_PREFIX}{reference.name}", parts, _NAME_MAX)
+    # Shared by every replica that needs it, so it belongs to its source and not to one of them.
+    owner = Owner(reference.kind, namespace, reference.name, str(reference), 1)
+    manifest = copy_manifest(reference.kind, source.type, workload_namespace(namespace, settings), name)
+    key = f"{reference.kind.lower()}-{reference.name}"
+    item = finish(owner, key, "secret", manifest)
+    return Copy(key, reference.kind, namespace, reference.name, keys, item.manifest)

@@ -1,0 +1,97 @@
+"""Hand engine pods to the cluster's own queueing scheduler, where it has one.
+
+KAI replaces the scheduler: pods name it and a queue. Kueue admits in front of the scheduler: workloads carry a queue label and nothing
+else; we never write `suspend`, which server-side apply would then fight over. The endpoint picker is never queued: it must not wait
+for GPUs.
+"""
+
+from activities.render.engines.context import Context
+from activities.render.engines.pods import member_place, overlay
+from activities.render.engines.spec import Engine, Member
+from activities.render.objects.manifest import Item, Json, compact, finish
+from api_types import apiversions, names
+
+KAI = "kai"
+KUEUE = "kueue"
+EXPLICIT = "explicit"
+KAI_SCHEDULER = "kai-scheduler"
+KAI_QUEUE = "kai.scheduler/queue"
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+_KAI_POD_GROUP = "pod-group-name"
+_KAI_SKIP_GROUPER = "kai.scheduler/skip-podgrouper"
+
+
+def queue_name(namespace: str) -> str:
+    """Name the queue of a tenant: a KAI Queue, or a LocalQueue of Kueue."""
+    return names.tenant_queue(namespace)
+
+
+def check_queue(context: Context) -> None:
+    """Warn if the tenant's queue is known to be missing (pods would wait without a word), and refuse what explicit groups cannot do."""
+    facts = context.facts
+    if facts.scheduler_type not in (KAI, KUEUE):
+        return
+    queue = queue_name(context.replica.namespace)
+    if facts.queues is not None and queue not in facts.queues:
+        context.findings.warn(f"cluster {facts.name}", f"QueueMissing: queue {queue!r} does not exist, pods wait until it does")
+    if not _explicit(context):
+        return
+    for engine in context.spec.engines:
+        if engine.copies > 1:
+            context.findings.problem(
+                f"engine {engine.name}",
+                f"copies is {engine.copies}: explicit KAI pod groups allow one copy, because a template cannot name a group per copy",
+            )
+
+
+def queue_pod(context: Context, engine: Engine, member: Member, template: Json) -> Json:
+    """Give an engine's pod template as the cluster's scheduler wants it."""
+    if context.facts.scheduler_type != KAI:
+        return template
+    where = member_place(engine, member)
+    metadata = dict(template.get("metadata", {}))
+    metadata["labels"] = overlay(context, where, metadata.get("labels", {}), {KAI_QUEUE: queue_name(context.replica.namespace)})
+    if _explicit(context):
+        managed = {_KAI_POD_GROUP: context.engine_name(engine)}
+        metadata["annotations"] = overlay(context, where, metadata.get("annotations", {}), managed)
+    priority = context.settings.scheduler_priority_class or None
+    return {
+        **template,
+        "metadata": metadata,
+        "spec": {**template["spec"], **compact(schedulerName=KAI_SCHEDULER, priorityClassName=priority)},
+    }
+
+
+def workload_labels(context: Context) -> dict[str, str]:
+    """Give the labels for the workload's own metadata."""
+    return {KUEUE_QUEUE: queue_name(context.replica.namespace)} if context.facts.scheduler_type == KUEUE else {}
+
+
+def workload_annotations(context: Context) -> dict[str, str]:
+    """Give the annotations for the workload's own metadata."""
+    return {_KAI_SKIP_GROUPER: "true"} if _explicit(context) else {}
+
+
+def pod_groups(context: Context) -> list[Item]:
+    """Give one PodGroup per engine in explicit KAI mode. The phases of a disaggregated replica start apart, so they are two groups."""
+    if not _explicit(context):
+        return []
+    return [_pod_group(context, engine) for engine in context.spec.engines]
+
+
+def _explicit(context: Context) -> bool:
+    return context.facts.scheduler_type == KAI and context.settings.kai_mode == EXPLICIT
+
+
+def _pod_group(context: Context, engine: Engine) -> Item:
+    manifest = {
+        "apiVersion": apiversions.KAI_POD_GROUP,
+        "kind": "PodGroup",
+        "metadata": context.metadata(context.engine_name(engine)),
+        "spec": compact(
+            minMember=engine.size,
+            queue=queue_name(context.replica.namespace),
+            priorityClassName=context.settings.scheduler_priority_class or None,
+        ),
+    }
+    return finish(context.owner, f"gang-{engine.name}", "gang", manifest, engine=engine.name)

@@ -1,0 +1,106 @@
+"""What the endpoint picker is told: which pod should answer a request.
+
+The text and the image are one unit: plugin names change between releases of the picker. Three things would turn disaggregation off
+without a word: a decider left at zero tokens, a missing prefix producer, and a block size left to tune itself.
+"""
+
+import json
+from dataclasses import dataclass
+
+from activities.render.engines.context import Context
+from activities.render.engines.flags import find_flag
+from activities.render.engines.pods import member_place
+from activities.render.engines.spec import DECODE, PREFILL, Engine
+from activities.render.objects.manifest import Json, compact
+from api_types import apiversions
+
+FILE = "epp-config.yaml"
+_BLOCK_SIZE_DEFAULT = 16
+_BLOCK_SIZE_MAX = 1024
+_BLOCK_SIZE_FLAGS = ("--block-size", "--page-size")
+_PREFIX_BLOCKS_MAX = 256
+_LRU_CAPACITY_PER_SERVER = 31250
+# Prompts with fewer uncached tokens are not worth a second pod.
+_PREFILL_TOKENS_MIN = 16
+
+_PRODUCER = "approx-prefix-cache-producer"
+_PREFIX_SCORER = "prefix-cache-scorer"
+_QUEUE_SCORER = "queue-scorer"
+_KV_CACHE_SCORER = "kv-cache-utilization-scorer"
+_PICKER = "max-score-picker"
+_DECIDER = "prefix-based-pd-decider"
+_FILTERS = {PREFILL: "prefill-filter", DECODE: "decode-filter"}
+
+
+@dataclass(frozen=True)
+class BlockSize:
+    """The KV block size of an engine in tokens, and where it was read."""
+
+    tokens: int
+    source: str
+
+
+def block_size(context: Context, engine: Engine) -> BlockSize:
+    """Read the KV block size from an engine's flags, else give the default."""
+    flag = find_flag(engine.server, *_BLOCK_SIZE_FLAGS)
+    if flag is None or not (flag.value.isascii() and flag.value.isdecimal()):
+        return BlockSize(_BLOCK_SIZE_DEFAULT, "default")
+    tokens = int(flag.value)
+    if not 1 <= tokens <= _BLOCK_SIZE_MAX:
+        context.findings.warn(
+            member_place(engine, engine.server),
+            f"{flag.name} {tokens} is outside 1 to {_BLOCK_SIZE_MAX}: the picker counts in blocks of {_BLOCK_SIZE_DEFAULT} tokens",
+        )
+        return BlockSize(_BLOCK_SIZE_DEFAULT, "default")
+    return BlockSize(tokens, f"{flag.name} in {flag.place}")
+
+
+def config_text(context: Context) -> str:
+    """Give the picker's configuration file. It is JSON, which every YAML reader takes and which no library respells."""
+    apart = context.spec.disaggregated
+    tokens = block_size(context, context.spec.front).tokens
+    kv_cache_weight = context.settings.epp_kv_cache_weight
+    plugins = [
+        _plugin(
+            _PRODUCER,
+            autoTune=False,
+            blockSizeTokens=tokens,
+            maxPrefixBlocksToMatch=_PREFIX_BLOCKS_MAX,
+            lruCapacityPerServer=_LRU_CAPACITY_PER_SERVER,
+        ),
+        _plugin(_PREFIX_SCORER),
+        *([_plugin("disagg-headers-handler")] if apart else []),
+        _plugin(_QUEUE_SCORER),
+        *([_plugin(_KV_CACHE_SCORER)] if kv_cache_weight else []),
+        *([_plugin(name) for name in _FILTERS.values()] if apart else []),
+        _plugin(_PICKER),
+    ]
+    if apart:
+        plugins += [
+            _plugin(_DECIDER, nonCachedTokens=_PREFILL_TOKENS_MIN),
+            _plugin("disagg-profile-handler", deciders={"prefill": _DECIDER}),
+        ]
+    profiles = [("prefill", _FILTERS[PREFILL]), ("decode", _FILTERS[DECODE])] if apart else [("default", "")]
+    config = {
+        "apiVersion": apiversions.PICKER_CONFIG,
+        "kind": "EndpointPickerConfig",
+        "plugins": plugins,
+        "schedulingProfiles": [_profile(name, filter_name, kv_cache_weight) for name, filter_name in profiles],
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _plugin(name: str, **parameters: object) -> Json:
+    return compact(type=name, parameters=parameters)
+
+
+def _profile(name: str, filter_name: str, kv_cache_weight: int) -> Json:
+    weights = {_PREFIX_SCORER: 2, _QUEUE_SCORER: 1, **({_KV_CACHE_SCORER: kv_cache_weight} if kv_cache_weight else {})}
+    return {
+        "name": name,
+        "plugins": [
+            *([{"pluginRef": filter_name}] if filter_name else []),
+            {"pluginRef": _PICKER},
+            *({"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()),
+        ],
+    }

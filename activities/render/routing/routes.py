@@ -1,0 +1,82 @@
+"""How requests find the pods: one route by path, to an InferencePool with a picker, or to a plain Service on clusters without one.
+
+A pool stands even before a single pod: swapping a Service for a pool later would drop requests.
+"""
+
+from activities.render.engines.context import Context
+from activities.render.inputs import contract
+from activities.render.inputs.findings import RoutingUnsupported
+from activities.render.objects.manifest import Item, Json, finish
+from activities.render.routing import picker
+from api_types import apiversions, labels
+
+POOL = "pool"
+_COMPONENT = "routing"
+
+
+def check_surface(context: Context) -> None:
+    """Raise RoutingUnsupported where the cluster cannot route what the replica needs."""
+    if context.spec.disaggregated and context.facts.routing != POOL:
+        problem = f"cluster {context.facts.name} routes to plain Services, and PrefillDecode needs an endpoint picker"
+        raise RoutingUnsupported(f"ModelReplica {context.replica.namespace}/{context.replica.name}", (problem,))
+
+
+def surface(context: Context) -> list[Item]:
+    """Give what traffic goes through, the route last."""
+    if context.facts.routing != POOL:
+        backend = {"name": context.workload, "port": contract.ENGINE_PORT}
+        return [_service(context), _route(context, backend)]
+    backend = {"group": apiversions.INFERENCE_GROUP, "kind": "InferencePool", "name": context.pool}
+    return [_pool(context), _route(context, backend)]
+
+
+def serving_selector(context: Context) -> dict[str, str]:
+    """Select every serving pod of the replica, whatever its engine and role."""
+    return {labels.SERVING: context.workload}
+
+
+def _service(context: Context) -> Item:
+    port = {"name": contract.ENGINE_PORT_NAME, "port": contract.ENGINE_PORT, "targetPort": contract.ENGINE_PORT}
+    manifest = {
+        "apiVersion": apiversions.CORE,
+        "kind": "Service",
+        "metadata": context.metadata(context.workload),
+        "spec": {"selector": serving_selector(context), "ports": [port]},
+    }
+    return finish(context.owner, "model-service", _COMPONENT, manifest)
+
+
+def _pool(context: Context) -> Item:
+    manifest = {
+        "apiVersion": apiversions.INFERENCE,
+        "kind": "InferencePool",
+        "metadata": context.metadata(context.pool),
+        "spec": {
+            "selector": {"matchLabels": serving_selector(context)},
+            "targetPorts": [{"number": contract.ENGINE_PORT}],
+            "endpointPickerRef": {
+                "name": context.picker,
+                "port": {"number": picker.GRPC_PORT},
+                "failureMode": context.settings.epp_failure_mode,
+            },
+        },
+    }
+    return finish(context.owner, "inference-pool", _COMPONENT, manifest)
+
+
+def _route(context: Context, backend: Json) -> Item:
+    rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": f"/{context.replica.namespace}/{context.replica.name}/"}}],
+        "filters": [rewrite],
+        # Off: the gateway's own limit would cut long streams of tokens.
+        "timeouts": {"request": "0s"},
+        "backendRefs": [backend],
+    }
+    manifest = {
+        "apiVersion": apiversions.GATEWAY,
+        "kind": "HTTPRoute",
+        "metadata": context.metadata(context.workload),
+        "spec": {"parentRefs": [{"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
+    }
+    return finish(context.owner, "model-route", _COMPONENT, manifest)

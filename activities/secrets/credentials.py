@@ -1,0 +1,40 @@
+"""The credential with which a cache's source is read: a token, or a docker config.
+
+Whoever asks gets a verdict and a keyed digest; the value only where it is about to be used.
+"""
+
+from dataclasses import dataclass, field
+
+from activities.secrets.store import SecretMissing, SecretStore
+from api_types.errors import PermissionDenied
+
+DOCKER_CONFIG_KEY = ".dockerconfigjson"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What the store has. While it cannot be used `version` is empty and `missing` says why; both are empty if none is named."""
+
+    version: str = ""
+    missing: str = ""
+    value: str = field(default="", repr=False)
+
+
+async def read_credential(store: SecretStore, namespace: str, name: str, key: str) -> Credential:
+    """Read a credential by reference; an empty name means that none is needed, an empty key a docker config."""
+    if not name:
+        return Credential()
+    key = key or DOCKER_CONFIG_KEY
+    advice = "put it there with `modelplane apply -f` of a v1 Secret"
+    try:
+        stored = await store.read(namespace, name)
+        info = await store.describe(namespace, name)
+    except SecretMissing:
+        return Credential(missing=f"Secret {namespace}/{name} with key {key!r} does not exist: {advice}")
+    except PermissionDenied as error:
+        return Credential(missing=f"Secret {namespace}/{name} with key {key!r} cannot be read: {error.message}")
+    value = stored.data.get(key, b"").decode(errors="replace").strip()
+    if key not in stored.data or not value:
+        state = "is empty" if key in stored.data else "does not exist"
+        return Credential(missing=f"key {key!r} of Secret {namespace}/{name} {state}: {advice}")
+    return Credential(version=info.version if info else "", value=value)

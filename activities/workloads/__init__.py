@@ -1,0 +1,1 @@
+"""Activities of ModelReplica: apply, observe and delete the objects of one replica, and copy the Secrets that its pods name."""

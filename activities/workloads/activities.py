@@ -1,0 +1,213 @@
+"""Put a replica on its cluster, keep it there, and take it away again.
+
+Every activity may be done twice, and may be killed between any two requests: what is on the cluster is read before it is changed, and what
+a lost answer did is found by its marks. Rendering is pure and happens in here, so that manifests never travel through a history.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from temporalio import activity
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from activities.cluster_objects.deletion import Leaver
+from activities.cluster_objects.ownership import conflict
+from activities.heartbeat import heartbeating
+from activities.observe.digest import content_digest
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.manifest import Item
+from activities.render.objects.rendered import Rendered
+from activities.secrets.store import SecretStore
+from activities.workloads.copies import copy_conflicts, is_copy, release_all, write_copy
+from activities.workloads.inputs import Prepared, prepare
+from activities.workloads.teardown_steps import take_step
+from api_types import labels
+from api_types.errors import NameConflict, StillThere
+from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, Pruned, ReplicaOrder, StepDone, TeardownStep
+
+_WORKLOAD_KEY = "model-serving-"
+_READS_AT_ONCE = 8
+# Pods have this long to end; then it is said what holds an update up.
+_MAKE_ROOM_WITHIN = timedelta(seconds=40)
+_NAMED_MAX = 5
+
+
+class WorkloadActivities:
+    """Everything a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+
+    def __init__(self, clusters: ClusterPool, store: SecretStore, settings: RenderSettings, force_after: timedelta | None = None) -> None:
+        self._clusters = clusters
+        self._store = store
+        self._settings = settings
+        self._force_after = force_after
+
+    @activity.defn
+    async def apply_replica(self, order: ReplicaOrder) -> Applied:
+        """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
+
+        Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
+        CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else, StillThere if something that must
+        make room does not go (nothing is applied then).
+        """
+        cluster = await self._clusters.at(order.connection)
+        prepared = await prepare(cluster, self._store, order, self._settings)
+        rendered = prepared.rendered
+        async with heartbeating() as tell:
+            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
+            conflicts = [
+                *copy_conflicts(prepared.needed, found),
+                *(
+                    reason
+                    for item in rendered.objects
+                    if (live := found[ObjectId.of(item.manifest)]) and (reason := conflict(live, order.uid))
+                ),
+            ]
+            if conflicts:
+                raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+            left = await _make_room(leaver, order, rendered, found)
+            await _ensure_namespaces(cluster, order, found)
+            inventory, changed = await self._write_copies(cluster, order, prepared)
+            known = {entry.id: entry for entry in order.inventory}
+            for item in rendered.objects:
+                target = ObjectId.of(item.manifest)
+                live = found[target]
+                stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
+                digest = content_digest(stored)
+                if not live or digest != content_digest(live):
+                    changed.append(item.key)
+                inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
+                tell({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
+        done = {entry.id for entry in inventory} | {str(target) for target in left}
+        return _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+
+    async def _write_copies(self, cluster: ClusterApi, order: ReplicaOrder, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
+        inventory, changed = list(prepared.needed.kept), []
+        for copy in prepared.needed.copies:
+            if await write_copy(cluster, self._store, copy, prepared.rendered.workload_name, order.uid):
+                changed.append(copy.inventory_key)
+            inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest))))
+        return inventory, changed
+
+    @activity.defn
+    async def prune_replica(self, order: ReplicaOrder) -> Pruned:
+        """Delete what the inventory has and the present render has not, and come back when that is gone, or when patience ends.
+
+        Nothing is deleted while workloads are held back: what ran before them runs on.
+        """
+        cluster = await self._clusters.at(order.connection)
+        prepared = await prepare(cluster, self._store, order, self._settings)
+        if prepared.rendered.held:
+            return Pruned()
+        wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
+        wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
+        leaving = [entry for entry in order.inventory if entry.id not in wanted]
+        async with heartbeating() as tell:
+            own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
+            within = timedelta(seconds=order.patience_seconds) if order.patience_seconds else None
+            _, remaining = await Leaver(cluster, order.uid, tell, self._force_after).until_gone(own, within)
+            shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
+            await release_all(cluster, shared, prepared.rendered.workload_name)
+        held = {item.id for item in remaining}
+        return Pruned(removed=[entry.id for entry in leaving if entry.id not in held], remaining=remaining)
+
+    @activity.defn
+    async def teardown_replica_step(self, order: TeardownStep) -> StepDone:
+        """Do one step of the teardown: delete in order, and come back when nothing of it is left, or when patience ends.
+
+        Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
+        """
+        cluster = await self._clusters.at(order.connection)
+        async with heartbeating() as tell:
+            return await take_step(Leaver(cluster, order.uid, tell, self._force_after), order)
+
+
+async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+    """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
+
+    Gives what is gone, and notes it in `found`. Raises StillThere when that takes long.
+    """
+    wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
+    leaving = [
+        ObjectId.parse(entry.id)
+        for entry in order.inventory
+        if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
+    ]
+    # Somebody deleted these; applying now would only be undone when the deletion ends.
+    leaving += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
+    recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
+    leaving += [
+        target
+        for target, item in found.items()
+        if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
+    ]
+    _, remaining = await leaver.until_gone(leaving, _MAKE_ROOM_WITHIN)
+    if remaining:
+        raise StillThere(f"cluster {order.cluster}: applies once these are gone: {', '.join(map(str, remaining[:_NAMED_MAX]))}")
+    found.update(dict.fromkeys((target for target in leaving if target in found), None))
+    return leaving
+
+
+async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[ObjectId, Json | None]:
+    gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read(target: ObjectId) -> Json | None:
+        async with gate:
+            return await cluster.get(target)
+
+    return dict(zip(targets, await asyncio.gather(*map(read, targets)), strict=True))
+
+
+async def _ensure_namespaces(cluster: ClusterApi, order: ReplicaOrder, found: Mapping[ObjectId, Json | None]) -> None:
+    """Make the namespaces of what is about to be made. They are left behind, so they carry none of our labels."""
+    for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
+        if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
+            metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelReplica {order.namespace}/{order.name}"}}
+            await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
+
+
+def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
+    """Tell whether an object needs no apply: rendered as before, and nobody has touched what is ours."""
+    if item.create_only:
+        return True
+    stamped = (live["metadata"].get("annotations") or {}).get(labels.RENDER_HASH)
+    return stamped == item.hash and known is not None and known.digest == content_digest(live)
+
+
+def _hashes(leader_worker_set: Json) -> tuple[str, ...]:
+    template = leader_worker_set["spec"]["leaderWorkerTemplate"]
+    members = (template.get("leaderTemplate"), template.get("workerTemplate"))
+    return tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
+
+
+def _applied(prepared: Prepared, inventory: list[AppliedObject], changed: list[str]) -> Applied:
+    rendered = prepared.rendered
+    return Applied(
+        hash=rendered.hash,
+        workload_name=rendered.workload_name,
+        workload_namespace=rendered.namespace,
+        inventory=inventory,
+        engines=[
+            AppliedEngine(
+                name=engine.name,
+                kind=engine.kind,
+                workload_name=engine.workload_name,
+                copies=engine.copies,
+                size=engine.size,
+                template_hash=engine.template_hash,
+                template_hashes=list(engine.template_hashes),
+                kv_block_size=engine.kv_block_size,
+                kv_block_size_source=engine.kv_block_size_source,
+            )
+            for engine in rendered.engines
+        ],
+        routing_surface=rendered.routing.surface if rendered.routing else "",
+        connector=rendered.routing.connector if rendered.routing else "",
+        decode_port=(rendered.routing.decode_port or 0) if rendered.routing else 0,
+        picker_guards=bool(rendered.routing and rendered.routing.fail_close),
+        held=rendered.held,
+        changed=changed,
+        warnings=prepared.warnings,
+    )

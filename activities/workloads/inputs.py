@@ -1,0 +1,88 @@
+"""Turn an order into what rendering needs: the replica, the cluster, the copies of Secrets, and the queue of its tenant."""
+
+from dataclasses import dataclass
+
+from activities.cluster_objects.cluster_api import ClusterApi, ObjectId
+from activities.render.inputs.facts import ClusterFacts as RenderFacts
+from activities.render.inputs.facts import ReplicaInput
+from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects.queueing import KAI, KUEUE, queue_name
+from activities.render.objects.rendered import Rendered
+from activities.render.replica import render_replica
+from activities.secrets.store import SecretStore
+from activities.workloads.copies import Needed, needed_copies
+from activities.workloads.refusals import as_activity_errors
+from api_types.messages.cluster_work import ReplicaOrder
+
+# Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
+_QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "LocalQueue")}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a replica puts on its cluster: its own objects, and its share in copies."""
+
+    rendered: Rendered
+    needed: Needed
+
+    @property
+    def warnings(self) -> list[str]:
+        """Everything that a user should be told."""
+        return [*self.rendered.warnings, *self.needed.warnings]
+
+
+async def prepare(cluster: ClusterApi, store: SecretStore, order: ReplicaOrder, settings: RenderSettings) -> Prepared:
+    """Gather and render.
+
+    Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason
+    is the error's first detail.
+    """
+    needed = await needed_copies(store, order, settings)
+    with as_activity_errors():
+        facts = _facts(order, await _queues(cluster, order, settings))
+        return Prepared(render_replica(_replica(order, needed), facts, settings), needed)
+
+
+def _replica(order: ReplicaOrder, needed: Needed) -> ReplicaInput:
+    return ReplicaInput(
+        namespace=order.namespace,
+        name=order.name,
+        uid=order.uid,
+        generation=order.generation,
+        deployment=order.deployment,
+        cluster=order.cluster,
+        index=order.index,
+        spec=order.spec,
+        cache_claim=order.cache_claim,
+        drivers=order.facts.drivers,
+        propagated=needed.rewrites,
+        propagated_hash=needed.hash,
+        picker_flags=order.picker_flags,
+    )
+
+
+def _facts(order: ReplicaOrder, queues: frozenset[str] | None) -> RenderFacts:
+    facts = order.facts
+    return RenderFacts(
+        name=order.cluster,
+        kubernetes_version=facts.kubernetes_version,
+        dra_version=facts.dra_version,
+        routing=facts.routing,
+        scheduler_type=facts.scheduler_type,
+        mesh_provider=facts.mesh_provider,
+        storage_class_name=facts.storage_class_name,
+        gateway_address=facts.gateway_address,
+        apis=frozenset(facts.apis),
+        queues=queues,
+    )
+
+
+async def _queues(cluster: ClusterApi, order: ReplicaOrder, settings: RenderSettings) -> frozenset[str] | None:
+    """Look for the tenant's queue: a queue that does not exist parks pods without an error. None where nothing queues."""
+    if order.facts.scheduler_type not in _QUEUES:
+        return None
+    wanted = _QUEUES[order.facts.scheduler_type]
+    served = sorted(kind for kind in await cluster.resources() if (kind.group, kind.kind) == wanted)
+    namespace = workload_namespace(order.namespace, settings) if order.facts.scheduler_type == KUEUE else ""
+    name = queue_name(order.namespace)
+    return frozenset({name} if served and await cluster.get(ObjectId(served[-1], namespace, name)) else ())

@@ -1,0 +1,362 @@
+"""What entities say to each other and to their users.
+
+Signal and update arguments are one JSON object in camelCase; every message that changes something carries a request id, so that a repeat
+is recognised. `manifest` is plain JSON: it is checked by the receiver, because a signal cannot be refused.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api_types.base import Message
+from api_types.messages.cluster_work import ClusterFacts, Connection
+from api_types.prices import UNPRICED
+from api_types.resources.status import LeftBehind
+
+# --- from users ---------------------------------------------------------------------------------------------------------------------
+
+
+class SetSpec(Message):
+    """Create or change an object: the whole manifest."""
+
+    request_id: str = ""
+    by: str = ""
+    manifest: Any = None
+
+
+class Scale(Message):
+    """Order a replica count."""
+
+    request_id: str = ""
+    by: str = ""
+    replicas: Any = None
+
+
+class Delete(Message):
+    """Order the teardown; `evict` first moves what runs on a cluster elsewhere."""
+
+    request_id: str = ""
+    by: str = ""
+    evict: bool = False
+
+
+class Force(Message):
+    """Give up the teardown step now waited for (`step`), or all that are left (`all`)."""
+
+    request_id: str = ""
+    by: str = ""
+    scope: Literal["step", "all"] = "step"
+    reason: str = ""
+
+
+class RetryNow(Message):
+    """Try at once what waits for its next attempt."""
+
+    by: str = ""
+
+
+class Replace(Message):
+    """Change an object that was read at `resource_version`; empty means whatever it is now."""
+
+    request_id: str = ""
+    by: str = ""
+    resource_version: str = ""
+    manifest: Any = None
+
+
+# --- ModelDeployment and FleetScheduler -----------------------------------------------------------------------------------------------
+
+
+class ReplicaState(Message):
+    """The account of one replica: identity, stamp, health. `gone`: its objects are removed and its nodes were released."""
+
+    uid: str
+    namespace: str
+    deployment: str
+    name: str
+    cluster: str
+    index: int
+    generation: int = 0
+    entry: dict[str, Any] = Field(default_factory=dict)
+    ready: bool = False
+    serving: bool = False
+    deleting: bool = False
+    gone: bool = False
+
+
+class KeptState(Message):
+    """One replica, as its deployment knows it.
+
+    `ready`: Ready with the template that was last ordered. `template`: the digest of that template, "" if unknown; an order in an answer
+    that was overtaken never reached the replica, and this is how the scheduler learns of it.
+    """
+
+    uid: str
+    template: str = ""
+    ready: bool = False
+    serving: bool = False
+    terminating: bool = False
+
+
+class Place(Message):
+    """Ask for placements: the wanted state of one deployment and what it has."""
+
+    request_id: str
+    epoch: int = 0
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    wanted: int
+    need: dict[str, Any]
+    kept: list[KeptState] = Field(default_factory=list)
+
+
+class ReplicaPlacement(Message):
+    """One replica of an answer: where it is or shall be.
+
+    `entry` is its ledger entry in wire form, set where the template must be (re)stamped; the replica keeps it, so that a scheduler without
+    memory gets the same entry back. `after` are uids that must be gone before it starts.
+    """
+
+    uid: str
+    name: str
+    cluster: str
+    index: int
+    action: Literal["Keep", "Create", "Update", "Replace"]
+    entry: dict[str, Any] = Field(default_factory=dict)
+    after: list[str] = Field(default_factory=list)
+
+
+class ReplicaEviction(Message):
+    """One replica that must go, and why."""
+
+    uid: str
+    name: str
+    cluster: str
+    reason: str
+
+
+class PlacedCondition(Message):
+    """A condition as the scheduler words it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+class Placed(Message):
+    """The answer to a `Place`. `more`: steps are left that wait for the health of replicas; ask again when it changes."""
+
+    request_id: str
+    epoch: int
+    generation: int
+    placements: list[ReplicaPlacement] = Field(default_factory=list)
+    evictions: list[ReplicaEviction] = Field(default_factory=list)
+    shortfall: int = 0
+    message: str = ""
+    conditions: list[PlacedCondition] = Field(default_factory=list)
+    more: bool = False
+    scheduler_version: str = ""
+
+
+class Evict(Message):
+    """The scheduler takes a replica's place away for somebody else."""
+
+    epoch: int
+    eviction: ReplicaEviction
+
+
+class SetLabels(Message):
+    """What users say of a deployment besides its template: labels, with which nothing on a cluster changes, and flags of the picker."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
+
+
+class SetPolicy(Message):
+    """The whole fleet policy (`modelplane policy set`)."""
+
+    by: str = ""
+    policy: Any = None
+
+
+class Bound(Message):
+    """The workflows of placed replicas exist: ledger entries by uid, for a scheduler that never heard of them."""
+
+    entries: dict[str, dict[str, Any]]
+
+
+class Released(Message):
+    """The objects of a replica are gone: its nodes are free."""
+
+    uid: str
+    name: str = ""
+
+
+class Revoke(Message):
+    """Ask the deployment whether a reservation is still wanted."""
+
+    uid: str
+    epoch: int
+
+
+class Revoked(Message):
+    """The deployment let go of a reservation that it never used."""
+
+    uid: str
+
+
+class Occupied(Message):
+    """What the ledger still holds on a cluster that is being deleted; sent whenever it changes."""
+
+    cluster: str
+    sequence: int
+    replicas: list[str] = Field(default_factory=list)
+
+
+class Resync(Message):
+    """A scheduler without memory asks for everybody's account."""
+
+    epoch: int
+
+
+# --- clusters and classes ---------------------------------------------------------------------------------------------------------------
+
+
+class ReportCluster(Message):
+    """The published view of one InferenceCluster: its manifest with status."""
+
+    name: str
+    uid: str
+    sequence: int
+    epoch: int = 0
+    gone: bool = False
+    manifest: dict[str, Any]
+
+
+class ReportClass(Message):
+    """One InferenceClass for the catalogue."""
+
+    name: str
+    generation: int
+    spec: dict[str, Any] | None
+
+
+class Forget(Message):
+    """An object is gone for good, or (a deployment) wants nothing any more: its waiting request and unused reservations are void."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class ClassWanted(Message):
+    """A cluster uses a class and wants to hear of its changes; `used` False ends that."""
+
+    cluster: str
+    used: bool = True
+
+
+class ClassChanged(Message):
+    """A class is new or different. `price_milli`: a node-hour in thousandths, negative when nobody told."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    spec: dict[str, Any] | None = None
+    price_milli: int = UNPRICED
+
+
+class ClusterChanged(Message):
+    """What the replicas on a cluster must know of it."""
+
+    name: str
+    sequence: int
+    present: bool = True
+    connected: bool = False
+    unreachable_for_seconds: int = 0
+    connection: Connection | None = None
+    facts: ClusterFacts | None = None
+
+
+# --- ModelReplica -----------------------------------------------------------------------------------------------------------------------
+
+
+class ReplicaBirth(Message):
+    """The start argument of a ModelReplica: its identity and first template."""
+
+    uid: str
+    namespace: str
+    name: str
+    deployment: str
+    deployment_uid: str
+    cluster: str
+    index: int
+    generation: int
+    spec: dict[str, Any]
+    entry: dict[str, Any] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
+
+
+class SetTemplate(Message):
+    """A newer template for a running replica, with its new ledger entry."""
+
+    generation: int
+    spec: dict[str, Any]
+    entry: dict[str, Any] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    picker_flags: dict[str, str] = Field(default_factory=dict)
+
+
+class ReplicaChanged(Message):
+    """What a replica tells its deployment; the highest sequence of a uid wins."""
+
+    name: str
+    uid: str
+    sequence: int
+    phase: str
+    ready: bool = False
+    serving: bool = False
+    generation: int = 0
+    endpoint: str = ""
+    message: str = ""
+    left_behind: list[LeftBehind] = Field(default_factory=list)
+
+
+# --- carried by activities ---------------------------------------------------------------------------------------------------------------
+
+
+class Tell(Message):
+    """One signal to one entity."""
+
+    workflow_id: str
+    signal: str
+    payload: Any = None
+
+
+class TellMany(Message):
+    """Signals to several entities, in order for each."""
+
+    tells: list[Tell]
+
+
+class ToldMany(Message):
+    """The workflow ids that do not exist (any more)."""
+
+    missing: list[str] = Field(default_factory=list)
+
+
+class StartReplicas(Message):
+    """Start the workflows of placed replicas; one that runs already under the same uid is left alone."""
+
+    births: list[ReplicaBirth]
+
+
+class StartedReplicas(Message):
+    """Names held by a replica with another uid."""
+
+    conflicts: list[str] = Field(default_factory=list)

@@ -1,0 +1,234 @@
+"""InferenceCluster: one GPU cluster of the fleet, created by the platform or brought along."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.status import InferenceClusterStatus
+
+Source = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"]
+TaintEffect = Literal["NoSchedule", "NoExecute"]
+IdentityType = Literal["GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"]
+
+Location = Annotated[str, Field(min_length=1, max_length=32)]
+
+
+class KubeconfigRef(Shape):
+    """The Secret in `modelplane-system` that holds a kubeconfig."""
+
+    name: Name253
+    """Name of the Secret."""
+    key: Name253 = "kubeconfig"
+    """Key within the Secret."""
+
+
+class IdentityRef(Shape):
+    """The Secret in `modelplane-system` that holds a cloud identity, laid over the kubeconfig."""
+
+    name: Name253
+    """Name of the Secret."""
+    key: Name253 = "private_key"
+    """Key within the Secret."""
+    type: IdentityType = "GoogleApplicationCredentials"
+    """Which cloud's login it is; must fit the cloud that the cluster is on."""
+
+
+class ExistingCache(Shape):
+    """Where a cluster that was brought along keeps weights."""
+
+    storage_class_name: Name253 | None = None
+    """Existing ReadWriteMany storage class; without it no cache is ever staged here."""
+
+
+class ExistingCluster(Shape):
+    """A cluster that was brought along."""
+
+    secret_ref: KubeconfigRef
+    """How to reach it."""
+    identity_secret_ref: IdentityRef | None = None
+    """Who to be there, where the kubeconfig alone does not say."""
+    cache: ExistingCache | None = None
+    """Where caches are staged."""
+
+
+class GkeCluster(Shape):
+    """A cluster to create on Google Kubernetes Engine."""
+
+    region: Location
+    """Where."""
+    kubernetes_version: str = "1.35"
+    """Minor or full version."""
+    credentials: CredentialsRef | None = None
+    """How to reach the cloud; also fixes the project."""
+    project: NonEmpty | None = None
+    """Deprecated: overrides the project of the credentials."""
+
+
+class EksCluster(Shape):
+    """A cluster to create on Amazon EKS."""
+
+    region: Location
+    """Where."""
+    kubernetes_version: str = "1.36"
+    """Minor version."""
+    credentials: CredentialsRef | None = None
+    """How to reach the cloud."""
+
+
+class AksCluster(Shape):
+    """A cluster to create on Azure Kubernetes Service."""
+
+    successors: ClassVar[Mapping[str, str]] = {"region": "location"}
+
+    location: Location
+    """Where; Azure says location, not region."""
+    kubernetes_version: str = "1.34"
+    """Minor or full version."""
+    credentials: CredentialsRef | None = None
+    """How to reach the cloud."""
+
+
+class NebiusCluster(Shape):
+    """A cluster to create on Nebius; the project of the credentials fixes where."""
+
+    refusals: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("region", "location"), "unknown field; the project of the credentials fixes the region on Nebius"
+    )
+
+    kubernetes_version: str = "1.34"
+    """Minor version."""
+    credentials: CredentialsRef | None = None
+    """How to reach the cloud."""
+
+
+class VultrCluster(Shape):
+    """A cluster to create on Vultr."""
+
+    region: Location
+    """Where."""
+    kubernetes_version: str = "v1.36.1+3"
+    """Exact version with its build suffix."""
+    credentials: CredentialsRef | None = None
+    """How to reach the cloud."""
+
+
+class ClusterOrigin(Shape):
+    """Where the cluster comes from. Blocks of other sources may be present and are ignored."""
+
+    source: Source
+    """Which of the blocks applies."""
+    existing: ExistingCluster | None = None
+    """Needed for Existing."""
+    gke: GkeCluster | None = None
+    """Needed for GKE."""
+    eks: EksCluster | None = None
+    """Needed for EKS."""
+    aks: AksCluster | None = None
+    """Needed for AKS."""
+    nebius: NebiusCluster | None = None
+    """Needed for Nebius; may be empty."""
+    vultr: VultrCluster | None = None
+    """Needed for Vultr."""
+
+
+class Taint(Shape):
+    """Keeps deployments off this cluster unless they tolerate it."""
+
+    key: NonEmpty
+    """Name of the taint."""
+    value: str | None = None
+    """Absent equals empty."""
+    effect: TaintEffect
+    """NoSchedule keeps new replicas away; NoExecute also removes those present."""
+
+
+class CapacityBlock(Shape):
+    """A purchased EC2 Capacity Block."""
+
+    capacity_reservation_id: Annotated[str, Field(min_length=4, max_length=64, pattern=r"^cr-[0-9a-f]+$")]
+    """Id of the reservation."""
+
+
+class InfinibandFabric(Shape):
+    """A physical InfiniBand fabric."""
+
+    fabric: Name63
+    """Name of the existing fabric; ignored on AKS."""
+
+
+class Fabric(Shape):
+    """The network between the nodes of a pool."""
+
+    type: Literal["None", "EFA", "InfiniBand"] = "None"
+    """EFA on EKS; InfiniBand on Nebius and AKS."""
+    infiniband: InfinibandFabric | None = None
+    """Which fabric; only with InfiniBand."""
+
+
+class NodePool(Shape):
+    """GPU nodes of one class. A pool for the system is added by itself on provisioned clusters."""
+
+    successors: ClassVar[Mapping[str, str]] = {
+        "class": "className",
+        "maxNodes": "maxNodeCount",
+        "minNodes": "minNodeCount",
+        "nodes": "nodeCount",
+    }
+
+    name: Annotated[str, Field(max_length=40)]
+    """Also the value of the `modelplane.ai/pool` node label."""
+    class_name: Name253
+    """InferenceClass of the nodes."""
+    node_count: Annotated[Whole, Field(ge=0)] = 1
+    """Fixed size, or starting size where a maximum is given."""
+    min_node_count: Annotated[Whole, Field(ge=0)] | None = None
+    """Lower bound of autoscaling."""
+    max_node_count: Annotated[Whole, Field(ge=1)] | None = None
+    """Upper bound of autoscaling; also the capacity that the scheduler counts on."""
+    zones: tuple[str, ...] | None = None
+    """Where the nodes may be; needed on GKE and EKS."""
+    capacity_block: CapacityBlock | None = None
+    """EKS only."""
+    fabric: Fabric | None = None
+    """Network between the nodes, for gangs."""
+
+    @property
+    def nodes_max(self) -> int:
+        """The most nodes this pool may have: what the scheduler counts on."""
+        return self.node_count if self.max_node_count is None else self.max_node_count
+
+
+class InferenceClusterSpec(Shape):
+    """What the cluster is and what it is for."""
+
+    refusals: ClassVar[Mapping[str, str]] = {
+        "scheduler": "field was removed; set annotation modelplane.ai/scheduler-type on the InferenceCluster"
+    }
+
+    cluster: ClusterOrigin
+    """Where it comes from."""
+    taints: Annotated[tuple[Taint, ...], MapKeys(("key", "effect"), "taint")] | None = None
+    """What keeps deployments away."""
+    node_pools: (
+        Annotated[
+            tuple[NodePool, ...],
+            Field(min_length=1, max_length=8),
+            MapKeys(("name",), "node pool"),
+            Advice(too_few="needs at least 1 item, or leave the field out"),
+        ]
+        | None
+    ) = None
+    """GPU pools, in the order in which the scheduler tries them."""
+
+
+class InferenceCluster(Manifest):
+    """One GPU cluster of the fleet."""
+
+    kind: Literal["InferenceCluster"] = "InferenceCluster"
+    """Always InferenceCluster."""
+    spec: InferenceClusterSpec
+    """What the cluster is."""
+    status: InferenceClusterStatus | None = None
+    """What the control plane reports."""

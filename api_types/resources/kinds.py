@@ -1,0 +1,210 @@
+"""The table of kinds: every name that a kind goes by, who may write it, and what its list shows."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from api_types.hints import nearest
+from api_types.labels import GROUP, INFRASTRUCTURE_GROUP
+from api_types.resources.inference_class import InferenceClass
+from api_types.resources.inference_cluster import InferenceCluster
+from api_types.resources.inference_gateway import InferenceGateway
+from api_types.resources.model_cache import ModelCache
+from api_types.resources.model_deployment import ModelDeployment
+from api_types.resources.model_endpoint import ModelEndpoint
+from api_types.resources.model_replica import ModelReplica
+from api_types.resources.model_service import ModelService
+from api_types.resources.parts.base_types import VERSION, Manifest
+from api_types.resources.serving_stack import ServingStack
+
+CATEGORY = "modelplane"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `get`: a title and the JSON path of its value; the first path that gives one counts."""
+
+    title: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScalePaths:
+    """Where the scale subresource reads and writes, as JSON paths."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True)
+class KindInfo:
+    """What is known of one kind."""
+
+    kind: str
+    plural: str
+    short: str
+    namespaced: bool
+    model: type[Manifest]
+    columns: tuple[Column, ...] = ()
+    group: str = GROUP
+    version: str = VERSION
+    written_instead: str = ""
+    """For kinds that the control plane writes: the kind that a user applies to get one."""
+    scale: ScalePaths | None = None
+    """None for kinds without a scale subresource."""
+    has_workflow: bool = True
+    """False for a kind that is shown out of another kind's workflow."""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def singular(self) -> str:
+        """The kind in lower case: the prefix of its workflow ids."""
+        return self.kind.lower()
+
+    @property
+    def workflow_type(self) -> str:
+        """The Temporal workflow type that owns such an object; empty if none does."""
+        return self.kind if self.has_workflow else ""
+
+    @property
+    def user_may_apply(self) -> bool:
+        """Whether `apply` takes this kind."""
+        return not self.written_instead
+
+    @property
+    def scope(self) -> Literal["Namespaced", "Cluster"]:
+        """Scope as Kubernetes spells it."""
+        return "Namespaced" if self.namespaced else "Cluster"
+
+
+READY = Column("READY", (".status.conditions[?(@.type=='Ready')].status",))
+AGE = Column("AGE", (".metadata.creationTimestamp",))
+_ADDRESS = ".status.address"
+_GATEWAY_ADDRESS = ".status.gateway.address"
+
+KINDS: tuple[KindInfo, ...] = (
+    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass),
+    KindInfo(
+        "InferenceCluster",
+        "inferenceclusters",
+        "ic",
+        namespaced=False,
+        model=InferenceCluster,
+        columns=(Column("SOURCE", (".spec.cluster.source",)), Column("GATEWAY", (_GATEWAY_ADDRESS,))),
+    ),
+    KindInfo(
+        "InferenceGateway",
+        "inferencegateways",
+        "ig",
+        namespaced=False,
+        model=InferenceGateway,
+        columns=(Column("GATEWAY", (".spec.backend",)), Column("ADDRESS", (_ADDRESS,))),
+    ),
+    KindInfo(
+        "ModelDeployment",
+        "modeldeployments",
+        "md",
+        namespaced=True,
+        model=ModelDeployment,
+        columns=(Column("REPLICAS", (".status.replicas.ready",)),),
+        scale=ScalePaths(spec=".spec.replicas", status=".status.replicas.total", selector=".status.selector"),
+    ),
+    KindInfo(
+        "ModelReplica",
+        "modelreplicas",
+        "mr",
+        namespaced=True,
+        model=ModelReplica,
+        columns=(Column("CLUSTER", (".spec.clusterName",)),),
+        written_instead="ModelDeployment",
+    ),
+    KindInfo(
+        "ModelService",
+        "modelservices",
+        "ms",
+        namespaced=True,
+        model=ModelService,
+        columns=(Column("ADDRESS", (_ADDRESS,)),),
+    ),
+    KindInfo(
+        "ModelEndpoint",
+        "modelendpoints",
+        "me",
+        namespaced=True,
+        model=ModelEndpoint,
+        columns=(Column("URL", (".spec.url",)),),
+    ),
+    KindInfo(
+        "ModelCache",
+        "modelcaches",
+        "mc",
+        namespaced=True,
+        model=ModelCache,
+        columns=(Column("SOURCE", (".spec.huggingFace.repo", ".spec.oci.image")), Column("READY", (".status.summary.ready",))),
+    ),
+    KindInfo(
+        "ServingStack",
+        "servingstacks",
+        "ss",
+        namespaced=True,
+        model=ServingStack,
+        columns=(Column("GATEWAY", (_GATEWAY_ADDRESS,)),),
+        group=INFRASTRUCTURE_GROUP,
+        written_instead="InferenceCluster",
+        has_workflow=False,
+    ),
+)
+
+BY_KIND = {info.kind: info for info in KINDS}
+_BY_NAME = {name: info for info in KINDS for name in (info.singular, info.plural, info.short)}
+
+# Kinds of earlier designs: what to say about each.
+FORMER_KINDS = {
+    "ModelPlacement": "it was renamed ModelReplica",
+    "InferenceEnvironment": "it was renamed InferenceCluster",
+    "Model": "it was removed; name the model in the engine's args, and stage weights with a ModelCache",
+    "ClusterModel": "it was removed; name the model in the engine's args, and stage weights with a ModelCache",
+    **dict.fromkeys(
+        ("GKECluster", "EKSCluster", "AKSCluster", "NebiusCluster", "VultrCluster"),
+        "it is internal; write an InferenceCluster",
+    ),
+}
+
+
+class UnknownKind(ValueError):
+    """No kind goes by that name."""
+
+
+def find_kind(text: str) -> KindInfo:
+    """Find a kind by its name in any case, plural or short name; raises UnknownKind with the nearest name."""
+    found = _BY_NAME.get(text.lower())
+    if found:
+        return found
+    raise UnknownKind(f'unknown kind "{text}"{_unknown_kind_hint(text)}')
+
+
+def _unknown_kind_hint(text: str) -> str:
+    former = next((advice for kind, advice in FORMER_KINDS.items() if kind.lower() == text.lower()), "")
+    if former:
+        return f"; {former}"
+    close = nearest(text.lower(), _BY_NAME)
+    if close:
+        return f", did you mean {_BY_NAME[close].kind}?"
+    return f"; the kinds are {', '.join(BY_KIND)}"
+
+
+def describe_unknown(api_version: str, kind: str) -> tuple[str, str]:
+    """Give the field and the problem of a document whose `apiVersion` and `kind` select no model."""
+    known = BY_KIND.get(kind)
+    if known:
+        return "apiVersion", f'must be {known.api_version} for {kind}, got "{api_version}"'
+    former = FORMER_KINDS.get(kind)
+    if former:
+        return "kind", f"unknown kind; {former}"
+    close = nearest(kind.lower(), {info.singular: None for info in KINDS})
+    hint = f"did you mean {_BY_NAME[close].kind}? " if close else ""
+    return "kind", f'unknown kind "{kind}" in {api_version}; {hint}Known kinds: {", ".join(BY_KIND)}, and v1 Secret and ConfigMap'

@@ -1,0 +1,178 @@
+"""ModelDeployment: what to serve, the hardware each pod needs, and how many whole copies to run."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from api_types.resources.inference_cluster import TaintEffect
+from api_types.resources.parts.base_types import Advice, Flag, Labels, LabelSelector, Manifest, MapKeys, Name63, NonEmpty, Shape, Whole
+from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
+from api_types.resources.parts.pod_template import PodTemplate
+from api_types.resources.parts.rollout import DrainBudget, Rollout
+from api_types.resources.parts.scheduling import Scheduling
+from api_types.resources.status import ModelDeploymentStatus
+
+REPLICAS_MAX = 1000
+
+
+class DeviceSelector(Shape):
+    """A condition that one device must meet."""
+
+    cel: Annotated[
+        str,
+        Field(min_length=1, max_length=10240),
+        Advice(missing_from_parent="an empty selector would match every device; set cel"),
+    ]
+    """DRA device expression over `device`; must give a boolean."""
+
+
+class DeviceRequest(Shape):
+    """Devices that each pod of a member needs from its node."""
+
+    name: Name63
+    """Name of the request, carried into the ResourceClaim."""
+    count: Annotated[Whole, Field(ge=1, le=64)] = 1
+    """How many, per node."""
+    selectors: Annotated[tuple[DeviceSelector, ...], Field(min_length=1, max_length=8)]
+    """All must hold for one device."""
+
+
+class NodeSelector(Shape):
+    """What a node must offer; a pool fits when it satisfies every entry."""
+
+    devices: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=16), MapKeys(("name",), "device")]
+    """The requests, in the order in which devices are assigned."""
+
+
+class Member(Shape):
+    """One kind of pod of an engine."""
+
+    role: Role = "Standalone"
+    """Standalone alone, or one Leader and one Worker."""
+    node_selector: NodeSelector | None = None
+    """Devices per pod; absent claims nothing and rides on the engine's pool."""
+    worker: Worker | None = None
+    """Only on a Worker; absent there means one follower."""
+    pods_per_node: Annotated[Whole, Field(ge=1, le=64)] | None = None
+    """How many pods of this member may share a node; absent means one."""
+    template: PodTemplate
+    """The pod."""
+
+    @property
+    def worker_nodes(self) -> int:
+        """Follower pods of a Worker: one unless it says otherwise."""
+        return self.worker.nodes if self.worker else 1
+
+
+class Engine(Shape):
+    """One serving unit of a replica."""
+
+    name: EngineName
+    """Part of workload names."""
+    copies: Annotated[Whole, Field(ge=1, le=64)] = 1
+    """Identical copies inside one replica; never autoscaled."""
+    phase: Phase | None = None
+    """Which half of PrefillDecode it is."""
+    span_pools: Flag | None = None
+    """True if its copies may be split over pools of one network domain."""
+    members: Annotated[
+        tuple[Member, ...],
+        Field(min_length=1, max_length=2),
+        Advice(
+            too_few="must be one Standalone member, or one Leader and one Worker; got none",
+            too_many="at most 2 members; raise worker.nodes to add followers",
+        ),
+    ]
+    """One Standalone, or one Leader and one Worker."""
+
+
+class Toleration(Shape):
+    """Lets a deployment onto clusters with a taint."""
+
+    refusals: ClassVar[Mapping[str, str]] = {"tolerationSeconds": "unknown field; spec.drain says how fast replicas leave a cluster"}
+
+    key: str | None = None
+    """Taint key; absent with Exists matches every taint."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Exists ignores the value."""
+    value: str | None = None
+    """Absent equals empty."""
+    effect: TaintEffect | None = None
+    """Absent matches both effects."""
+
+
+class ModelCacheRef(Shape):
+    """A ModelCache of the same namespace, mounted at `/mnt/models` in every pod."""
+
+    name: NonEmpty
+    """Name of the ModelCache."""
+
+
+class ReplicaTemplateMetadata(Shape):
+    """Marks of what a deployment makes."""
+
+    refusals: ClassVar[Mapping[str, str]] = {"annotations": "unknown field; only labels are passed on to replicas and endpoints"}
+
+    labels: Labels | None = None
+    """Extra labels of replicas and endpoints; the reserved prefix modelplane.ai/ is refused."""
+
+
+class ReplicaTemplateSpec(Shape):
+    """One replica."""
+
+    cluster_selector: LabelSelector | None = None
+    """Candidate InferenceClusters."""
+    model_cache_ref: ModelCacheRef | None = None
+    """Staged weights."""
+    serving: Serving | None = None
+    """Absent means Unified."""
+    tolerations: tuple[Toleration, ...] | None = None
+    """Against taints of InferenceClusters, not of nodes."""
+    engines: Annotated[
+        tuple[Engine, ...],
+        Field(min_length=1, max_length=8),
+        MapKeys(("name",), "engine"),
+        Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
+    ]
+    """Serving units of one replica, all on one cluster."""
+
+    @property
+    def serving_mode(self) -> str:
+        """Unified unless the template says otherwise."""
+        return self.serving.mode if self.serving else "Unified"
+
+
+class ReplicaTemplate(Shape):
+    """What every replica of a deployment is."""
+
+    metadata: ReplicaTemplateMetadata | None = None
+    """Labels."""
+    spec: ReplicaTemplateSpec
+    """One replica."""
+
+
+class ModelDeploymentSpec(Shape):
+    """How many replicas of what."""
+
+    replicas: Annotated[Whole, Field(ge=0, le=REPLICAS_MAX)]
+    """Number of ModelReplicas; the only scaling axis. Zero keeps the deployment and runs nothing."""
+    template: ReplicaTemplate
+    """What each replica is."""
+    rollout: Rollout | None = None
+    """How a changed template reaches the replicas."""
+    drain: DrainBudget | None = None
+    """How fast replicas leave a drained cluster."""
+    scheduling: Scheduling | None = None
+    """How the scheduler weighs this deployment."""
+
+
+class ModelDeployment(Manifest):
+    """What to serve."""
+
+    kind: Literal["ModelDeployment"] = "ModelDeployment"
+    """Always ModelDeployment."""
+    spec: ModelDeploymentSpec
+    """How many replicas of what."""
+    status: ModelDeploymentStatus | None = None
+    """What the control plane reports."""

@@ -1,0 +1,120 @@
+"""ModelReplica: one complete serving instance pinned to one cluster, written by the control plane.
+
+Its spec is a deployment's template with the placement filled in; engines stand directly under `spec`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
+from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
+from api_types.resources.parts.pod_template import PodTemplate
+from api_types.resources.status import ModelReplicaStatus
+
+
+class ResolvedRequest(Shape):
+    """A device request and the way in which the chosen pool grants it; exactly one of class and resource."""
+
+    name: Name63
+    """Name of the request."""
+    device_class_name: Name253 | None = None
+    """DeviceClass to claim through."""
+    resource_name: Name253 | None = None
+    """Extended resource to ask for."""
+    count: Annotated[Whole, Field(ge=1, le=64)] = 1
+    """How many, per node."""
+    selectors: Annotated[tuple[DeviceSelector, ...], Field(max_length=8)] | None = None
+    """Copied word for word from the deployment."""
+
+
+class ReplicaMember(Shape):
+    """One kind of pod of an engine, pinned to a pool."""
+
+    role: Role = "Standalone"
+    """Standalone alone, or one Leader and one Worker."""
+    node_pool_name: NonEmpty
+    """Pool chosen for it; members that claim nothing get their engine's pool."""
+    device_requests: (
+        Annotated[
+            tuple[ResolvedRequest, ...],
+            Field(min_length=1, max_length=16),
+            MapKeys(("name",), "device request"),
+            Advice(too_few="must not be empty, leave it out when nothing is claimed"),
+        ]
+        | None
+    ) = None
+    """What it claims; absent when nothing is claimed."""
+    worker: Worker | None = None
+    """Only on a Worker; absent there means one follower."""
+    pods_per_node: Annotated[Whole, Field(ge=1, le=64)] | None = None
+    """How many pods of this member may share a node; absent means one."""
+    template: PodTemplate
+    """The pod."""
+
+    @property
+    def worker_nodes(self) -> int:
+        """Follower pods of a Worker: one unless it says otherwise."""
+        return self.worker.nodes if self.worker else 1
+
+
+class ReplicaEngine(Shape):
+    """One serving unit of the replica."""
+
+    name: EngineName
+    """Part of workload names."""
+    copies: Annotated[Whole, Field(ge=1, le=64)] = 1
+    """Identical copies."""
+    phase: Phase | None = None
+    """Which half of PrefillDecode it is."""
+    members: Annotated[
+        tuple[ReplicaMember, ...],
+        Field(min_length=1, max_length=2),
+        Advice(
+            too_few="must be one Standalone member, or one Leader and one Worker; got none",
+            too_many="at most 2 members; raise worker.nodes to add followers",
+        ),
+    ]
+    """One Standalone, or one Leader and one Worker."""
+
+
+class ModelReplicaSpec(Shape):
+    """What runs where."""
+
+    successors: ClassVar[Mapping[str, str]] = {"inferenceClusterRef": "clusterName"}
+    refusals: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("clusterSelector", "nodeSelector", "replicas", "template", "tolerations"),
+        "unknown field; it belongs to the ModelDeployment, a ModelReplica is already placed",
+    )
+
+    cluster_name: NonEmpty
+    """The InferenceCluster; never changes."""
+    model_cache_ref: ModelCacheRef | None = None
+    """Staged weights."""
+    serving: Serving | None = None
+    """Absent means Unified."""
+    engines: Annotated[
+        tuple[ReplicaEngine, ...],
+        Field(min_length=1, max_length=8),
+        MapKeys(("name",), "engine"),
+        Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
+    ]
+    """Serving units."""
+
+    @property
+    def serving_mode(self) -> str:
+        """Unified unless the spec says otherwise."""
+        return self.serving.mode if self.serving else "Unified"
+
+
+class ModelReplica(Manifest):
+    """One serving instance."""
+
+    kind: Literal["ModelReplica"] = "ModelReplica"
+    """Always ModelReplica."""
+    spec: ModelReplicaSpec
+    """What runs where."""
+    status: ModelReplicaStatus | None = None
+    """What the control plane reports."""

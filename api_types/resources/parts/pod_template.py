@@ -1,0 +1,154 @@
+"""The part of a pod that users may write; the platform fills in the rest.
+
+What a Kubernetes pod has beyond this is absent on purpose: devices, placement, ports, probes and volumes follow from the other fields.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from api_types.resources.parts.base_types import Advice, Flag, Labels, MapKeys, NonEmpty, Shape
+
+_CACHE = "unknown field; weights are mounted from modelCacheRef, and the platform adds every other volume"
+_PLACEMENT = "unknown field; choose hardware through nodeSelector.devices and clusters through clusterSelector and tolerations"
+_FIXED = "unknown field; the platform sets it"
+
+
+class SecretKeyRef(Shape):
+    """One key of a Secret on the inference cluster."""
+
+    name: str
+    """Name of the Secret."""
+    key: str
+    """Key within the Secret."""
+    optional: Flag | None = None
+    """True if the container may start without it."""
+
+
+class ConfigMapKeyRef(Shape):
+    """One key of a ConfigMap on the inference cluster."""
+
+    name: str
+    """Name of the ConfigMap."""
+    key: str
+    """Key within the ConfigMap."""
+    optional: Flag | None = None
+    """True if the container may start without it."""
+
+
+class FieldRef(Shape):
+    """A field of the pod itself."""
+
+    field_path: str
+    """Such as `status.podIP`."""
+    api_version: str | None = None
+    """Version of the pod schema that the path speaks of."""
+
+
+class EnvVarSource(Shape):
+    """Where the value of a variable comes from; exactly one source."""
+
+    refusals: ClassVar[Mapping[str, str]] = {
+        "resourceFieldRef": "unknown field; the platform sets the container's resources, so there is nothing to refer to"
+    }
+
+    secret_key_ref: SecretKeyRef | None = None
+    """A key of a Secret."""
+    config_map_key_ref: ConfigMapKeyRef | None = None
+    """A key of a ConfigMap."""
+    field_ref: FieldRef | None = None
+    """A field of the pod."""
+
+
+class EnvVar(Shape):
+    """One environment variable."""
+
+    name: str
+    """Name of the variable."""
+    value: str | None = None
+    """The value itself."""
+    value_from: EnvVarSource | None = None
+    """Where the value comes from, in its place."""
+
+
+class EngineContainer(Shape):
+    """The inference engine."""
+
+    refusals: ClassVar[Mapping[str, str]] = {
+        "resources": "unknown field; request GPUs through nodeSelector.devices",
+        "ports": "unknown field; engines serve on port 8000 by convention",
+        "volumeMounts": _CACHE,
+        "envFrom": "unknown field; list the variables in env",
+        **dict.fromkeys(
+            (
+                "imagePullPolicy",
+                "lifecycle",
+                "livenessProbe",
+                "readinessProbe",
+                "securityContext",
+                "startupProbe",
+                "workingDir",
+            ),
+            _FIXED,
+        ),
+    }
+
+    name: Annotated[
+        Literal["engine"],
+        Advice(choice='the single container must be named engine, got "{got}"'),
+    ]
+    """Always engine."""
+    image: NonEmpty
+    """Container image."""
+    command: tuple[str, ...] | None = None
+    """Entry point, passed through."""
+    args: tuple[str, ...] | None = None
+    """Engine flags, passed through."""
+    env: Annotated[tuple[EnvVar, ...], MapKeys(("name",), "variable", unique=False)] | None = None
+    """Environment variables."""
+
+
+class LocalObjectReference(Shape):
+    """An object of the same namespace, by name."""
+
+    name: str
+    """Name of the object."""
+
+
+class PodSpec(Shape):
+    """What runs in the pod."""
+
+    refusals: ClassVar[Mapping[str, str]] = {
+        "volumes": _CACHE,
+        "initContainers": "unknown field; the engine is the only container",
+        **dict.fromkeys(("affinity", "nodeSelector", "tolerations"), _PLACEMENT),
+        **dict.fromkeys(("hostNetwork", "runtimeClassName", "securityContext", "serviceAccountName"), _FIXED),
+    }
+
+    containers: Annotated[
+        tuple[EngineContainer, ...],
+        Field(min_length=1, max_length=1),
+        Advice(too_few="exactly 1 container is supported, got {got}", too_many="exactly 1 container is supported, got {got}"),
+    ]
+    """The engine."""
+    image_pull_secrets: tuple[LocalObjectReference, ...] | None = None
+    """Pull secrets; they must exist on the inference cluster."""
+
+
+class PodMetadata(Shape):
+    """Marks of the pod."""
+
+    labels: Labels | None = None
+    """Pod labels; the reserved prefix modelplane.ai/ is refused."""
+    annotations: Annotated[dict[str, Annotated[str, Field(max_length=8192)]], Field(max_length=32)] | None = None
+    """Pod annotations."""
+
+
+class PodTemplate(Shape):
+    """The pod of a member."""
+
+    metadata: PodMetadata | None = None
+    """Labels and annotations of the pod."""
+    spec: Annotated[PodSpec, Advice(missing="required; a member needs a pod to run")]
+    """What runs in it."""

@@ -1,0 +1,31 @@
+"""How replicas are changed and moved: the budgets of a rollout and of a drain."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api_types.resources.parts.base_types import Flag, IntOrPercent, Shape, Whole
+
+
+class Rollout(Shape):
+    """How a changed template reaches the replicas."""
+
+    type: Literal["Rolling", "AllAtOnce"] = "Rolling"
+    """Rolling changes a few replicas at a time."""
+    max_unavailable: IntOrPercent | None = None
+    """Replicas that may be unavailable at once, rounded down; absent takes the fleet's setting."""
+    max_surge: IntOrPercent = 0
+    """Replicas that may exist beyond the wanted count, rounded up."""
+    partition: Annotated[Whole, Field(ge=0)] = 0
+    """Replicas of lower rank keep the old template; rank is the order by cluster and index."""
+    paused: Flag = False
+    """True stops the rollout where it is."""
+
+
+class DrainBudget(Shape):
+    """How fast replicas leave a cluster that is drained."""
+
+    max_unavailable: IntOrPercent = "100%"
+    """Replicas that may be gone and not yet replaced at once."""
+    deadline_seconds: Annotated[Whole, Field(ge=0)] | None = None
+    """After it the rest leave regardless; absent waits for ever."""

@@ -1,0 +1,106 @@
+"""ServingStack: the serving software of one cluster, written by the control plane and shown to users."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api_types import charts
+from api_types.labels import INFRASTRUCTURE_GROUP
+from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, Shape, Whole
+from api_types.resources.status import ServingStackStatus
+
+Pin = Annotated[str, Field(min_length=1, max_length=32)]
+Upto253 = Annotated[str, Field(max_length=253)]
+
+
+class StackSecret(Shape):
+    """One way to reach the cluster; anything but Kubeconfig is an identity laid over it."""
+
+    type: Literal["Kubeconfig", "GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"]
+    """What the Secret holds."""
+    name: Upto253
+    """Name of the Secret."""
+    key: Upto253
+    """Key within the Secret."""
+    namespace: Upto253 | None = None
+    """Its namespace, if it is not the stack's own."""
+
+
+class StackVersions(Shape):
+    """Version pins of the components."""
+
+    gateway_api: Pin = charts.GATEWAY_API_VERSION
+    """Expected Gateway API bundle."""
+    cert_manager: Pin = charts.CERT_MANAGER.version
+    """cert-manager chart."""
+    envoy_gateway: Pin = charts.ENVOY_GATEWAY.version
+    """Envoy Gateway chart; v1.8 or newer for InferencePool backends."""
+    prometheus: Pin = charts.PROMETHEUS.version
+    """kube-prometheus-stack chart."""
+    leader_worker_set: Pin = charts.LEADER_WORKER_SET.version
+    """LeaderWorkerSet chart."""
+    node_feature_discovery: Pin = charts.NODE_FEATURE_DISCOVERY.version
+    """Node Feature Discovery chart."""
+    nvidia_dra_driver: Pin = charts.NVIDIA_DRA_DRIVER.version
+    """NVIDIA DRA driver chart."""
+
+
+class Listener(Shape):
+    """One open port of the gateway."""
+
+    name: Name63
+    """Name of the listener."""
+    port: Annotated[Whole, Field(ge=1, le=65535)]
+    """Port."""
+    protocol: Literal["HTTP", "TCP"]
+    """What is spoken on it."""
+
+
+class StackGateway(Shape):
+    """The inference gateway of the cluster."""
+
+    class_name: Name63 = "envoy"
+    """GatewayClass."""
+    listeners: Annotated[tuple[Listener, ...], Field(max_length=8), MapKeys(("name",), "listener")] | None = None
+    """Absent means one HTTP listener `http` on port 80."""
+
+    @property
+    def effective_listeners(self) -> tuple[Listener, ...]:
+        """The listeners to open."""
+        return self.listeners if self.listeners is not None else (Listener(name="http", port=80, protocol="HTTP"),)
+
+
+class ServingStackSpec(Shape):
+    """What to install and how to reach the cluster."""
+
+    secrets: Annotated[tuple[StackSecret, ...], Field(min_length=1, max_length=8)]
+    """Ways to reach the cluster; one of them a Kubeconfig."""
+    nvidia_driver_root: Annotated[str, Field(max_length=512)] = "/"
+    """Host path of the NVIDIA driver."""
+    versions: StackVersions | None = None
+    """Pins; absent means all defaults."""
+    gateway: StackGateway | None = None
+    """The inference gateway; absent means all defaults."""
+
+    @property
+    def effective_versions(self) -> StackVersions:
+        """The pins, with defaults where the spec is silent."""
+        return self.versions or StackVersions()
+
+    @property
+    def effective_gateway(self) -> StackGateway:
+        """The gateway, with defaults where the spec is silent."""
+        return self.gateway or StackGateway()
+
+
+class ServingStack(Manifest):
+    """The serving software of one cluster."""
+
+    api_version: str = f"{INFRASTRUCTURE_GROUP}/{VERSION}"
+    """Group and version."""
+    kind: Literal["ServingStack"] = "ServingStack"
+    """Always ServingStack."""
+    spec: ServingStackSpec
+    """What to install."""
+    status: ServingStackStatus | None = None
+    """What the control plane reports."""

@@ -1,0 +1,94 @@
+"""The door of this package: documents in, manifests out.
+
+Read text with `parse`, check it with `admit_all`, check a change with `admit_update`, write a manifest with `dump`, and read back what was
+stored with `load`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from api_types.resources.kinds import BY_KIND, UnknownKind
+from api_types.resources.parts.base_types import Manifest, ObjectMeta
+from api_types.resources.secrets import CORE_VERSION
+from api_types.validation.admission import Admitted, admit_scale, title
+from api_types.validation.admission import admit as admit_kind
+from api_types.validation.documents import Document, parse
+from api_types.validation.problems import InvalidManifest, Problem
+from api_types.validation.rules.rule import NO_CHECKS, Checks
+from api_types.validation.store_admission import STORED, admit_stored
+from api_types.validation.updates import admit_update, update_warnings
+
+__all__ = [
+    "NO_CHECKS",
+    "Admitted",
+    "Checks",
+    "Document",
+    "InvalidManifest",
+    "Manifest",
+    "ObjectMeta",
+    "Problem",
+    "admit",
+    "admit_all",
+    "admit_scale",
+    "admit_update",
+    "dump",
+    "load",
+    "parse",
+    "update_warnings",
+]
+
+
+def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default") -> Admitted:
+    """Admit one document: one of the nine kinds, a Secret or a ConfigMap.
+
+    `namespace` is that of namespaced objects which name none. Raises InvalidManifest with every problem of the object.
+    """
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in STORED and document.get("apiVersion") == CORE_VERSION:
+        return admit_stored(document, namespace)
+    return admit_kind(document, checks, namespace)
+
+
+def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace: str = "default") -> list[Admitted]:
+    """Admit documents in order; raises InvalidManifest with every problem of every document, repeated objects among them."""
+    admitted: list[Admitted] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for number, document in enumerate(documents, start=1):
+        who = _identity(document, namespace)
+        place = document.place if isinstance(document, Document) else f"document {number}"
+        if who and who in seen:
+            problems.append(Problem(who, "metadata.name", f"given twice, in {seen[who]} and in {place}; keep one"))
+        seen.setdefault(who, place)
+        try:
+            admitted.append(admit(document, checks, namespace))
+        except InvalidManifest as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InvalidManifest(problems)
+    return admitted
+
+
+def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
+    """Name the object that a document describes, valid or not; empty if it does not say."""
+    kind, metadata = document.get("kind"), document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(kind, str) or not isinstance(name, str):
+        return ""
+    info = BY_KIND.get(kind)
+    namespaced = info is None or info.namespaced
+    return title(kind, str(metadata.get("namespace") or default_namespace) if namespaced else "", name)
+
+
+def dump(manifest: Manifest) -> dict[str, Any]:
+    """Give the canonical wire form: what was set, plus defaults; no null and no list that nobody wrote."""
+    return manifest.wire()
+
+
+def load(document: Mapping[str, Any]) -> Manifest:
+    """Read back a stored object with its status, tolerating fields of other releases; raises UnknownKind or ValidationError."""
+    kind = document.get("kind")
+    info = BY_KIND.get(kind) if isinstance(kind, str) else None
+    if info is None:
+        raise UnknownKind(f"unknown kind {kind}")
+    return info.model.model_validate(document)

@@ -1,0 +1,172 @@
+"""How a model is built, read once from its annotations.
+
+Error paths, wordings, rules and the duplicate check all ask the same questions of a field: what is its wire name, does it hold one
+object, a list or a map of them, which bounds and which advice stand beside it. They are answered here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic.fields import FieldInfo
+
+from api_types.resources.parts.base_types import Advice, MapKeys, Shape
+from api_types.validation.problems import Loc
+
+_NO_ADVICE = Advice()
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a model."""
+
+    attribute: str
+    wire: str
+    required: bool
+    holds: Literal["one", "list", "map"]
+    model: type[Shape] | None
+    """The model of the value, or of each item; None for plain values."""
+    low: int | None = None
+    high: int | None = None
+    """Bounds of a number, or of the length of a text, list or map."""
+    map_keys: MapKeys | None = None
+    advice: Advice = _NO_ADVICE
+    choices: tuple[str, ...] = ()
+
+
+@cache
+def fields_of(model: type[Shape]) -> Mapping[str, Field]:
+    """Give the fields of a model by wire name."""
+    found = (_field(name, info) for name, info in model.model_fields.items())
+    return MappingProxyType({field.wire: field for field in found})
+
+
+def _field(name: str, info: FieldInfo) -> Field:
+    annotation, notes = _unwrap(info.annotation, list(info.metadata))
+    holds: Literal["one", "list", "map"] = "one"
+    item = annotation
+    if get_origin(annotation) is tuple:
+        holds, item = "list", _unwrap(get_args(annotation)[0], [])[0]
+    elif get_origin(annotation) is dict:
+        holds, item = "map", _unwrap(get_args(annotation)[1], [])[0]
+    return Field(
+        attribute=name,
+        wire=info.alias or name,
+        required=info.is_required(),
+        holds=holds,
+        model=item if isinstance(item, type) and issubclass(item, Shape) else None,
+        low=_bound(notes, Ge, "ge", MinLen, "min_length"),
+        high=_bound(notes, Le, "le", MaxLen, "max_length"),
+        map_keys=next((note for note in notes if isinstance(note, MapKeys)), None),
+        advice=next((note for note in notes if isinstance(note, Advice)), _NO_ADVICE),
+        choices=get_args(annotation) if get_origin(annotation) is Literal else (),
+    )
+
+
+def _bound(notes: list[Any], of_number: type, number: str, of_length: type, length: str) -> int | None:
+    for note in notes:
+        if isinstance(note, of_number):
+            return int(getattr(note, number))
+        if isinstance(note, of_length):
+            return int(getattr(note, length))
+    return None
+
+
+def _unwrap(annotation: Any, notes: list[Any]) -> tuple[Any, list[Any]]:
+    """Take `Annotated` and `| None` off, keeping what was noted on the way."""
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        flat = [note for one in more for note in (one.metadata if isinstance(one, FieldInfo) else (one,))]
+        return _unwrap(inner, notes + flat)
+    if get_origin(annotation) in (Union, UnionType):
+        rest = [one for one in get_args(annotation) if one is not NoneType]
+        if len(rest) == 1:
+            return _unwrap(rest[0], notes)
+    return annotation, notes
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What the models say about a location."""
+
+    owner: type[Shape] | None
+    """The model in which the last field of the location stands."""
+    field: Field | None
+    """That field; None when the owner has no such field."""
+    model: type[Shape] | None
+    """The model of the value at the location itself."""
+
+
+def resolve(model: type[Shape], loc: Loc) -> Spot:
+    """Follow a location through the models as far as they go."""
+    owner: type[Shape] | None = None
+    field: Field | None = None
+    here: type[Shape] | None = model
+    inside = False  # past the field's name, among the items of its list or map
+    for part in loc:
+        if here is not None and not inside:
+            owner, field = here, fields_of(here).get(str(part))
+            here = field.model if field else None
+            inside = field is not None and field.holds != "one"
+        else:
+            inside = False
+    return Spot(owner, field, None if inside else here)
+
+
+def show(model: type[Shape], raw: Any, loc: Loc) -> str:
+    """Write a location as users read it: `spec.engines[name=a].members[0]`."""
+    text = ""
+    field: Field | None = None
+    here: type[Shape] | None = model
+    inside = False
+    value = raw
+    for part in loc:
+        if here is not None and not inside:
+            field = fields_of(here).get(str(part))
+            here = field.model if field else None
+            inside = field is not None and field.holds != "one"
+            text += f".{part}" if text else str(part)
+        else:
+            item = _child(value, part)
+            text += _item(part, item, field if inside else None)
+            inside = False
+        value = _child(value, part)
+    return text
+
+
+def _child(value: Any, part: str | int) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    if isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+        return value[part]
+    return None
+
+
+def _item(part: str | int, item: Any, field: Field | None) -> str:
+    if isinstance(part, str):
+        return f".{part}" if part.replace("_", "").replace("-", "").isalnum() else f'["{part}"]'
+    if field and field.map_keys and field.model and isinstance(item, Mapping):
+        shape = fields_of(field.model)
+        pairs = [(key, item.get(key)) for key in field.map_keys.keys]
+        # A value that its field does not allow identifies nothing.
+        if all(isinstance(value, str) and value and value in (shape[key].choices or (value,)) for key, value in pairs):
+            return f"[{','.join(f'{key}={value}' for key, value in pairs)}]"
+    return f"[{part}]"
+
+
+def walk(value: Shape, at: Loc = ()) -> Iterator[tuple[Shape, Loc]]:
+    """Give every object of a manifest with its location, parents first."""
+    yield value, at
+    for wire, field in fields_of(type(value)).items():
+        if field.model is None:
+            continue
+        held = value.__dict__.get(field.attribute)  # a draft may lack it
+        if isinstance(held, Shape):
+            yield from walk(held, (*at, wire))
+        elif isinstance(held, tuple | dict):
+            for key, item in held.items() if isinstance(held, dict) else enumerate(held):
+                if isinstance(item, Shape):
+                    yield from walk(item, (*at, wire, key))

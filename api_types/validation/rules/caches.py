@@ -1,0 +1,53 @@
+"""What caches and serving stacks must keep."""
+
+import re
+
+from api_types.resources.model_cache import HuggingFaceModel, ModelCacheSpec, OciModel
+from api_types.resources.serving_stack import ServingStackSpec
+from api_types.validation.rules.rule import Findings, Here, Rules
+
+# Both are passed to a program as arguments, so neither may look like a flag.
+_REPO = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)?")
+_REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+
+_BLOCKS = {"HuggingFace": ("hugging_face", "huggingFace"), "OCI": ("oci", "oci")}
+
+
+def source_block_is_present(spec: ModelCacheSpec, here: Here) -> Findings:
+    """Ask for the block of the source that is named."""
+    attribute, wire = _BLOCKS[spec.source]
+    if getattr(spec, attribute) is None:
+        yield here.fault(f"required because source is {spec.source}", wire)
+
+
+def repository_can_be_named(model: HuggingFaceModel, here: Here) -> Findings:
+    """Refuse what the hub cannot know: it takes `owner/name` and `name`."""
+    if not _REPO.fullmatch(model.repo):
+        yield here.fault("not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen", "repo")
+
+
+def revision_can_be_named(model: HuggingFaceModel, here: Here) -> Findings:
+    """Refuse what is neither branch, tag nor commit."""
+    if model.revision and not _REVISION.fullmatch(model.revision):
+        yield here.fault("not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first", "revision")
+
+
+def image_can_be_named(model: OciModel, here: Here) -> Findings:
+    """Refuse an image reference with spaces, or one that begins like a flag."""
+    if not _IMAGE.fullmatch(model.image):
+        yield here.fault("not an image reference; write registry/name:tag or registry/name@digest", "image")
+
+
+def stack_can_reach_its_cluster(spec: ServingStackSpec, here: Here) -> Findings:
+    """Ask for a kubeconfig: an identity alone says who, not where."""
+    if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
+        yield here.fault("must include an entry of type Kubeconfig", "secrets")
+
+
+RULES: Rules = {
+    ModelCacheSpec: (source_block_is_present,),
+    HuggingFaceModel: (repository_can_be_named, revision_can_be_named),
+    OciModel: (image_can_be_named,),
+    ServingStackSpec: (stack_can_reach_its_cluster,),
+}

@@ -1,0 +1,98 @@
+"""Admit Secrets and ConfigMaps on their way to the secret store.
+
+No value of theirs is ever shown: not in an error, not in a warning.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from api_types.hints import nearest
+from api_types.resources.secrets import ConfigMap, Secret, Stored
+from api_types.validation.admission import Admitted, title
+from api_types.validation.normalize import TooMuch, drop_foreign, without_nulls
+from api_types.validation.problems import InvalidManifest, Problem
+from api_types.validation.rules.metadata import is_dns_label
+
+STORED: Mapping[str, type[Stored]] = {"Secret": Secret, "ConfigMap": ConfigMap}
+
+# Kubernetes' own limits.
+NAME_MAX = 253
+KEY_MAX = 253
+SIZE_MAX = 1024 * 1024
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_BASE64_FIELDS = frozenset({("Secret", "data"), ("ConfigMap", "binaryData")})
+_WORDS = {"missing": "required field is missing", "string_type": "must be a string; quote it", "dict_type": "must be an object"}
+
+
+def admit_stored(document: Mapping[Any, Any], namespace: str = "default") -> Admitted:
+    """Admit a v1 Secret or ConfigMap; raises InvalidManifest with every problem."""
+    kind = str(document["kind"])
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    where, name = metadata.get("namespace") or namespace, metadata.get("name")
+    who = title(kind, str(where), str(name or "(no name)"))
+    try:
+        raw = without_nulls(document)
+    except TooMuch as error:
+        raise InvalidManifest([Problem(who, "", str(error))]) from None
+    drop_foreign(raw)
+    raw["metadata"] = {**raw.get("metadata", {}), "namespace": where} if isinstance(raw.get("metadata", {}), dict) else raw["metadata"]
+    problems = [Problem(who, path, text) for path, text in _problems(kind, raw)]
+    try:
+        manifest = STORED[kind].model_validate(raw, extra="forbid", by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidManifest(problems + [_structure(who, STORED[kind], one) for one in error.errors(include_input=False)]) from None
+    if problems:
+        raise InvalidManifest(problems)
+    return Admitted(manifest)
+
+
+def _structure(who: str, model: type[Stored], error: Any) -> Problem:
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        meant = nearest(str(error["loc"][-1]), [info.alias or name for name, info in model.model_fields.items()])
+        return Problem(who, path, "unknown field" + (f", did you mean {meant}?" if meant else ""))
+    return Problem(who, path, _WORDS.get(error["type"], "has the wrong type"))
+
+
+def _problems(kind: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    metadata = raw.get("metadata", {})
+    if isinstance(metadata, Mapping):
+        name, namespace = metadata.get("name"), metadata.get("namespace")
+        if isinstance(name, str) and (len(name) > NAME_MAX or not _NAME.fullmatch(name)):
+            found.append(("metadata.name", f"must be a DNS subdomain of at most {NAME_MAX} characters"))
+        if isinstance(namespace, str) and not is_dns_label(namespace):
+            found.append(("metadata.namespace", "must be a DNS label: lower-case letters, digits, hyphen"))
+    size = 0
+    for field in ("data", "stringData", "binaryData"):
+        held = raw.get(field)
+        for key, value in held.items() if isinstance(held, Mapping) else ():
+            path = f"{field}.{key}"
+            if not isinstance(key, str) or len(key) > KEY_MAX or not _KEY.fullmatch(key) or set(key) == {"."}:
+                found.append((path, "key must be letters, digits, hyphen, underscore or dot"))
+            if not isinstance(value, str):
+                continue
+            size += len(value.encode())
+            if (kind, field) in _BASE64_FIELDS and not _is_base64(value):
+                found.append(
+                    (path, "value is not base64; write plain text under stringData" if kind == "Secret" else "value is not base64")
+                )
+    if size > SIZE_MAX:
+        found.append(("data", f"values together must be at most {SIZE_MAX} bytes, got {size}"))
+    return found
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True

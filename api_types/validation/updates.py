@@ -1,0 +1,97 @@
+"""What may not change once an object exists.
+
+The reference refuses no update; these are the changes that could not be carried out without destroying what the user has. Each says to
+make a new object instead.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from api_types.resources.inference_cluster import InferenceCluster
+from api_types.resources.model_cache import ModelCache
+from api_types.resources.model_replica import ModelReplica
+from api_types.resources.parts.base_types import Manifest
+from api_types.validation.admission import title
+from api_types.validation.problems import InvalidManifest, Problem
+
+Found = Iterator[tuple[str, str]]
+
+_NEW_CLUSTER = "delete the InferenceCluster and create another"
+_NEW_CACHE = "create a ModelCache under a new name"
+
+
+def _cluster(old: InferenceCluster, new: InferenceCluster) -> Found:
+    before, after = old.spec.cluster, new.spec.cluster
+    if before.source != after.source:
+        yield "spec.cluster.source", f"cannot change from {before.source} to {after.source}; {_NEW_CLUSTER}"
+        return
+    block = after.source.lower()
+    for field in ("region", "location"):
+        was = getattr(getattr(before, block), field, None)
+        now = getattr(getattr(after, block), field, None)
+        if was != now:
+            yield f"spec.cluster.{block}.{field}", f"cannot change from {was} to {now}; {_NEW_CLUSTER}"
+
+
+def _replica(old: ModelReplica, new: ModelReplica) -> Found:
+    if old.spec.cluster_name != new.spec.cluster_name:
+        yield "spec.clusterName", f"cannot change from {old.spec.cluster_name} to {new.spec.cluster_name}; a replica never moves"
+    before, after = ({engine.name for engine in spec.engines} for spec in (old.spec, new.spec))
+    if before != after:
+        yield "spec.engines", f"engine names cannot change from {', '.join(sorted(before))} to {', '.join(sorted(after))}"
+
+
+def _is_staged(cache: ModelCache) -> bool:
+    summary = cache.status.summary if cache.status else None
+    return summary is not None and summary.ready.partition("/")[0] != "0"
+
+
+def _cache(old: ModelCache, new: ModelCache) -> Found:
+    if _is_staged(old):
+        for path, read in _ARTEFACT.items():
+            was, now = read(old), read(new)
+            if was != now:
+                change = f"cannot change from {was or 'none'} to {now or 'none'} once staged"
+                yield path, f"{change}; {_NEW_CACHE}"
+    if new.spec.source == old.spec.source and new.spec.size_gib < old.spec.size_gib:
+        block = "huggingFace" if new.spec.source == "HuggingFace" else "oci"
+        yield f"spec.{block}.sizeGiB", f"cannot shrink from {old.spec.size_gib} to {new.spec.size_gib}; {_NEW_CACHE}"
+
+
+_ARTEFACT: dict[str, Callable[[ModelCache], str | None]] = {
+    "spec.source": lambda cache: cache.spec.source,
+    "spec.huggingFace.repo": lambda cache: cache.spec.hugging_face.repo if cache.spec.hugging_face else None,
+    "spec.huggingFace.revision": lambda cache: cache.spec.hugging_face.revision if cache.spec.hugging_face else None,
+    "spec.oci.image": lambda cache: cache.spec.oci.image if cache.spec.oci else None,
+}
+
+_RULES: dict[type[Manifest], Callable[[Any, Any], Found]] = {
+    InferenceCluster: _cluster,
+    ModelReplica: _replica,
+    ModelCache: _cache,
+}
+
+
+def admit_update(old: Manifest, new: Manifest) -> None:
+    """Check a change against what may not change; `old` carries its status. Raises InvalidManifest with every problem."""
+    who = title(new.kind, new.metadata.namespace, new.metadata.name)
+    same = (old.kind, old.metadata.namespace, old.metadata.name) == (new.kind, new.metadata.namespace, new.metadata.name)
+    if not same:
+        was = title(old.kind, old.metadata.namespace, old.metadata.name)
+        raise InvalidManifest([Problem(who, "metadata.name", f"an update must keep kind, namespace and name; this object is {was}")])
+    rule = _RULES.get(type(new))
+    problems = [Problem(who, path, text) for path, text in rule(old, new)] if rule else []
+    if problems:
+        raise InvalidManifest(problems)
+
+
+def update_warnings(old: Manifest, new: Manifest) -> tuple[str, ...]:
+    """Say what an accepted change will do that its author may not expect."""
+    if not isinstance(old, InferenceCluster) or not isinstance(new, InferenceCluster):
+        return ()
+    gone = {pool.name for pool in old.spec.node_pools or ()} - {pool.name for pool in new.spec.node_pools or ()}
+    who = title(new.kind, "", new.metadata.name)
+    return tuple(
+        str(Problem(who, f"spec.nodePools[name={name}]", "pool goes away with its nodes; its replicas are placed again"))
+        for name in sorted(gone)
+    )

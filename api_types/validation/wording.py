@@ -1,0 +1,215 @@
+"""What users read when the structure of a document is wrong.
+
+The validator knows what is wrong; these tables say it in the words of the API. One entry per type of error; what a single field has to
+add stands beside the field as `Advice`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from api_types.hints import nearest
+from api_types.resources.parts.base_types import Shape
+from api_types.validation.model_walk import Field, Spot, fields_of, resolve
+from api_types.validation.problems import Loc
+
+_SHOWN_MAX = 80
+_UNKNOWN = "extra_forbidden"
+_MISSING = "missing"
+# The validator counts the items that are valid, so a list with a bad item would be called too short as well; lengths are counted here.
+_LENGTHS = frozenset({"too_short", "too_long"})
+
+Wording = Callable[[ErrorDetails, Field | None], str]
+
+
+def quoted(value: object) -> str:
+    """Show a value from a document: text in quotes, long text cut, true and false as YAML writes them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value if len(value) <= _SHOWN_MAX else value[:_SHOWN_MAX] + "…"}"'
+    return written(value)
+
+
+def written(value: object) -> str:
+    """Give a number as it stood in the file; `1.30` must not turn into 1.3 in the advice to quote it."""
+    return str(getattr(value, "written", value))
+
+
+def type_name(value: object) -> str:
+    """Name the type of a value as YAML and JSON do."""
+    if isinstance(value, str):
+        return f"the string {quoted(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else quoted(value)
+
+
+def one_of(choices: Iterable[object]) -> str:
+    """Join choices: `A`, `A or B`, `A, B or C`."""
+    *head, last = map(str, choices)
+    return f"{', '.join(head)} or {last}" if head else last
+
+
+def _not_a_string(error: ErrorDetails, _field: Field | None) -> str:
+    value = error["input"]
+    if isinstance(value, bool | int | float):
+        text = quoted(value) if isinstance(value, bool) else written(value)
+        return f'must be a string; quote it: "{text}"'
+    return f"must be a string, got {type_name(value)}"
+
+
+def _not_a(expected: str) -> Wording:
+    return lambda error, _field: f"must be {expected}, got {type_name(error['input'])}"
+
+
+def _out_of_range(error: ErrorDetails, field: Field | None) -> str:
+    low, high = (field.low, field.high) if field else (None, None)
+    if low is not None and high is not None:
+        bounds = f"between {low} and {high}"
+    elif low is not None:
+        bounds = f"at least {low}"
+    else:
+        bounds = f"at most {high}"
+    advice = field.advice.out_of_range if field and error["type"] == "greater_than_equal" else ""
+    return f"must be {bounds}, got {written(error['input'])}" + (f"; {advice}" if advice else "")
+
+
+def _choice(error: ErrorDetails, field: Field | None) -> str:
+    value = error["input"]
+    if field and field.advice.choice and isinstance(value, str):
+        return field.advice.choice.format(got=value)
+    return f"must be {one_of(field.choices if field else ())}, got {quoted(value) if isinstance(value, str) else type_name(value)}"
+
+
+def _wrong_length(field: Field, got: int) -> str:
+    """Say that a list or map has too few or too many items, or nothing if its length is right."""
+    if field.low is not None and got < field.low:
+        plural = "s" if field.low > 1 else ""
+        leave_out = "" if field.required else ", or leave the field out"
+        return field.advice.too_few.format(got=got) or f"needs at least {field.low} item{plural}{leave_out}"
+    if field.high is not None and got > field.high:
+        return field.advice.too_many.format(got=got) or f"at most {field.high} items, got {got}"
+    return ""
+
+
+def _too_short_text(error: ErrorDetails, _field: Field | None) -> str:
+    low = error["ctx"]["min_length"]
+    return "must not be empty" if low == 1 else f"must be at least {low} characters, got {len(error['input'])}"
+
+
+def _too_long_text(error: ErrorDetails, _field: Field | None) -> str:
+    return f"must be at most {error['ctx']['max_length']} characters, got {len(error['input'])}"
+
+
+def _missing(_error: ErrorDetails, field: Field | None) -> str:
+    return (field.advice.missing if field else "") or "required field is missing"
+
+
+WORDINGS: Mapping[str, Wording] = {
+    _MISSING: _missing,
+    "string_type": _not_a_string,
+    "string_unicode": lambda _error, _field: "must be text that UTF-8 can carry",
+    "int_type": _not_a("an integer"),
+    "int_from_float": _not_a("an integer"),
+    "bool_type": _not_a("true or false"),
+    "model_type": _not_a("an object"),
+    "model_attributes_type": _not_a("an object"),
+    "dict_type": _not_a("an object"),
+    "mapping_type": _not_a("an object"),
+    "tuple_type": _not_a("a list"),
+    "literal_error": _choice,
+    "greater_than_equal": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "string_too_short": _too_short_text,
+    "string_too_long": _too_long_text,
+    "string_pattern_mismatch": lambda error, _field: f"must match {error['ctx']['pattern']}, got {quoted(error['input'])}",
+}
+
+
+def describe(model: type[Shape], raw: Any, errors: Iterable[ErrorDetails]) -> list[tuple[Loc, str]]:
+    """Give every structural error as a location and a sentence, unknown fields first.
+
+    A required field that is missing while its misspelling is present is one mistake, not two, and is told about their object.
+    """
+    errors = list(errors)
+    missing = {error["loc"] for error in errors if error["type"] == _MISSING}
+    told: list[tuple[Loc, str]] = []
+    explained: set[Loc] = set()
+    for error in errors:
+        if error["type"] == _UNKNOWN:
+            loc, sentence, explains = _unknown(model, raw, error["loc"], missing)
+            told.append((loc, sentence))
+            explained.update(explains)
+    for error in errors:
+        if error["type"] == _UNKNOWN or error["type"] in _LENGTHS or error["loc"] in explained:
+            continue
+        spot = resolve(model, error["loc"])
+        if error["type"] == _MISSING and spot.field and spot.field.advice.missing_from_parent:
+            told.append((error["loc"][:-1], spot.field.advice.missing_from_parent))
+        else:
+            told.append((error["loc"], _sentence(error, spot)))
+    return [*told, *_wrong_lengths(model, raw, ())]
+
+
+def _wrong_lengths(model: type[Shape], raw: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+    if not isinstance(raw, Mapping):
+        return
+    for wire, field in fields_of(model).items():
+        items = _items(field, raw.get(wire))
+        if field.holds != "one" and items is not None and (sentence := _wrong_length(field, len(items))):
+            yield (*at, wire), sentence
+        if field.model is None:
+            continue
+        for key, item in (items or {}).items():
+            # The value of a field that holds one object is that object itself: no key stands between.
+            yield from _wrong_lengths(field.model, item, (*at, wire) if field.holds == "one" else (*at, wire, key))
+
+
+def _items(field: Field, value: Any) -> Mapping[str | int, Any] | None:
+    """Give what a field holds by index or key, or None if its value has the wrong type."""
+    if field.holds == "one":
+        return {0: value}
+    if field.holds == "list" and isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    return value if field.holds == "map" and isinstance(value, Mapping) else None
+
+
+def _sentence(error: ErrorDetails, spot: Spot) -> str:
+    wording = WORDINGS.get(error["type"])
+    return wording(error, spot.field) if wording else error["msg"]
+
+
+def _unknown(model: type[Shape], raw: Any, loc: Loc, missing: set[Loc]) -> tuple[Loc, str, tuple[Loc, ...]]:
+    """Give the location and sentence for an unknown field, and the locations of missing fields that it explains."""
+    parent, name = loc[:-1], str(loc[-1])
+    owner = resolve(model, loc).owner or model
+    if name in owner.refusals:
+        return loc, owner.refusals[name], ()
+    held = _value_at(raw, parent)
+    absent = [wire for wire in fields_of(owner) if not isinstance(held, Mapping) or wire not in held]
+    meant = owner.successors.get(name) or nearest(name, absent) or _one_level_down(owner, name)
+    if not meant:
+        return loc, "unknown field", ()
+    if (*parent, meant) in missing and parent:
+        return parent, f"{meant} is missing; unknown field {name}, did you mean {meant}?", ((*parent, meant),)
+    return loc, f"unknown field, did you mean {meant}?", ()
+
+
+def _one_level_down(owner: type[Shape], name: str) -> str:
+    """Find a field that was written beside the block to which it belongs."""
+    blocks = [(wire, field.model) for wire, field in fields_of(owner).items() if field.holds == "one" and field.model]
+    found = [f"{wire}.{name}" for wire, block in blocks if name in fields_of(block)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _value_at(raw: Any, loc: Loc) -> Any:
+    for part in loc:
+        try:
+            raw = raw[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return raw

@@ -1,0 +1,1 @@
+"""Verbs that send a change: apply, delete, scale, rollout, drain, retry, policy."""

@@ -1,0 +1,75 @@
+"""`modelplane scale`: order a replica count by signal, the way an autoscaler does."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from api_types.messages.entities import Scale
+from api_types.validation.manifests import InvalidManifest, admit_scale
+from client.commands import options
+from client.configuration import load_settings
+from client.errors import InTheWay, Refused
+from client.follow.requests import new_request_id, until_taken, who
+from client.follow.waiting import Goal, until_ready
+from client.output.progress import Progress
+from client.refs.targets import Target, objects_named
+from client.refs.tree import Tree, at_path, deleting, generation
+from client.temporal.control_plane import ControlPlane, control_plane
+
+_SCALABLE = "ModelDeployment"
+
+
+def scale(
+    objects: Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")],
+    replicas: Annotated[int, typer.Option("--replicas", help="How many replicas to run.")],
+    namespace: options.Namespace = None,
+    wait: options.Wait = False,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+) -> None:
+    """Set the number of replicas of a ModelDeployment."""
+    targets = objects_named(objects, namespace)
+    if other := next((wanted for wanted in targets if wanted.kind.kind != _SCALABLE), None):
+        raise Refused(
+            f"{other.title} has no replicas to scale",
+            next_step=f"only a {_SCALABLE} can be scaled: `modelplane scale md/NAME --replicas N`",
+        )
+    for wanted in targets:
+        _check(wanted, replicas)
+    asyncio.run(_scale(targets, replicas, wait=wait, seconds=timeout))
+
+
+def _check(wanted: Target, replicas: int) -> None:
+    try:
+        admit_scale(wanted.namespace, wanted.name, replicas)
+    except InvalidManifest as refusal:
+        raise Refused(str(refusal), next_step="give another --replicas; nothing was sent") from refusal
+
+
+async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
+    async with control_plane(load_settings()) as plane:
+        goals = []
+        for wanted in targets:
+            tree = await order(plane, wanted, replicas)
+            print(f"{wanted.label} scaled to {replicas}", flush=True)
+            goals.append(Goal(wanted, generation(tree)))
+        if wait:
+            with Progress() as progress:
+                await until_ready(plane, goals, seconds, progress)
+
+
+async def order(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
+    """Signal the count and give the object once it was taken. Raises `Refused`, `NotFound`, `InTheWay`, `NoAnswer`."""
+    if deleting(await plane.describe(wanted)):
+        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
+    message = Scale(request_id=new_request_id(), by=who(), replicas=replicas)
+    await plane.signal(wanted, "scale", message)
+    tree = await until_taken(plane, wanted, message.request_id)
+    if tree is None:
+        raise InTheWay(f"{wanted.title} was deleted meanwhile")
+    if at_path(tree, ".spec.replicas") != replicas:
+        raise InTheWay(
+            f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: somebody else scaled it after you",
+            next_step=f"`modelplane events {wanted.command}` shows who",
+        )
+    return tree

@@ -1,0 +1,147 @@
+"""`modelplane describe`: everything about an object, for people: what it is, why it stands as it does, what happened, where to look."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from api_types.clock import utc_now
+from api_types.resources.kinds import BY_KIND
+from client.commands import options
+from client.configuration import load_settings
+from client.follow.advice import advice
+from client.output.columns import Layout, header, row
+from client.output.formats import as_yaml
+from client.output.tables import NONE, age, columns
+from client.refs.targets import Target, kinds_and_names, served, target
+from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
+from client.temporal.control_plane import ControlPlane, control_plane
+from client.temporal.execution import execution_of
+
+_INDENT = "  "
+_SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown")
+
+
+def describe(
+    objects: Annotated[list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`), or a kind for all of it.")],
+    namespace: options.Namespace = None,
+) -> None:
+    """Show objects in detail: spec, conditions, what they wait for, events, and where they are in the Temporal UI."""
+    asyncio.run(_describe(objects, namespace))
+
+
+async def _describe(words: Sequence[str], namespace: str | None) -> None:
+    async with control_plane(load_settings()) as plane:
+        targets: list[Target] = []
+        for kind, name in kinds_and_names(words):
+            named = (
+                [target(served(kind), namespace, name)]
+                if name
+                else [seen.target for seen in await plane.list(kind, target(kind, namespace, "").namespace)]
+            )
+            targets += named
+        for at, wanted in enumerate(targets):
+            if at:
+                print()
+            print("\n".join(await description(plane, wanted)))
+
+
+async def description(plane: ControlPlane, wanted: Target) -> list[str]:
+    """Give the lines that describe one object. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+    tree = await plane.describe(wanted)
+    lines = _heading(wanted, tree)
+    lines += ["Spec:", *_indented(as_yaml(tree.get("spec") or {}).splitlines())]
+    status = {key: value for key, value in (tree.get("status") or {}).items() if key not in _SHOWN_ELSEWHERE}
+    if status:
+        lines += ["Status:", *_indented(as_yaml(status).splitlines())]
+    lines += ["Conditions:", *_indented(_conditions(tree))]
+    if wanted.kind.kind == "ModelDeployment":
+        lines += ["Replicas:", *_indented(await _replicas(plane, wanted))]
+    ready = condition(tree, "Ready").get("status") == "True"
+    if steps := teardown(tree):
+        lines += ["Teardown:", *_indented(steps)]
+    if deleting(tree):
+        lines += ["Waiting for:", *_indented(await plane.waiting(wanted) or [NONE])]
+    lines += ["Events:", *_indented(_events(tree))]
+    execution = await execution_of(plane, wanted)
+    if execution.failing:
+        lines += ["Failing steps, tried again:", *_indented(execution.failing)]
+    if not (ready or deleting(tree)) and (next_step := advice(wanted, tree)):
+        lines.append(f"Next: {next_step}")
+    return [*lines, f"Temporal: {execution.link}"]
+
+
+def _heading(wanted: Target, tree: Tree) -> list[str]:
+    metadata = tree.get("metadata") or {}
+    facts = [
+        ("Name", wanted.name),
+        *([("Namespace", wanted.namespace)] if wanted.namespace else []),
+        ("Kind", wanted.kind.kind),
+        ("Phase", str(at_path(tree, ".status.phase") or "")),
+        ("Labels", _pairs(metadata.get("labels"))),
+        ("Annotations", _pairs(metadata.get("annotations"))),
+        ("Created", str(metadata.get("creationTimestamp") or "")),
+        *([("Deleted", str(metadata["deletionTimestamp"]))] if deleting(tree) else []),
+        ("Generation", f"{metadata.get('generation')} (observed {at_path(tree, '.status.observedGeneration')})"),
+        ("UID", str(metadata.get("uid") or "")),
+    ]
+    width = max(len(title) for title, _ in facts) + 1
+    return [f"{title + ':':<{width}} {value or NONE}" for title, value in facts]
+
+
+def _pairs(values: dict[str, str] | None) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted((values or {}).items()))
+
+
+def _conditions(tree: Tree) -> list[str]:
+    now = utc_now()
+    rows = [
+        [
+            str(row.get("type") or ""),
+            str(row.get("status") or ""),
+            str(row.get("reason") or ""),
+            age(str(row.get("lastTransitionTime") or ""), now),
+            " ".join(str(row.get("message") or "").split()),
+        ]
+        for row in conditions(tree)
+    ]
+    return columns(["TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"], rows) if rows else [NONE]
+
+
+def _events(tree: Tree) -> list[str]:
+    now = utc_now()
+    rows = [
+        [
+            age(str(event.get("last") or ""), now),
+            str(event.get("type") or ""),
+            str(event.get("reason") or ""),
+            str(event.get("count") or 1),
+            " ".join(str(event.get("message") or "").split()),
+        ]
+        for event in events(tree)
+    ]
+    return columns(["LAST", "TYPE", "REASON", "COUNT", "MESSAGE"], rows) if rows else [NONE]
+
+
+def teardown(tree: Tree) -> list[str]:
+    """Give the steps of a teardown as a table, with what the one at hand waits for; nothing for an object without steps."""
+    told = at_path(tree, ".status.teardown") or {}
+    awaited = [f"{item['object']} ({item['why']})" if item.get("why") else str(item["object"]) for item in told.get("waitingFor", ())]
+    waits = "; ".join(filter(None, (str(told.get("problem") or ""), *awaited)))
+    rows = [
+        [str(step["number"]), step["title"], step["state"], waits if step["number"] == told.get("step") else ""]
+        for step in told.get("steps", ())
+    ]
+    return columns(["STEP", "WHAT", "STATE", "WAITS FOR"], rows) if rows else []
+
+
+async def _replicas(plane: ControlPlane, wanted: Target) -> list[str]:
+    kind = BY_KIND["ModelReplica"]
+    layout = Layout(wide=True)
+    found = await plane.list(kind, wanted.namespace, deployment=wanted.name)
+    return columns(header(kind, layout), [row(kind, seen, layout, utc_now()) for seen in found]) if found else [NONE]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [_INDENT + line for line in lines]

@@ -1,0 +1,33 @@
+"""`modelplane schema`: what may be written, as JSON Schema for editors and as a list of kinds for people."""
+
+from typing import Annotated
+
+import typer
+
+from api_types.resources.kinds import KINDS
+from api_types.validation.schema import json_schema
+from client.output.formats import TreeFormat, as_json, as_yaml
+from client.output.tables import columns
+from client.refs.targets import kind_named
+from workflows.served import SERVED
+
+
+def schema(
+    kind: Annotated[str | None, typer.Argument(help="A kind by any of its names; without one, the kinds are listed.")] = None,
+    output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the schema.")] = TreeFormat.JSON,
+) -> None:
+    """Print the JSON Schema of a kind, or list the kinds."""
+    if kind is None:
+        _list_kinds()
+        return
+    tree = json_schema(kind_named(kind).kind)
+    print(as_json(tree) if output == TreeFormat.JSON else as_yaml(tree))
+
+
+def _list_kinds() -> None:
+    rows = [
+        [info.plural, info.short, info.api_version, str(info.namespaced).lower(), info.kind, "yes" if info.kind in SERVED else "no"]
+        for info in KINDS
+    ]
+    for line in columns(["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "SERVED"], rows):
+        print(line)

@@ -1,0 +1,1 @@
+"""Verbs for the fleet on this machine: up, down."""

@@ -1,0 +1,88 @@
+"""`modelplane up`: a whole fleet on this machine, from nothing to Ready clusters, and optionally a first model on it."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from api_types.resources.kinds import BY_KIND
+from api_types.validation.manifests import Manifest
+from client.commands import options
+from client.commands.change.apply import AppliedObject, apply_manifests, read_manifests, wait_for
+from client.commands.inspect.get import Screen
+from client.output.columns import Layout
+from client.output.formats import Format
+from client.temporal.control_plane import ControlPlane, Seen, control_plane
+from client.temporal.execution import execution_of
+from client.temporal.links import list_link
+
+if TYPE_CHECKING:
+    from client.local.processes import LocalFleet
+
+# What the testbed writes for its users, in the order in which one thing needs another.
+_FLEET_MANIFESTS = ("secrets.yaml", "classes.yaml", "clusters.yaml")
+_FLEET_WAIT_SECONDS = 180.0
+
+
+def up(
+    fleet: Annotated[
+        Path | None, typer.Option("--fleet", help="File that describes the simulated clusters; else the last one, else two clusters.")
+    ] = None,
+    apply: Annotated[
+        list[str] | None, typer.Option("--apply", help="Manifests to apply once the clusters are Ready. May be repeated.")
+    ] = None,
+    wait: options.Wait = False,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+) -> None:
+    """Start Temporal, simulated GPU clusters and a worker on this machine, and make the clusters known; again: go on with the data.
+
+    Everything lives in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
+    or built once, which takes a while. With --apply and --wait it ends when those objects are Ready.
+    """
+    from client.local.processes import start  # noqa: PLC0415 - the testbed would slow the start of every other command
+
+    wanted = read_manifests(apply, None) if apply else []
+    local = start(fleet, _say)
+    asyncio.run(_populate(local, wanted, wait=wait, seconds=timeout))
+
+
+async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
+    own = read_manifests([str(local.running.manifests / name) for name in _FLEET_MANIFESTS], None)
+    async with control_plane(local.settings) as plane:
+        await wait_for(plane, await apply_manifests(plane, own), _FLEET_WAIT_SECONDS)
+        applied = await apply_manifests(plane, wanted)
+        if applied and wait:
+            await wait_for(plane, applied, seconds)
+        await _summary(plane, local, applied)
+
+
+async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[AppliedObject]) -> None:
+    print()
+    _table(await plane.list(BY_KIND["InferenceCluster"], None))
+    deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
+    for wanted in deployments:
+        tree = await plane.describe(wanted)
+        print()
+        _table([Seen(wanted, tree)])
+        pace = tree["status"].get("pace", {})
+        if pace.get("readySeconds") is not None:
+            print(f"\nplaced {pace['placedSeconds']:.2f} s and Ready {pace['readySeconds']:.1f} s after it was accepted")
+        print()
+        _table(await plane.list(BY_KIND["ModelReplica"], wanted.namespace, deployment=wanted.name))
+        print(f"\n{wanted.title} in the Temporal UI: {(await execution_of(plane, wanted)).link}")
+    print(f"\nTemporal UI   {list_link(local.settings)}")
+    print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
+    for cluster in local.running.clusters.values():
+        print(f"{cluster.name:<13} KUBECONFIG={cluster.kubeconfig}")
+    print("Next          modelplane get all, modelplane describe md/NAME, modelplane down")
+
+
+def _table(found: Sequence[Seen]) -> None:
+    Screen(Format.WIDE, Layout(namespaces=True, wide=True), single=False).show(found)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Verbs that show what would happen: plan, render, validate."""

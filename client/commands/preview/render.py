@@ -1,0 +1,60 @@
+"""`modelplane render`: the Kubernetes objects that would be applied, without any server."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from activities.render.inputs.chosen import render_settings
+from activities.render.inputs.facts import ClusterFacts
+from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
+from activities.render.inputs.settings import InvalidSettings, RenderSettings
+from client.commands import options
+from client.configuration import load_settings
+from client.errors import Refused
+from client.manifests.policy_file import read_yaml
+from client.manifests.status_trees import read_trees
+from client.output.formats import TreeFormat, as_json, as_yaml
+from client.planning.rendering import Output, render_all
+
+
+def render(
+    files: options.Files = None,
+    namespace: options.Namespace = None,
+    cluster_facts: Annotated[
+        Path | None, typer.Option("--cluster-facts", help="File with `clusters: {NAME: {kubernetesVersion, …}}`.", show_default=False)
+    ] = None,
+    output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the objects.")] = TreeFormat.YAML,
+) -> None:
+    """Print the objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
+
+    A ModelReplica needs only facts about its cluster. Data of Secrets is left out.
+    """
+    given = _facts(cluster_facts) if cluster_facts else {}
+    outputs, warnings = render_all(read_trees(files, namespace), given, _settings())
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
+
+
+def _facts(file: Path) -> dict[str, ClusterFacts]:
+    try:
+        return read_facts(read_yaml(file, "facts"), str(file))
+    except InvalidFactsFile as error:
+        raise Refused(f"{file} has facts that cannot be", details=error.problems, next_step="mend these fields") from error
+
+
+def _settings() -> RenderSettings:
+    try:
+        return render_settings(load_settings())
+    except InvalidSettings as error:
+        raise Refused("the settings cannot be rendered with", details=error.problems, next_step="mend these settings") from error
+
+
+def _yaml(outputs: list[Output]) -> str:
+    return "\n".join(f"---\n# {one.title} on cluster {one.cluster}\n{as_yaml(tree)}" for one in outputs for tree in one.objects)
+
+
+def _json(outputs: list[Output]) -> str:
+    return as_json({"apiVersion": "v1", "kind": "List", "items": [tree for one in outputs for tree in one.objects]})

@@ -1,0 +1,43 @@
+"""Changing an object that exists: read it, change its manifest, send it whole, and learn whether its owner took it."""
+
+from collections.abc import Callable
+
+from api_types.messages.entities import SetSpec
+from client.errors import InTheWay, Refused
+from client.follow.requests import new_request_id, until_taken, who
+from client.refs.targets import Target
+from client.refs.tree import Tree, deleting, refusal
+from client.temporal.control_plane import ControlPlane
+
+_KEPT = ("name", "namespace", "labels", "annotations")
+
+
+def as_manifest(tree: Tree, spec: Tree) -> Tree:
+    """Give a described object as the manifest that a user would apply, with another spec."""
+    metadata = {key: tree["metadata"][key] for key in _KEPT if tree["metadata"].get(key)}
+    return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}
+
+
+async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
+    """Send an object with another spec and give it as its owner then has it; None if nothing was to be changed.
+
+    `new_spec` takes the described object. Raises `NotFound`, `InTheWay`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
+    """
+    tree = await plane.describe(wanted)
+    if deleting(tree):
+        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
+    if not tree.get("spec"):
+        raise Refused(
+            f"{wanted.title} has no good spec yet", details=refusal(tree).splitlines(), next_step="mend its manifest and apply it again"
+        )
+    spec = new_spec(tree)
+    if spec == tree["spec"]:
+        return None
+    order = SetSpec(request_id=new_request_id(), by=who(), manifest=as_manifest(tree, spec))
+    await plane.signal(wanted, "set_spec", order)
+    after = await until_taken(plane, wanted, order.request_id)
+    if after is None or deleting(after):
+        raise InTheWay(f"{wanted.title} was deleted meanwhile")
+    if why := refusal(after).splitlines():
+        raise Refused(f"{wanted.title} was refused by its owner", details=why, next_step="mend its manifest and apply it again")
+    return after

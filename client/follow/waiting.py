@@ -1,0 +1,135 @@
+"""`--wait`: look again and again until an object is Ready, or gone, and say meanwhile what it waits for."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from client.errors import CommandFailed, NoAnswer, NotFound, TimedOut
+from client.follow.advice import advice
+from client.output.progress import Progress, Row
+from client.refs.targets import Target
+from client.refs.tree import SCALED_TO_ZERO, Tree, condition, conditions, refusal, settled
+from client.temporal.control_plane import ControlPlane
+from client.temporal.execution import execution_of
+
+_LOOK_EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An object that shall be Ready at this generation or a later one."""
+
+    target: Target
+    generation: int
+
+
+async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
+    """Wait until every goal is reached and give the objects.
+
+    Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when an owner refused what was sent.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        trees = await asyncio.gather(*(_look(plane, goal.target) for goal in goals))
+        pairs = list(zip(goals, trees, strict=True))
+        progress.show([Row(goal.target.label, standing(tree), _reached(goal, tree)) for goal, tree in pairs])
+        for goal, tree in pairs:
+            _give_up_if_refused(goal, tree)
+        if all(_reached(goal, tree) for goal, tree in pairs):
+            return [tree for tree in trees if tree is not None]
+        if time.monotonic() >= deadline:
+            raise await _late(plane, [(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
+        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+
+
+async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: float, progress: Progress) -> None:
+    """Wait until none of the objects exists. Raises `TimedOut` that says what they wait for."""
+    deadline = time.monotonic() + seconds
+    left: dict[Target, str] = dict.fromkeys(targets, "being deleted")
+    while True:
+        answers = await asyncio.gather(*(_teardown_state(plane, wanted) for wanted in left))
+        states = dict(zip(left, answers, strict=True))
+        progress.show([Row(wanted.label, states.get(wanted) or "gone", not states.get(wanted)) for wanted in targets])
+        left = {wanted: state for wanted, state in states.items() if state}
+        if not left:
+            return
+        if time.monotonic() >= deadline:
+            raise TimedOut(
+                f"still there after {seconds:g} s; the teardown goes on",
+                details=[f"{wanted.title}: {state}" for wanted, state in left.items()],
+                next_step="wait on with `modelplane delete --wait …`, or give up the step now waited for with --force --reason TEXT",
+            )
+        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+
+
+def standing(tree: Tree | None) -> str:
+    """Say in one line how an object stands: Ready, or every condition that is not True with its reason and message."""
+    if tree is None:
+        return "no worker answers for it"
+    ready = condition(tree, "Ready")
+    if ready.get("status") == "True":
+        return "Ready"
+    if ready.get("reason") == SCALED_TO_ZERO:
+        return "scaled to zero"
+    blocking = [row for row in conditions(tree) if row.get("status") != "True" and row.get("type") != "Ready"]
+    # A condition without a message, or with words that another one has already, only follows from that one.
+    telling = [row for at, row in enumerate(blocking) if row.get("message") and not _said(str(row["message"]), blocking[:at])]
+    return "; ".join(_reason(row) for row in telling or blocking) or _reason(ready) or "accepted"
+
+
+def _said(message: str, rows: Sequence[Tree]) -> bool:
+    return any(message in str(row.get("message") or "") for row in rows)
+
+
+def _reason(row: Tree) -> str:
+    if not row:
+        return ""
+    message = f" ({row['message']})" if row.get("message") else ""
+    return f"{row.get('type')}: {row.get('reason')}{message}"
+
+
+def _reached(goal: Goal, tree: Tree | None) -> bool:
+    return tree is not None and settled(tree, goal.generation)
+
+
+def _give_up_if_refused(goal: Goal, tree: Tree | None) -> None:
+    why = refusal(tree) if tree else ""
+    if tree and why:
+        raise CommandFailed(
+            f"{goal.target.title} was refused by its owner", details=why.splitlines(), next_step=_next_step(goal.target, tree)
+        )
+
+
+def _next_step(wanted: Target, tree: Tree) -> str:
+    return advice(wanted, tree) or f"`modelplane describe {wanted.command}` shows all that is known"
+
+
+async def _look(plane: ControlPlane, wanted: Target) -> Tree | None:
+    try:
+        return await plane.describe(wanted)
+    except NoAnswer:
+        return None
+
+
+async def _teardown_state(plane: ControlPlane, wanted: Target) -> str:
+    """Say what an object waits for; empty once it is gone."""
+    try:
+        return "; ".join(await plane.waiting(wanted)) or "being deleted"
+    except NotFound:
+        return ""
+    except NoAnswer:
+        return "no worker answers for it"
+
+
+async def _late(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
+    wanted, tree = missing[0]
+    details: list[str] = []
+    for one, seen in missing:
+        details.append(f"{one.title}: {standing(seen)}")
+        details += [f"  failing: {step}" for step in (await execution_of(plane, one)).failing]
+    return TimedOut(
+        f"not Ready after {seconds:g} s; the control plane goes on trying",
+        details=details,
+        next_step=_next_step(wanted, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+    )

@@ -1,0 +1,1 @@
+"""The testbed and the worker process of this machine."""

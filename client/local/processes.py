@@ -1,0 +1,152 @@
+"""The fleet on this machine: the testbed with a worker beside it, and the settings through which everything finds it.
+
+The worker runs under the testbed's supervisor like any other part, so that `down` ends it and a crash of a command leaves nothing behind.
+"""
+
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from api_types.settings import CONFIG_VARIABLE, Settings
+from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
+from client.errors import CommandFailed, Refused
+from testbed.cluster.kube import KubeError
+from testbed.fleet.fleet_file import CONTROL, FleetFile, FleetFileError
+from testbed.fleet.home import PORTS, HomeBusy, is_free
+from testbed.fleet.manifests import secret_name
+from testbed.programs.download import DownloadRefused
+from testbed.programs.install import Installer, InstallFailed
+from testbed.programs.versions import TOOLS
+from testbed.testbed import TEMPORAL, Running, Testbed
+from testbed.waiting import StartFailed, tail
+
+WORKER = "worker"
+_WORKER_WAIT_SECONDS = 120.0
+_LOOK_EVERY_SECONDS = 0.2
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LocalFleet:
+    """What `up` started."""
+
+    running: Running
+    settings: Settings
+    temporal_program: Path
+
+
+def start(fleet_file: Path | None, say: Say) -> LocalFleet:
+    """Have the testbed and a worker running, with the data that is already there. Raises `Refused`, `CommandFailed`.
+
+    The fleet file is remembered in the home folder: the next start without one simulates the same fleet.
+    """
+    settings_of({})  # refused now, not when programs have been built for minutes
+    home = home_folder()
+    try:
+        fleet = _fleet(home, fleet_file)
+        testbed = Testbed(home, fleet, say)
+        running = testbed.up()
+        temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
+        settings = _settings(running, testbed)
+        _have_worker(testbed, settings, say)
+    except FleetFileError as error:
+        raise Refused(
+            "the fleet file is not usable", details=str(error).splitlines(), next_step="mend it and run `modelplane up` again"
+        ) from error
+    except (StartFailed, InstallFailed, HomeBusy, DownloadRefused, KubeError) as error:
+        first, *rest = str(error).splitlines() or ["unknown reason"]
+        raise CommandFailed(
+            f"the fleet did not start: {first}", details=rest, next_step="mend the cause and run `modelplane up` again"
+        ) from error
+    return LocalFleet(running, settings, temporal)
+
+
+def stop(say: Say, *, wipe: bool) -> None:
+    """End everything that `start` started; `wipe` deletes its data too. Raises `Refused`, `CommandFailed`."""
+    home = home_folder()
+    if not (home / "state.json").is_file():
+        # Nothing was ever started there; and with `wipe`, a folder that is no testbed must not be deleted.
+        say(f"no fleet was started in {home}")
+        return
+    try:
+        Testbed(home, FleetFile.load(), say).down(wipe=wipe)
+    except (StartFailed, HomeBusy) as error:
+        raise CommandFailed("the fleet did not stop", details=str(error).splitlines(), next_step="run `modelplane down` again") from error
+    local_settings_file().unlink(missing_ok=True)
+
+
+def _fleet(home: Path, named: Path | None) -> FleetFile:
+    kept = home / "fleet.yaml"
+    fleet = FleetFile.load(named or (kept if kept.is_file() else None))
+    if named and named.resolve() != kept.resolve():
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copyfile(named, kept)
+    return fleet
+
+
+def _settings(running: Running, testbed: Testbed) -> Settings:
+    """Write the settings of this fleet, for the worker and for later commands, and give them.
+
+    What is written wins over the environment here: a variable that names another Temporal must not send this fleet's secrets there.
+    """
+    file = local_settings_file()
+    listen = _listen(file) if testbed.process_pid(WORKER) else ""
+    if not listen:
+        testbed.stop_process(WORKER)  # one that nobody can ask for its health
+    tree: dict[str, object] = {
+        "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
+        "secrets": {"directory": str(running.home / "secrets")},
+        "kubeconfig": {"allowLoopback": True},
+        "controlCluster": {"name": secret_name(CONTROL)} if running.control else {},
+        # Nobody's requests are under way on simulated pods.
+        "teardown": {"drainSeconds": 1},
+        "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
+        "log": {"format": "console"},
+    }
+    write_settings(file, tree)
+    return settings_of(tree)
+
+
+def _listen(file: Path) -> str:
+    """Give where the worker that runs already listens; empty if the settings it was started with are gone."""
+    written = read_settings(file)
+    worker = written.get("worker")
+    return str(worker.get("listen", "")) if isinstance(worker, dict) else ""
+
+
+def _have_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
+    if WORKER not in testbed.processes():
+        command = [sys.executable, "-m", "worker"]
+        environment = {
+            CONFIG_VARIABLE: str(local_settings_file()),
+            "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address,
+            "MODELPLANE_SECRETS__DIRECTORY": str(settings.secrets.directory),
+            "MODELPLANE_WORKER__LISTEN": settings.worker.listen,
+        }
+        testbed.start_process(WORKER, command, environment)
+    health = f"http://{settings.worker.listen}/healthz"
+    deadline = time.monotonic() + _WORKER_WAIT_SECONDS
+    while not _healthy(health):
+        if time.monotonic() >= deadline:
+            log = home_folder() / "logs" / f"{WORKER}.log"
+            raise StartFailed(f"the worker does not answer at {health}; the end of {log}:\n{tail(log)}")
+        time.sleep(_LOOK_EVERY_SECONDS)
+    say(f"worker: ready, health at {health}")
+
+
+def _healthy(address: str) -> bool:
+    try:
+        return httpx.get(address, trust_env=False, timeout=2.0).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def _free_port() -> int:
+    return next(port for port in random.sample(PORTS, len(PORTS)) if is_free(port))

@@ -1,0 +1,23 @@
+"""What admission needs from the scheduler: whether a selector, a quantity or a version can be read. `api_types` may not ask it itself."""
+
+from api_types.validation.manifests import Checks
+from scheduler import check_selector, parse_quantity, parse_version
+
+
+def _quantity(text: str) -> str | None:
+    try:
+        parse_quantity(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _version(text: str) -> str | None:
+    try:
+        parse_version(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+CHECKS = Checks(selector=check_selector, quantity=_quantity, version=_version)

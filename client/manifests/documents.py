@@ -1,0 +1,72 @@
+"""From `-f` to admitted objects: files, folders and standard input, with every error of every document at once."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from api_types.validation.manifests import Admitted, Document, InvalidManifest, admit_all, parse
+from client.errors import Refused
+from client.manifests.checks import CHECKS
+from client.refs.targets import DEFAULT_NAMESPACE
+
+_SUFFIXES = {".yaml", ".yml", ".json"}
+STANDARD_INPUT = "-"
+
+
+def read_documents(names: Sequence[str] | None) -> list[Document]:
+    """Parse every document of the named files and folders. Raises `Refused` for what is missing, unreadable, empty or not YAML."""
+    if not names:
+        raise Refused("nothing to read", next_step="name manifests with -f FILE, -f FOLDER or -f -")
+    documents: list[Document] = []
+    problems: list[str] = []
+    for source, text in [pair for name in names for pair in _texts(name)]:
+        try:
+            documents += parse(text, source)
+        except InvalidManifest as refusal:
+            problems += [str(problem) for problem in refusal.problems]
+    if problems:
+        raise _refused(problems)
+    if not documents:
+        raise Refused(f"no manifest in {', '.join(names)}", next_step="a manifest has apiVersion, kind, metadata and spec")
+    return documents
+
+
+def admit_documents(documents: Sequence[Document], namespace: str | None) -> list[Admitted]:
+    """Check documents in full. Raises `Refused` with all errors of all of them."""
+    try:
+        return admit_all(documents, CHECKS, namespace or DEFAULT_NAMESPACE)
+    except InvalidManifest as refusal:
+        raise _refused([str(problem) for problem in refusal.problems]) from refusal
+
+
+def warn(admitted: Sequence[Admitted]) -> None:
+    """Print what admission dislikes but takes."""
+    for one in admitted:
+        for warning in one.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+
+
+def _texts(name: str) -> list[tuple[str, str]]:
+    if name == STANDARD_INPUT:
+        return [("standard input", sys.stdin.read())]
+    path = Path(name).expanduser()
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        if not files:
+            raise Refused(f"{name}: the folder has no .yaml, .yml or .json file", next_step="name a folder with manifests")
+        return [(str(file), _text(file)) for file in files]
+    return [(name, _text(path))]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file} is not UTF-8 text", next_step="manifests are YAML or JSON in UTF-8") from error
+    except OSError as error:
+        raise Refused(f"cannot read {file}: {error.strerror}", next_step="check the path") from error
+
+
+def _refused(problems: Sequence[str]) -> Refused:
+    count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
+    return Refused(f"{count} in the input; nothing was sent", details=problems, next_step="mend these fields and run the command again")

@@ -1,0 +1,75 @@
+"""Secrets and ConfigMaps of the command line: into the secret store and out of it, never to Temporal."""
+
+import base64
+from collections.abc import Sequence
+
+from activities.secrets.selection import secret_store
+from activities.secrets.store import SecretStore, StoredSecret
+from api_types.errors import ModelplaneError
+from api_types.resources.secrets import ConfigMap, Secret
+from api_types.settings import Settings
+from api_types.validation.manifests import Manifest
+from client.errors import CommandFailed, NotFound, Refused
+
+
+async def put_away(manifests: Sequence[Manifest], settings: Settings) -> None:
+    """Write Secrets and ConfigMaps to the secret store and print what became of each."""
+    if not manifests:
+        return
+    store = secret_store(settings)
+    for manifest in manifests:
+        label = f"{manifest.kind.lower()}/{manifest.metadata.name}"
+        try:
+            outcome = await _put(store, manifest)
+        except ModelplaneError as error:
+            raise CommandFailed(f"{label} could not be stored: {error.message}", next_step="check the settings under `secrets`") from error
+        except OSError as error:
+            where = settings.secrets.directory
+            raise CommandFailed(f"{label} could not be stored: {error.strerror}", next_step=f"make {where} writable for you") from error
+        print(f"{label} {outcome}", flush=True)
+
+
+async def forget(settings: Settings, stored: Sequence[tuple[str, str, str]], *, ignore_not_found: bool) -> list[CommandFailed]:
+    """Remove Secrets and ConfigMaps from the secret store, after everything that may use them was told to go."""
+    failures: list[CommandFailed] = []
+    store = secret_store(settings) if stored else None
+    for kind, namespace, name in stored:
+        if store and await store.delete(namespace, name):
+            print(f"{kind.lower()}/{name} deleted", flush=True)
+        elif not ignore_not_found:
+            failures.append(NotFound(f"{kind} {namespace}/{name} does not exist"))
+    return failures
+
+
+async def _put(store: SecretStore, manifest: Manifest) -> str:
+    metadata = manifest.metadata
+    before = await store.describe(metadata.namespace, metadata.name)
+    await store.put(_stored(manifest))
+    after = await store.describe(metadata.namespace, metadata.name)
+    if before is None:
+        return "created"
+    return "unchanged" if before == after else "configured"
+
+
+def _stored(manifest: Manifest) -> StoredSecret:
+    """Give a Secret or ConfigMap as the store keeps it: values in bytes. Raises `Refused` for what is not base64."""
+    name, namespace, labels = manifest.metadata.name, manifest.metadata.namespace, manifest.metadata.labels
+    if isinstance(manifest, Secret):
+        data = _decoded(manifest, manifest.data) | {key: text.encode() for key, text in (manifest.string_data or {}).items()}
+        return StoredSecret(namespace, name, data, type=manifest.type, labels=labels)
+    if isinstance(manifest, ConfigMap):
+        data = _decoded(manifest, manifest.binary_data) | {key: text.encode() for key, text in (manifest.data or {}).items()}
+        return StoredSecret(namespace, name, data, labels=labels, kind="ConfigMap")
+    raise TypeError(f"{manifest.kind} is not kept in the secret store")
+
+
+def _decoded(manifest: Manifest, values: dict[str, str] | None) -> dict[str, bytes]:
+    decoded: dict[str, bytes] = {}
+    for key, text in (values or {}).items():
+        try:
+            decoded[key] = base64.b64decode("".join(text.split()), validate=True)
+        except ValueError as error:
+            title = f"{manifest.kind} {manifest.metadata.namespace}/{manifest.metadata.name}"
+            # The value itself must not be shown: it may be a secret written in the wrong field.
+            raise Refused(f"{title}: data.{key}: not base64; nothing was sent", next_step="encode it, or use stringData") from error
+    return decoded

@@ -1,0 +1,69 @@
+"""Manifests with the status that they were exported with.
+
+`apply` ignores a status, because only its owner may write one. Planning and rendering read it: a cluster that is not Ready takes
+nothing, and a replica that leaves still holds its nodes. So what admission drops is put back here, checked only as far as it is read: it
+may be written by hand or by a newer release.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from api_types.resources.kinds import BY_KIND
+from api_types.validation.manifests import Document, dump
+from client.errors import Refused
+from client.manifests.documents import admit_documents, read_documents, warn
+from client.refs.tree import Tree
+
+# What placement and rendering read of a status: objects, and by kind ("" = all) lists of objects with the key that each must have.
+_OBJECTS = ("gateway", "cache")
+_LISTS = (("", "conditions", "type"), ("InferenceCluster", "gpuPools", "name"), ("ModelCache", "clusters", "name"))
+_KEPT = ("uid", "generation", "deletionTimestamp")
+
+
+def read_trees(files: Sequence[str] | None, namespace: str | None) -> list[Tree]:
+    """Read, check and complete the objects of files in document order; Secrets and ConfigMaps are left out.
+
+    Raises `Refused` with everything that is wrong.
+    """
+    documents = read_documents(files)
+    admitted = admit_documents(documents, namespace)
+    warn(admitted)
+    problems: list[str] = []
+    trees: list[Tree] = []
+    for document, one in zip(documents, admitted, strict=True):
+        if one.manifest.kind not in BY_KIND:
+            continue
+        tree = _completed(dump(one.manifest), document)
+        problems += _status_problems(tree)
+        trees.append(tree)
+    if problems:
+        raise Refused("the status of some objects cannot be read", details=problems, next_step="mend it, or leave status out")
+    return trees
+
+
+def _completed(tree: Tree, document: Document) -> Tree:
+    metadata = document.get("metadata")
+    written = metadata if isinstance(metadata, Mapping) else {}
+    tree["metadata"] |= {key: _plain(written[key]) for key in _KEPT if written.get(key) is not None}
+    if isinstance(document.get("status"), Mapping):
+        tree["status"] = _plain(document["status"])
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _status_problems(tree: Tree) -> list[str]:
+    status = tree.get("status") or {}
+    title = f"{tree['kind']} {tree['metadata']['name']}"
+    problems = [f"{title}: status.{field}: must be an object" for field in _OBJECTS if not isinstance(status.get(field, {}), Mapping)]
+    for field, key in [(field, key) for kind, field, key in _LISTS if kind in {"", tree["kind"]}]:
+        rows = status.get(field, [])
+        if not (isinstance(rows, list) and all(isinstance(row, Mapping) and isinstance(row.get(key), str) for row in rows)):
+            problems.append(f"{title}: status.{field}: must be a list of objects that each have {key}")
+    return problems

@@ -1,0 +1,1 @@
+"""What users read: tables, machine formats, progress, plans as text."""

@@ -1,0 +1,66 @@
+"""The tables of `get`: the printer columns of each kind, READY and AGE, and what `-o wide` adds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from api_types.resources.kinds import READY, Column, KindInfo
+from client.output.tables import age
+from client.refs.tree import Tree, at_path, condition, labels, text_at
+from client.temporal.control_plane import Seen
+
+# Behind a value that is only the last known one, because no worker answered.
+MARK = "?"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a table of `get` shows beyond the columns of its kind."""
+
+    namespaces: bool = False
+    wide: bool = False
+    labels: bool = False
+    kinds: bool = False
+    """Whether names show their kind, because several kinds are listed."""
+
+
+def header(kind: KindInfo, layout: Layout) -> list[str]:
+    """Give the titles of the columns."""
+    titles = ["NAMESPACE"] if layout.namespaces and kind.namespaced else []
+    titles += ["NAME", *(column.title for column in _columns(kind)), "AGE"]
+    titles += ["PHASE", "REASON", "MESSAGE"] if layout.wide else []
+    return titles + (["LABELS"] if layout.labels else [])
+
+
+def row(kind: KindInfo, seen: Seen, layout: Layout, now: datetime) -> list[str]:
+    """Give the cells of one object."""
+    tree = seen.tree
+    cells = [seen.target.namespace] if layout.namespaces and kind.namespaced else []
+    cells.append(seen.target.label if layout.kinds else seen.target.name)
+    cells += [_cell(tree, column, seen.answered) for column in _columns(kind)]
+    cells.append(age(str(at_path(tree, ".metadata.creationTimestamp") or ""), now))
+    if layout.wide:
+        cells += [str(at_path(tree, ".status.phase") or ""), *_why(tree)]
+    if layout.labels:
+        cells.append(",".join(f"{key}={value}" for key, value in sorted(labels(tree).items())))
+    return cells
+
+
+def _columns(kind: KindInfo) -> Sequence[Column]:
+    own = [column for column in kind.columns if column.title != READY.title]
+    ready_of_kind = [column for column in kind.columns if column.title == READY.title]
+    # A cache's own READY column says `2/3`; its condition would be a second column of the same name.
+    return [*own, *(ready_of_kind or [READY])]
+
+
+def _cell(tree: Tree, column: Column, answered: bool) -> str:
+    value = text_at(tree, column.paths)
+    return value if answered else f"{value}{MARK}"
+
+
+def _why(tree: Tree) -> tuple[str, str]:
+    ready = condition(tree, "Ready")
+    if ready.get("status") == "True":
+        return str(ready.get("reason") or ""), ""
+    blocking = next((row for row in at_path(tree, ".status.conditions") or [] if row.get("status") != "True" and row.get("message")), ready)
+    return str(ready.get("reason") or ""), " ".join(str(blocking.get("message") or "").split())

@@ -1,0 +1,77 @@
+"""The answers of `modelplane plan` to its questions, as people read them."""
+
+from collections.abc import Sequence
+
+from client.output.plan_text import price_text
+from client.output.tables import columns
+from client.planning.questions import CAN_DRAIN, HEADROOM
+from client.refs.tree import Tree
+from scheduler import REPLICAS_MAX
+
+_INDENT = "  "
+
+
+def answer_lines(tree: Tree) -> list[str]:
+    """Give the lines of an answer."""
+    if tree["question"] == HEADROOM:
+        return _room_lines(tree)
+    return _drain_lines(tree) if tree["question"] == CAN_DRAIN else _choice_lines(tree)
+
+
+def _room_lines(tree: Tree) -> list[str]:
+    count = f"{tree['headroom']}{' or more' if tree['headroom'] >= REPLICAS_MAX else ''}"
+    lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: headroom {count}, wanted {tree['wanted']}"]
+    if tree["clusters"]:
+        lines += _indented(columns(["CLUSTER", "REPLICAS"], [[cluster, str(number)] for cluster, number in tree["clusters"].items()]))
+    return [*lines, f"{_INDENT}One more: {tree['message']}"] if tree["message"] else lines
+
+
+def _choice_lines(tree: Tree) -> list[str]:
+    title = f"ModelDeployment {tree['namespace']}/{tree['name']}"
+    if not tree["missing"]:
+        return [f"{title}: all {tree['wanted']} replicas have a place; nothing has to be added"]
+    head = f"{title}: {tree['missing']} of {tree['wanted']} replicas have no place"
+    verdict = f"the cheapest that is enough is {tree['cheapest']}" if tree["cheapest"] else "none of these clusters is enough alone"
+    rows = [
+        [
+            offer["cluster"],
+            f"{offer['replicas']} of {tree['missing']}",
+            ", ".join(f"{pool} x{nodes}" for pool, nodes in offer["nodes"].items()) or "-",
+            price_text(offer["costMilli"]) if offer["nodes"] else "-",
+            offer["message"] or "enough",
+        ]
+        for offer in tree["offers"]
+    ]
+    table = columns(["CLUSTER", "TAKES", "NODES", "COST/H", "RESULT"], rows) if rows else []
+    return [f"{head}; {verdict}", *_indented(table)]
+
+
+def _drain_lines(tree: Tree) -> list[str]:
+    verdict = "can be drained now" if tree["possible"] else "cannot be drained now without a loss"
+    rows = [[_owner(move), _count(move["leaves"]), _where(move["comes"]), move["message"] or "-"] for move in tree["moves"]]
+    stays = [
+        [_owner(one), one["replica"], "its deployment tolerates the drain" if one["tolerates"] else "its deployment is not known"]
+        for one in tree["stays"]
+    ]
+    lines = [f"InferenceCluster {tree['cluster']} {verdict}"]
+    if rows:
+        lines += _indented(columns(["DEPLOYMENT", "LEAVES", "COMES", "SHORT"], rows))
+    if stays:
+        lines += [f"{_INDENT}What stays:", *_indented(columns(["DEPLOYMENT", "REPLICA", "WHY"], stays))]
+    return lines
+
+
+def _owner(tree: Tree) -> str:
+    return f"{tree['namespace']}/{tree['name']}"
+
+
+def _count(replicas: Sequence[str]) -> str:
+    return str(len(replicas))
+
+
+def _where(clusters: Sequence[str]) -> str:
+    return ", ".join(f"{cluster} x{clusters.count(cluster)}" for cluster in dict.fromkeys(clusters)) or "-"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [_INDENT + line for line in lines]

@@ -1,0 +1,80 @@
+"""A plan as people read it: per deployment what comes, stays, changes and goes, and why something is missing."""
+
+from collections.abc import Iterator, Sequence
+
+from client.output.tables import columns
+from client.refs.tree import Tree
+
+_INDENT = "  "
+_EVICT = "Evict"
+# Where money is not known, as opposed to nothing.
+_UNKNOWN = "unknown"
+
+
+def plan_lines(plan: Tree, *, wide: bool) -> list[str]:
+    """Give the lines of a whole plan in the form of `-o json`; `wide` adds the reason of each cluster and pool, and the steps."""
+    lines: list[str] = []
+    for decision in plan["decisions"]:
+        lines += [*decision_lines(decision, wide=wide), ""]
+    if plan.get("pools"):
+        lines += ["Nodes:", *_indented(_pool_lines(plan["pools"])), ""]
+    if wide and plan.get("steps"):
+        lines += ["Steps:", *_indented(_step_lines(plan["steps"])), ""]
+    return lines[:-1]
+
+
+def decision_lines(decision: Tree, *, wide: bool) -> list[str]:
+    """Give the lines of one decision."""
+    placed = len(decision["placements"])
+    lines = [f"ModelDeployment {decision['namespace']}/{decision['name']}: {placed} of {decision['desired']} replicas have a place"]
+    rows = [
+        *[[each["action"], each["replica"], each["cluster"], pools_text(each["engines"]), "-"] for each in decision["placements"]],
+        *[[_EVICT, each["replica"], each["cluster"], "-", each["reason"]] for each in decision["evictions"]],
+    ]
+    if rows:
+        lines += _indented(columns(["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"], rows))
+    if decision["shortfall"]:
+        lines.append(f"{_INDENT}{decision['message']}")
+    if wide and decision["clusters"]:
+        lines += ["", *_indented(cluster_lines(decision["clusters"]))]
+    return lines
+
+
+def cluster_lines(clusters: Tree) -> list[str]:
+    """Give a table of clusters and their pools with what keeps one more replica away; a pool that takes an engine has no reason."""
+    rows: list[list[str]] = []
+    for cluster, found in clusters.items():
+        rows.append([cluster, "-", found["reason"] or "-", found["detail"] or "would take one more replica"])
+        rows += [[cluster, pool, seen["reason"] or "-", seen["detail"] or "fits"] for pool, seen in found["pools"].items()]
+    return columns(["CLUSTER", "POOL", "REASON", "DETAIL"], rows)
+
+
+def pools_text(engines: Sequence[Tree]) -> str:
+    """Name the pools of a replica with the nodes that it takes there: `main: h200 x2, aux: h100 x1`."""
+    return ", ".join(f"{engine['name']}: {engine['pool'] or '-'} x{engine['nodes']}" for engine in engines)
+
+
+def _pool_lines(pools: Sequence[Tree]) -> list[str]:
+    rows = [[pool["cluster"], pool["pool"], str(pool["nodesBefore"]), str(pool["nodesAfter"])] for pool in pools]
+    titles = ["CLUSTER", "POOL", "BEFORE", "AFTER"]
+    if any(pool["costMilliBefore"] > 0 or pool["costMilliAfter"] > 0 for pool in pools):
+        titles += ["COST/H BEFORE", "COST/H AFTER"]
+        rows = [
+            [*row, price_text(pool["costMilliBefore"]), price_text(pool["costMilliAfter"])] for row, pool in zip(rows, pools, strict=True)
+        ]
+    return columns(titles, rows)
+
+
+def price_text(milli: int) -> str:
+    """Write thousandths per hour as money; a negative price is not known."""
+    return _UNKNOWN if milli < 0 else f"{milli / 1000:.2f}"
+
+
+def _step_lines(steps: Sequence[Sequence[str]]) -> Iterator[str]:
+    for number, step in enumerate(steps, start=1):
+        for at, line in enumerate(step):
+            yield f"{f'{number}.' if at == 0 else '':<4}{line}"
+
+
+def _indented(lines: Sequence[str] | Iterator[str]) -> list[str]:
+    return [_INDENT + line for line in lines]

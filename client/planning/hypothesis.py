@@ -1,0 +1,162 @@
+"""What a plan supposes: objects from files, and the options of `modelplane plan`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from api_types.validation.manifests import InvalidManifest, admit_scale
+from client.errors import NotFound, Refused
+from client.planning.live_fleet import LiveFleet, cache_of
+from client.planning.local_decisions import Owner
+from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names, target
+from client.refs.tree import Tree
+from scheduler import Changes, ClusterView, DeploymentView, SchedulerOptions, cluster_view, offline_cluster
+
+_READ = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
+
+
+def owner_of(tree: Tree) -> Owner:
+    """Give namespace and name of an object."""
+    return (tree["metadata"].get("namespace") or DEFAULT_NAMESPACE, tree["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What is supposed. `pools` are (cluster, pool) to remove, `scales` the replica counts by deployment."""
+
+    trees: Sequence[Tree] = ()
+    drained: tuple[str, ...] = ()
+    pools: tuple[tuple[str, str], ...] = ()
+    scales: Mapping[Owner, int] = field(default_factory=dict)
+
+    @property
+    def deployments(self) -> set[Owner]:
+        """The deployments that it is about."""
+        return {owner_of(tree) for tree in self.of("ModelDeployment")} | set(self.scales)
+
+    def of(self, kind: str) -> list[Tree]:
+        """Give the objects of a kind."""
+        return [tree for tree in self.trees if tree["kind"] == kind]
+
+
+def read_hypothesis(
+    trees: Sequence[Tree],
+    drain: Sequence[str] | None,
+    delete_pool: Sequence[str] | None,
+    scale: Sequence[str] | None,
+    namespace: str | None,
+    *,
+    may_be_nothing: bool = False,
+) -> Hypothesis:
+    """Read what is supposed. Raises `Refused` with everything that cannot be read, and for nothing at all unless that is allowed."""
+    problems: list[str] = []
+    pools: list[tuple[str, str]] = []
+    scales: dict[Owner, int] = {}
+    for text in delete_pool or ():
+        cluster, _, pool = text.partition("/")
+        if not cluster or not pool or "/" in pool:
+            problems.append(f"--delete-pool {text}: write CLUSTER/POOL")
+        pools.append((cluster, pool))
+    for text in scale or ():
+        try:
+            owner, count = _scale(text, namespace)
+            scales[owner] = count
+        except (Refused, InvalidManifest) as refusal:
+            problems.append(f"--scale {text}: {refusal}")
+    drained = tuple(name.removeprefix("ic/") for name in drain or ())
+    if problems:
+        raise Refused("the options cannot be read", details=problems, next_step="mend them and run the command again")
+    if not (may_be_nothing or any(tree["kind"] in _READ for tree in trees) or drained or pools or scales):
+        raise Refused(
+            "nothing to plan",
+            next_step="name manifests with -f, or ask with --drain CLUSTER, --delete-pool CLUSTER/POOL, --scale md/NAME=N",
+        )
+    return Hypothesis(trees, drained, tuple(pools), scales)
+
+
+def changes_of(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None) -> Changes:
+    """Give the changes that the suppositions make to the live fleet. Raises `NotFound` with everything that does not exist."""
+    named = {owner_of(tree) for tree in supposed.of("ModelDeployment")}
+    missing = [
+        *(f"InferenceCluster {name}" for name in supposed.drained if name not in live.clusters),
+        *(f"node pool {pool} of InferenceCluster {name}" for name, pool in supposed.pools if not _has_pool(live, name, pool)),
+        *(f"ModelDeployment {owner[0]}/{owner[1]}" for owner in supposed.scales if owner not in live.deployments and owner not in named),
+    ]
+    if missing:
+        raise NotFound("the fleet has no such objects", details=missing, next_step="`modelplane get ic,md -A` lists those that exist")
+    return Changes(
+        clusters=tuple(_clusters(live, supposed)), drained=supposed.drained, deployments=tuple(_deployments(live, supposed)), options=policy
+    )
+
+
+def _scale(text: str, namespace: str | None) -> tuple[Owner, int]:
+    word, _, count = text.rpartition("=")
+    if not word or not count.lstrip("-").isdecimal():
+        raise Refused("write md/NAME=REPLICAS")
+    ((kind, name),) = kinds_and_names([word])
+    if kind.kind != "ModelDeployment" or name is None:
+        raise Refused("only a ModelDeployment can be scaled; write md/NAME=REPLICAS")
+    wanted = target(kind, namespace, name)
+    admit_scale(wanted.namespace, wanted.name, int(count))
+    return (wanted.namespace, wanted.name), int(count)
+
+
+def _has_pool(live: LiveFleet, cluster: str, pool: str) -> bool:
+    view = live.fleet.cluster(cluster)
+    return view is not None and any(one.name == pool for one in view.pools)
+
+
+def _clusters(live: LiveFleet, supposed: Hypothesis) -> Iterator[ClusterView]:
+    written = {tree["metadata"]["name"]: tree for tree in supposed.of("InferenceCluster")}
+    changed = {tree["metadata"]["name"]: tree for tree in supposed.of("InferenceClass")}
+    removed = {name: {pool for cluster, pool in supposed.pools if cluster == name} for name, _ in supposed.pools}
+    for name in sorted({*live.clusters, *written}):
+        old, new = live.clusters.get(name), written.get(name)
+        manifest: Tree = new or old or {}
+        pools = manifest["spec"].get("nodePools") or []
+        reclassed = any(pool["className"] in changed for pool in pools)
+        if new is None and not reclassed and name not in removed:
+            continue
+        if old is None:
+            view = offline_cluster(manifest, {**live.classes, **changed})
+        else:
+            same = not reclassed and pools == (old["spec"].get("nodePools") or [])
+            view = _replaced(live, old, manifest, {**live.classes, **changed}, republished=not same)
+        yield replace(view, pools=tuple(pool for pool in view.pools if pool.name not in removed.get(name, ())))
+
+
+def _replaced(live: LiveFleet, old: Tree, manifest: Tree, classes: Mapping[str, Tree], *, republished: bool) -> ClusterView:
+    """Give a cluster that exists with another spec: what only its owner knows stays as the owner last said."""
+    status = {key: value for key, value in (old.get("status") or {}).items() if key != "gpuPools" or not republished}
+    told = cluster_view({**manifest, "status": status})
+    view = offline_cluster({**manifest, "status": status}, classes)
+    known = live.fleet.cluster(view.name)
+    observed = {pool.name: pool.observed for pool in known.pools} if known else {}
+    return replace(
+        view,
+        ready=told.ready,
+        gateway_address=told.gateway_address,
+        cache_storage_class=told.cache_storage_class,
+        queues=told.queues,
+        admission=told.admission,
+        observed_at=told.observed_at,
+        pools=tuple(replace(pool, observed=pool.observed or observed.get(pool.name)) for pool in view.pools),
+    )
+
+
+def _deployments(live: LiveFleet, supposed: Hypothesis) -> Iterator[DeploymentView]:
+    caches = {owner_of(tree): tree for tree in supposed.of("ModelCache")}
+    trees = {owner: tree for owner, tree in live.deployments.items() if owner in supposed.scales or cache_of(tree) in caches}
+    for tree in supposed.of("ModelDeployment"):
+        owner = owner_of(tree)
+        before = live.deployments.get(owner)
+        identity = {"uid": before["metadata"]["uid"], "generation": before["metadata"]["generation"] + 1} if before else {}
+        trees[owner] = {**tree, "metadata": {**tree["metadata"], **identity}}
+    for owner, tree in trees.items():
+        view = live.view(tree, caches)
+        yield replace(view, replicas=supposed.scales.get(owner, _ordered(live, owner, view.replicas)))
+
+
+def _ordered(live: LiveFleet, owner: Owner, written: int) -> int:
+    """Give the replica count after an apply: what was applied before is no new order, so what somebody scaled to since stays."""
+    before = live.deployments.get(owner)
+    return int(before["spec"]["replicas"]) if before and live.applied.get(owner) == written else written

@@ -1,0 +1,185 @@
+"""The live fleet, read for planning: every cluster, the scheduler's ledger, every deployment with its cache.
+
+The scheduler's ledger is one consistent account, reservations included, so it is asked for that and for nothing else. An owner that does
+not answer makes a plan impossible: what a silent cluster would take is not known, and a guess would look like an answer.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from activities.messaging import NAME, NAMESPACE, READY, visibility_query
+from api_types import labels
+from api_types.resources.kinds import BY_KIND, KindInfo
+from api_types.resources.parts.base_types import Manifest
+from client.errors import NoAnswer, NotFound
+from client.planning.local_decisions import Owner
+from client.refs.targets import Target, target
+from client.refs.tree import Tree, deleting
+from client.temporal.control_plane import ControlPlane, Seen
+from scheduler import RELEASING, DeploymentView, Fleet, ReplicaView, cluster_view, deployment_view, read_policy, unpack_rows
+from workflows.fleet_scheduler.packing import unpack
+
+# Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.
+_ASKED_AGAIN = 3
+
+# How often the ledger is read when it changes between two of its pages.
+_READ_AGAIN = 10
+
+# Not one of the kinds that users name, but found and asked like any other owner.
+SCHEDULER = Target(
+    KindInfo(kind="FleetScheduler", plural="fleetschedulers", short="fleetscheduler", namespaced=False, model=Manifest), "", "default"
+)
+
+
+@dataclass(frozen=True)
+class LiveFleet:
+    """The fleet with the manifests it was read from; objects that are being deleted, or never had a good spec, are not among them."""
+
+    fleet: Fleet
+    classes: Mapping[str, Tree]
+    clusters: Mapping[str, Tree]
+    deployments: Mapping[Owner, Tree]
+    caches: Mapping[Owner, Tree]
+    # The replica count that was last applied, where it is known: another one may have been ordered since.
+    applied: Mapping[Owner, int] = field(default_factory=dict)
+
+    @property
+    def views(self) -> dict[Owner, DeploymentView]:
+        """Give every deployment as the scheduler sees it."""
+        return {owner: self.view(tree) for owner, tree in self.deployments.items()}
+
+    def view(self, tree: Tree, caches: Mapping[Owner, Tree] | None = None) -> DeploymentView:
+        """Give one deployment as the scheduler sees it; `caches` come before those of the fleet."""
+        owner = cache_of(tree)
+        if owner is None:
+            return deployment_view(tree)
+        found = (caches or {}).get(owner) or self.caches.get(owner)
+        return deployment_view(tree, found or {"name": owner[1], "state": "Absent"})
+
+
+async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
+    """Read the whole fleet; `written` are deployments that a file would apply. Raises `NoAnswer` naming who is silent, `Unreachable`."""
+    classes, clusters, deployments, entries, policy = await asyncio.gather(
+        _answered(plane, "InferenceClass"),
+        _answered(plane, "InferenceCluster"),
+        _answered(plane, "ModelDeployment"),
+        _ledger(plane),
+        _policy(plane),
+    )
+    fleet = Fleet(read_policy(policy))
+    clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
+    for seen in clusters:
+        fleet.put_cluster(cluster_view(seen.tree))
+    for entry in entries:
+        fleet.put_replica(entry)
+    await _observe(plane, fleet)
+    standing = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
+    owners = {owner for seen in standing if (owner := cache_of(seen.tree))}
+    return LiveFleet(
+        fleet,
+        classes={seen.target.name: seen.tree for seen in classes},
+        clusters={seen.target.name: seen.tree for seen in clusters},
+        deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in standing},
+        caches=await _caches(plane, owners),
+        applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in standing} & set(written)),
+    )
+
+
+def cache_of(tree: Tree) -> Owner | None:
+    """Give namespace and name of the cache that a deployment names."""
+    reference = tree["spec"]["template"]["spec"].get("modelCacheRef") or {}
+    return (tree["metadata"].get("namespace") or "default", reference["name"]) if reference.get("name") else None
+
+
+async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
+    """List a kind with every owner's own answer; one that is slow is asked again. Raises `NoAnswer` naming who stays silent."""
+    found = await plane.list(BY_KIND[kind], None)
+    for _ in range(_ASKED_AGAIN):
+        if all(seen.answered for seen in found):
+            return found
+        found = [one for one in await asyncio.gather(*(_asked_again(plane, seen) for seen in found)) if one]
+    silent = [seen.target.title for seen in found if not seen.answered]
+    if silent:
+        raise NoAnswer(
+            "the fleet cannot be read: some owners do not answer",
+            details=silent,
+            next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        )
+    return found
+
+
+async def _asked_again(plane: ControlPlane, seen: Seen) -> Seen | None:
+    if seen.answered:
+        return seen
+    try:
+        return Seen(seen.target, await plane.describe(seen.target))
+    except NoAnswer:
+        return seen
+    except NotFound:
+        return None
+
+
+async def _with_capacity(plane: ControlPlane, seen: Seen) -> Seen:
+    """Add to a cluster what its capacity adapter sees, where it has one: the scheduler counts with that, and users do not read it."""
+    adapter = (seen.tree["metadata"].get("annotations") or {}).get(labels.CAPACITY_ADAPTER, "none")
+    if adapter == "none" or not seen.answered:
+        return seen
+    account: dict[str, Any] = await plane.query(seen.target, "account")
+    capacity = account["manifest"]["status"].get("capacity")
+    return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
+
+
+async def _ledger(plane: ControlPlane) -> list[ReplicaView]:
+    """Read the whole ledger, page by page. Raises `NoAnswer` when it changes again and again while it is read."""
+    for _ in range(_READ_AGAIN):
+        entries: list[ReplicaView] = []
+        versions: set[int] = set()
+        after = ""
+        while True:
+            try:
+                page: dict[str, Any] = await plane.query(SCHEDULER, "ledger_page", after)
+            except NotFound:
+                return []  # it starts with the first thing that there is to decide
+            entries += unpack_rows(unpack(page["entries"]))
+            versions.add(page["version"])
+            after = page["after"]
+            if not after:
+                break
+        # Pages of different versions are no account: a replica that moved meanwhile would be counted twice or not at all.
+        if len(versions) == 1:
+            return entries
+    raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when the fleet is calmer")
+
+
+async def _policy(plane: ControlPlane) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = await plane.query(SCHEDULER, "policy")
+    except NotFound:
+        return {}
+    policy: dict[str, Any] = answer["policy"]
+    return policy
+
+
+async def _observe(plane: ControlPlane, fleet: Fleet) -> None:
+    """Note which replicas are Ready: the ledger's owner hears of health only together with a request."""
+    uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != RELEASING}
+    async for row in plane.rows(visibility_query(["ModelReplica"])):
+        attributes = row.typed_search_attributes
+        uid = uids.get((attributes.get(NAMESPACE) or "", attributes.get(NAME) or ""))
+        if uid:
+            ready = attributes.get(READY) == "True"
+            fleet.observe(uid, ready=ready, serving=ready)
+
+
+async def _applied(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, int]:
+    wanted = sorted(owners)
+    found = await asyncio.gather(*(plane.query(target(BY_KIND["ModelDeployment"], *owner), "applied_replicas") for owner in wanted))
+    return {owner: count for owner, count in zip(wanted, found, strict=True) if count is not None}
+
+
+async def _caches(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, Tree]:
+    wanted = sorted(owners)
+    found = await asyncio.gather(*(plane.find(target(BY_KIND["ModelCache"], *owner)) for owner in wanted))
+    return {owner: tree for owner, tree in zip(wanted, found, strict=True) if tree is not None}

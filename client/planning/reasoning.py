@@ -1,0 +1,94 @@
+"""The reasons behind one deployment's placement, from its replicas and from what the scheduler would decide about them now."""
+
+from client.errors import InTheWay
+from client.planning.live_fleet import LiveFleet
+from client.planning.local_decisions import decide_all
+from client.refs.targets import Target
+from client.refs.tree import Tree, conditions
+from scheduler import ClusterView, Decision, DeploymentView, Placement, ReplicaView, engine_trees, reasons
+
+_NO_ORDER = "-"
+
+
+def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
+    """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
+
+    Raises `InTheWay` when it is being deleted, or never had a good spec.
+    """
+    owner = (wanted.namespace, wanted.name)
+    manifest = live.deployments.get(owner)
+    if manifest is None:
+        raise InTheWay(
+            f"{wanted.title} is not scheduled: it is being deleted, or was never accepted",
+            next_step=f"`modelplane describe {wanted.command}` shows how it stands",
+        )
+    view = live.view(manifest)
+    planned = decide_all(live.fleet, [view], now, lambda _: True)[0]
+    return {
+        **planned.tree,
+        "replicas": _replicas(live, view, planned.decision),
+        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in planned.decision.notes],
+        "conditions": conditions(manifest),
+    }
+
+
+def _replicas(live: LiveFleet, view: DeploymentView, decision: Decision) -> list[Tree]:
+    entries = live.fleet.owned(view.namespace, view.name)
+    rows = [_placed(live, view, decision, placement, entries.get(placement.uid)) for placement in decision.placements]
+    leaving = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
+    told = {placement.uid for placement in decision.placements}
+    for entry in sorted(entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)):
+        if entry.uid in leaving:
+            rows.append(_row(entry.name, entry, entry, "Evict", leaving[entry.uid]))
+        elif entry.uid not in told:
+            rows.append(_row(entry.name, entry, entry, _NO_ORDER, "leaves; holds its nodes until it is gone"))
+    return rows
+
+
+def _row(name: str, place: Placement | ReplicaView, entry: ReplicaView | None, action: str, why: str) -> Tree:
+    return {
+        "replica": name,
+        "cluster": place.cluster,
+        "index": place.index,
+        "state": entry.state if entry else "",
+        "ready": bool(entry and entry.ready),
+        "action": action,
+        "engines": list(engine_trees(place.engines)),
+        "why": why,
+    }
+
+
+def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement: Placement, entry: ReplicaView | None) -> Tree:
+    cluster = live.fleet.cluster(placement.cluster)
+    own = sum(other.cluster == placement.cluster for other in decision.placements)
+    parts = [_ORDERS[placement.action]]
+    parts += [f"{note.reason}: {note.detail}" for note in decision.notes if note.replica_name == placement.replica_name]
+    parts += _fits(view, cluster, placement)
+    profile = view.policy.profile or live.fleet.options.profile
+    parts.append(f"{own} of {len(decision.placements)} replicas of this deployment are here (profile {profile})")
+    return _row(placement.replica_name, placement, entry, placement.action, "; ".join(parts))
+
+
+_ORDERS = {
+    reasons.KEEP: "it stands here, and what stands is not moved",
+    reasons.UPDATE: "it stays here with a new template",
+    reasons.REPLACE: "it comes back under its name once the old one is gone",
+    reasons.CREATE: "it would be placed here now",
+}
+
+
+def _fits(view: DeploymentView, cluster: ClusterView | None, placement: Placement) -> list[str]:
+    if cluster is None:
+        return ["its cluster is not known"]
+    matched = {key: value for key, value in view.match_labels.items() if cluster.labels.get(key) == value}
+    parts = [f"cluster matches {', '.join(f'{key}={value}' for key, value in sorted(matched.items()))}"] if matched else []
+    classes = {pool.name: pool.class_name for pool in cluster.pools}
+    for engine in placement.engines:
+        claims = [
+            f"{request.name} {request.count} x {request.resource_name or request.device_class}"
+            for member in engine.members
+            for request in member.requests
+        ]
+        granted = f" grants {', '.join(dict.fromkeys(claims))}" if claims else " claims nothing"
+        parts.append(f"engine {engine.engine}: pool {engine.pool} ({classes.get(engine.pool) or 'class unknown'}){granted}")
+    return parts

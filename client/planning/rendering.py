@@ -1,0 +1,185 @@
+"""What would be applied to clusters, from manifests and cluster facts alone.
+
+A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Nothing has
+an identity yet: every uid is zeros and every generation 1, so that equal input gives equal output.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from activities.render.cache.volumes import render_cache
+from activities.render.inputs.facts import CacheInput, ClusterFacts, InvalidFacts, ReplicaInput
+from activities.render.inputs.findings import Findings, NotRenderable
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.rendered import Rendered
+from activities.render.replica import render_replica
+from api_types import labels
+from api_types.resources.parts.replica_spec import replica_spec
+from client.errors import Refused
+from client.planning.local_decisions import decide_all, now_ms
+from client.refs.tree import Tree
+from scheduler import KEEP, Decision, Documents, end_state, offline_cluster, offline_deployment, offline_fleet, sort_documents, to_wire
+
+NO_UID = str(uuid.UUID(int=0))
+FIRST_GENERATION = 1
+_RENDERED = ("ModelDeployment", "ModelReplica", "ModelCache")
+# Annotations of a cluster that are facts about it, and the fields they set.
+_ANNOTATED = {labels.ROUTING: "routing", labels.SCHEDULER_TYPE: "scheduler_type", labels.MESH_PROVIDER: "mesh_provider"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """The objects of one replica or cache on one cluster, in the order in which they are applied; Secrets come without data."""
+
+    title: str
+    cluster: str
+    objects: tuple[Tree, ...]
+
+
+def render_all(trees: Sequence[Tree], given: Mapping[str, ClusterFacts], settings: RenderSettings) -> tuple[list[Output], tuple[str, ...]]:
+    """Render every cache, replica and deployment among the objects, caches first, and give the warnings; `given` are facts by cluster.
+
+    Raises `Refused` with everything that cannot be rendered.
+    """
+    if not any(tree["kind"] in _RENDERED for tree in trees):
+        raise Refused(f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}", next_step="add one of them with -f")
+    documents = sort_documents(trees)
+    findings = Findings()
+    facts = {**_documented(documents, findings), **given}
+    jobs = [*_caches(documents, facts, settings, findings), *_replicas(documents, facts, settings, findings)]
+    outputs = [output for job in jobs if (output := _run(job, findings))]
+    if findings.problems:
+        raise Refused(
+            "not everything can be rendered", details=findings.problems, next_step="mend what is said above and run the command again"
+        )
+    return outputs, tuple(findings.warnings)
+
+
+@dataclass(frozen=True)
+class _Job:
+    title: str
+    cluster: str
+    render: Callable[[], Rendered]
+
+
+def _run(job: _Job, findings: Findings) -> Output | None:
+    where = f"{job.title} on {job.cluster}"
+    try:
+        rendered = job.render()
+    except NotRenderable as error:
+        for problem in error.problems:
+            findings.problem(where, problem)
+        return None
+    for warning in rendered.warnings:
+        findings.warn(where, warning)
+    if rendered.held:
+        findings.warn(where, f"workloads are left out: {rendered.held}")
+    objects = [*(copy.manifest for copy in rendered.copies), *(item.manifest for item in rendered.objects)]
+    return Output(job.title, job.cluster, tuple(objects))
+
+
+def _documented(documents: Documents, findings: Findings) -> dict[str, ClusterFacts]:
+    """Give the facts that clusters among the objects tell of themselves."""
+    found: dict[str, ClusterFacts] = {}
+    for name, manifest in documents.clusters.items():
+        annotations = manifest["metadata"].get("annotations") or {}
+        told = {field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations}
+        view = offline_cluster(manifest, documents.classes)
+        address = ((manifest.get("status") or {}).get("gateway") or {}).get("address") or ""
+        try:
+            found[name] = ClusterFacts(name, storage_class_name=view.cache_storage_class, gateway_address=address, **told)
+        except InvalidFacts as error:
+            for problem in error.problems:
+                findings.problem(f"InferenceCluster {name}", problem)
+    return found
+
+
+def _caches(documents: Documents, facts: Mapping[str, ClusterFacts], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
+    for (namespace, name), manifest in documents.caches.items():
+        title = f"ModelCache {namespace}/{name}"
+        clusters = [cluster for cluster in sorted(facts) if _matches(manifest, documents.clusters.get(cluster))]
+        if not clusters:
+            findings.problem(title, "no cluster to render it for; add an InferenceCluster that it selects, or --cluster-facts")
+        for cluster in clusters:
+            staged = any(key in facts[cluster].cache_claims for key in (f"{namespace}/{name}", name))
+            wanted = CacheInput(namespace, name, NO_UID, FIRST_GENERATION, cluster, manifest["spec"], ready=staged)
+            yield _Job(title, cluster, partial(render_cache, wanted, facts[cluster], settings))
+
+
+def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
+    """Whether a cache is staged on a cluster; one that is known by facts alone has no labels to be asked for."""
+    if cluster is None:
+        return True
+    own = cluster["metadata"].get("labels") or {}
+    wanted = ((cache["spec"].get("clusterSelector") or {}).get("matchLabels")) or {}
+    return all(own.get(key) == value for key, value in wanted.items())
+
+
+def _replicas(documents: Documents, facts: Mapping[str, ClusterFacts], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
+    for wanted in [*map(_written, documents.replicas), *_placed(documents, findings)]:
+        title = f"ModelReplica {wanted.namespace}/{wanted.name}"
+        if wanted.cluster not in facts:
+            findings.problem(
+                title,
+                f"spec.clusterName: nothing is known of cluster {wanted.cluster}; add its InferenceCluster, "
+                f"or `clusters: {{{wanted.cluster}: {{}}}}` with --cluster-facts",
+            )
+            continue
+        yield _Job(title, wanted.cluster, partial(render_replica, wanted, facts[wanted.cluster], settings))
+
+
+def _written(manifest: Mapping[str, Any]) -> ReplicaInput:
+    metadata = manifest["metadata"]
+    own = metadata.get("labels") or {}
+    index = str(own.get(labels.REPLICA_INDEX) or "")
+    return ReplicaInput(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=NO_UID,
+        generation=FIRST_GENERATION,
+        deployment=own.get(labels.DEPLOYMENT) or "",
+        cluster=manifest["spec"]["clusterName"],
+        index=int(index) if index.isascii() and index.isdigit() else 0,
+        spec=manifest["spec"],
+    )
+
+
+def _placed(documents: Documents, findings: Findings) -> Iterator[ReplicaInput]:
+    """Place the deployments and give the replicas that would be new or changed; those that stand are rendered as written."""
+    if not documents.deployments:
+        return
+    if not (documents.clusters and documents.classes):
+        missing = " and ".join(
+            kind for kind, found in (("InferenceCluster", documents.clusters), ("InferenceClass", documents.classes)) if not found
+        )
+        names = ", ".join(manifest["metadata"]["name"] for manifest in documents.deployments)
+        findings.problem(f"ModelDeployment {names}", f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead")
+        return
+    views = [end_state(offline_deployment(manifest, documents)) for manifest in documents.deployments]
+    decided = decide_all(offline_fleet(documents), views, now_ms(), lambda _: False)
+    for manifest, planned in zip(documents.deployments, decided, strict=True):
+        decision = planned.decision
+        if decision.shortfall:
+            # What has a place is still worth seeing; nothing at all is no rendering.
+            note = findings.warn if decision.placements else findings.problem
+            note(f"ModelDeployment {decision.namespace}/{decision.deployment}", decision.message)
+        yield from _stamped(manifest, decision)
+
+
+def _stamped(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
+    template = manifest["spec"]["template"]["spec"]
+    for placement in decision.placements:
+        if placement.action != KEEP:
+            yield ReplicaInput(
+                namespace=decision.namespace,
+                name=placement.replica_name,
+                uid=NO_UID,
+                generation=FIRST_GENERATION,
+                deployment=decision.deployment,
+                cluster=placement.cluster,
+                index=placement.index,
+                spec=replica_spec(template, placement.cluster, to_wire(placement.engines)),
+            )

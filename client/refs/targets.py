@@ -1,0 +1,106 @@
+"""Which object a user means: `md/qwen`, `md qwen`, `modeldeployments/qwen`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api_types.names import workflow_id
+from api_types.resources.kinds import BY_KIND, KINDS, KindInfo, UnknownKind, find_kind
+from client.errors import Refused
+from workflows.served import SERVED
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One object by its kind, namespace (empty for cluster-scoped kinds) and name."""
+
+    kind: KindInfo
+    namespace: str
+    name: str
+
+    @property
+    def workflow_id(self) -> str:
+        """Give the id of the workflow that owns the object."""
+        return workflow_id(self.kind.kind, self.namespace, self.name)
+
+    @property
+    def label(self) -> str:
+        """Name the object as commands take and print it: `modeldeployment/qwen`."""
+        return f"{self.kind.singular}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """Name the object in a sentence: `ModelDeployment ml-team/qwen`."""
+        return f"{self.kind.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind.kind} {self.name}"
+
+    @property
+    def command(self) -> str:
+        """Name the object as arguments for another command of ours: `md/qwen -n ml-team`."""
+        short = f"{self.kind.short}/{self.name}"
+        return f"{short} -n {self.namespace}" if self.namespace and self.namespace != DEFAULT_NAMESPACE else short
+
+
+def kind_named(text: str) -> KindInfo:
+    """Find a kind by any of its names. Raises `Refused` with a hint."""
+    try:
+        return find_kind(text)
+    except UnknownKind as error:
+        raise Refused(str(error), next_step="`modelplane schema` lists the kinds") from error
+
+
+def served(kind: KindInfo) -> KindInfo:
+    """Give the kind back if workflows own it here. Raises `Refused` otherwise."""
+    if kind.kind not in SERVED:
+        raise Refused(
+            f"{kind.kind} is known but not served by this release",
+            next_step=f"this release serves {', '.join(served_kinds())}; `modelplane validate` checks every kind",
+        )
+    return kind
+
+
+def served_kinds() -> list[str]:
+    """Name the kinds that workflows own here, in the order of the kinds table."""
+    return [info.kind for info in KINDS if info.kind in SERVED]
+
+
+def target(kind: KindInfo, namespace: str | None, name: str) -> Target:
+    """Name an object; a cluster-scoped kind has no namespace, whatever was given."""
+    return Target(kind, (namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
+
+
+def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
+    """Read the words after a command: `md`, `md,ic`, `all`, `md a b`, `md/a ic/b`. A missing name is None. Raises `Refused`."""
+    if not words:
+        raise Refused("name a kind or an object", next_step="for example `md`, `md qwen` or `md/qwen`; `modelplane schema` lists the kinds")
+    if any("/" in word for word in words):
+        return [_slashed(word) for word in words]
+    kinds = _kinds(words[0])
+    names = words[1:]
+    if not names:
+        return [(kind, None) for kind in kinds]
+    if len(kinds) > 1:
+        raise Refused("several kinds cannot share names", next_step=f"write `{kinds[0].short}/{names[0]} …`")
+    return [(kinds[0], name) for name in names]
+
+
+def objects_named(words: Sequence[str], namespace: str | None) -> list[Target]:
+    """Read words that must name objects, not whole kinds. Raises `Refused`."""
+    found = kinds_and_names(words)
+    nameless = [kind for kind, name in found if name is None]
+    if nameless:
+        raise Refused(f"which {nameless[0].kind}?", next_step=f"write `{nameless[0].short}/NAME`")
+    return [target(served(kind), namespace, name) for kind, name in found if name is not None]
+
+
+def _kinds(text: str) -> list[KindInfo]:
+    if text == "all":
+        return [BY_KIND[name] for name in served_kinds()]
+    return [served(kind_named(word)) for word in text.split(",") if word]
+
+
+def _slashed(word: str) -> tuple[KindInfo, str]:
+    kind, slash, name = word.partition("/")
+    if not (slash and kind and name and "/" not in name):
+        raise Refused(f"{word!r} does not name an object", next_step="write TYPE/NAME for each, such as `md/qwen ic/oslo`")
+    return served(kind_named(kind)), name

@@ -1,0 +1,81 @@
+"""The one place that connects to Temporal.
+
+Every program that speaks with the fleet must read and write payloads in the same way and fail in the same words, so the data converter,
+the TLS material and the error texts stand here and nowhere else.
+"""
+
+import asyncio
+import dataclasses
+import re
+from pathlib import Path
+
+from temporalio.client import Client, RPCError
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import Runtime
+from temporalio.service import TLSConfig
+
+from api_types.settings import Settings, TemporalSettings
+from client.errors import Refused, Unreachable
+from client.temporal.codec import codec_of
+
+# A server on this machine answers in milliseconds, one across an ocean within a second.
+_CONNECT_SECONDS = 5
+
+_REASON_MAX = 300
+
+
+async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
+    """Connect to Temporal; a worker brings its own runtime, with metrics.
+
+    Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files.
+    """
+    temporal = settings.temporal
+    api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await Client.connect(
+                temporal.address,
+                namespace=temporal.namespace,
+                data_converter=dataclasses.replace(pydantic_data_converter, payload_codec=codec_of(settings.encryption)),
+                tls=_tls(temporal),
+                api_key=api_key,
+                runtime=runtime,
+            )
+    except TimeoutError as error:
+        raise unreachable(settings, TimeoutError(f"no answer within {_CONNECT_SECONDS} s")) from error
+    except (RuntimeError, RPCError, ValueError) as error:
+        raise unreachable(settings, error) from error
+
+
+def unreachable(settings: Settings, error: Exception) -> Unreachable:
+    """Say that Temporal does not answer, in words that help."""
+    text = " ".join(str(error).split())
+    # The innermost message of the transport says it; the layers around it are names of types.
+    told = re.findall(r'(?:message|error): "([^"]+)"', text)
+    return Unreachable(
+        f"Temporal at {settings.temporal.address} does not answer",
+        details=[told[-1] if told else text[:_REASON_MAX]] if text else [],
+        next_step="start a fleet on this machine with `modelplane up`, or name your server with MODELPLANE_TEMPORAL__ADDRESS",
+    )
+
+
+def _tls(temporal: TemporalSettings) -> TLSConfig | bool:
+    if bool(temporal.tls_client_cert) != bool(temporal.tls_client_key):
+        raise Refused(
+            "a TLS client certificate needs its key, and the key its certificate",
+            next_step="set both temporal.tlsClientCert and temporal.tlsClientKey",
+        )
+    if not (temporal.tls_server_ca or temporal.tls_client_cert):
+        return temporal.tls
+    return TLSConfig(
+        server_root_ca_cert=_read(temporal.tls_server_ca, "temporal.tlsServerCa") if temporal.tls_server_ca else None,
+        client_cert=_read(temporal.tls_client_cert, "temporal.tlsClientCert") if temporal.tls_client_cert else None,
+        client_private_key=_read(temporal.tls_client_key, "temporal.tlsClientKey") if temporal.tls_client_key else None,
+    )
+
+
+def _read(file: Path, key: str) -> bytes:
+    try:
+        return file.expanduser().read_bytes()
+    except OSError as error:
+        raise Refused(f"{key}: cannot read {file}: {error.strerror}", next_step=f"set {key} to a readable file") from error

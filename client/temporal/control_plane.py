@@ -1,0 +1,217 @@
+"""The fleet as a client sees it: objects, not workflows.
+
+Lists come from Temporal's visibility and details from a query to each owner, because only the owner knows the present state. A worker
+that is down must not hide what exists: an object whose owner does not answer in time is still listed, from its search attributes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+from temporalio.client import Client, RPCError, WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
+from temporalio.service import RPCStatusCode
+
+from activities.messaging import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
+from api_types import queues
+from api_types.clock import timestamp
+from api_types.messages.entities import SetSpec
+from api_types.resources.kinds import KindInfo
+from api_types.settings import Settings
+from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
+from client.refs.targets import Target, target
+from client.refs.tree import Tree
+from client.temporal.codec import UnknownKey
+from client.temporal.connection import connect, unreachable
+
+QUERIES_AT_ONCE = 32
+_ANSWER_WAIT = timedelta(seconds=3)
+
+# No poller seen, the first task not done yet, the worker gone in the middle: Temporal has many words for an owner that is silent.
+_SILENT = {
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One object of a list. When its owner did not answer, the tree holds no more than the search attributes tell."""
+
+    target: Target
+    tree: Tree
+    answered: bool = True
+
+
+class ControlPlane:
+    """A connection to Temporal that speaks of objects."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
+
+    async def describe(self, wanted: Target) -> Tree:
+        """Give the object as its manifest with status. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        tree: Tree = await self._query(wanted, "describe")
+        return tree
+
+    async def find(self, wanted: Target) -> Tree | None:
+        """Give the object, or None if it does not exist. Raises `NoAnswer`, `Unreachable`."""
+        try:
+            return await self.describe(wanted)
+        except NotFound:
+            return None
+
+    async def waiting(self, wanted: Target) -> list[str]:
+        """Give what the object waits for, one sentence each. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        lines: list[str] = await self._query(wanted, "waiting")
+        return lines
+
+    async def last_words(self, wanted: Target) -> Tree | None:
+        """Give an object as it is, or as it was when it went; None if nobody can tell. Raises `Unreachable`."""
+        handle = self.client.get_workflow_handle(wanted.workflow_id)
+        try:
+            tree: Tree = await handle.query("describe", rpc_timeout=_ANSWER_WAIT)
+        except WorkflowQueryFailedError:
+            return None
+        except RPCError as error:
+            if error.status in {RPCStatusCode.NOT_FOUND, *_SILENT}:
+                return None
+            raise self._failure(error, wanted) from error
+        return tree
+
+    async def query(self, wanted: Target, name: str, *arguments: Any) -> Any:
+        """Ask a running owner. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        return await self._query(wanted, name, *arguments)
+
+    async def rows(self, query: str) -> AsyncIterator[WorkflowExecution]:
+        """Give what visibility knows of running owners; nobody is asked. Raises `Unreachable`."""
+        try:
+            async for row in self.client.list_workflows(query):
+                yield row
+        except RPCError as error:
+            raise self._failure(error, None) from error
+
+    async def signal(self, wanted: Target, name: str, message: BaseModel | None) -> None:
+        """Send a signal to a running owner; None is sent as null. Raises `NotFound`, `Unreachable`."""
+        try:
+            await self.client.get_workflow_handle(wanted.workflow_id).signal(name, message)
+        except RPCError as error:
+            raise self._failure(error, wanted) from error
+
+    async def set_spec(self, wanted: Target, message: SetSpec) -> None:
+        """Give an object its manifest; the owner is started if there is none. Raises `Unreachable`."""
+        kind = wanted.kind.kind
+        try:
+            await self.client.start_workflow(
+                kind,
+                None,
+                id=wanted.workflow_id,
+                task_queue=queues.WORKFLOWS,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                search_attributes=attributes_of(kind, wanted.namespace, wanted.name),
+                static_summary=wanted.title,
+                start_signal="set_spec",
+                start_signal_args=[message],
+            )
+        except RPCError as error:
+            raise self._failure(error, wanted) from error
+
+    async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[Seen]:
+        """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""
+        query = visibility_query([kind.kind], namespace=namespace or "" if kind.namespaced else "", deployment=deployment)
+        try:
+            rows = [row async for row in self.client.list_workflows(query)]
+        except RPCError as error:
+            raise self._failure(error, None) from error
+        found = await asyncio.gather(*(self._seen(kind, row) for row in rows))
+        return sorted((seen for seen in found if seen), key=lambda seen: (seen.target.namespace, seen.target.name))
+
+    async def _seen(self, kind: KindInfo, row: WorkflowExecution) -> Seen | None:
+        attributes = row.typed_search_attributes
+        wanted = target(kind, attributes.get(NAMESPACE), attributes.get(NAME) or row.id.rpartition("/")[2])
+        try:
+            return Seen(wanted, await self.describe(wanted))
+        except NotFound:
+            return None  # it ended between the list and the question
+        except NoAnswer:
+            tree = _from_attributes(wanted, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
+            return Seen(wanted, tree, answered=False)
+
+    async def _query(self, wanted: Target, name: str, *arguments: Any) -> Any:
+        handle = self.client.get_workflow_handle(wanted.workflow_id)
+        async with self._gate:
+            try:
+                # A closed workflow would still answer, from its history: to a user it is gone.
+                return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
+            except WorkflowQueryRejectedError as error:
+                raise _not_found(wanted) from error
+            except (UnknownKey, KeyError) as error:
+                # Without any key the converter meets an encoding that it does not know, and says so with a KeyError.
+                raise CommandFailed(
+                    f"{wanted.title} is encrypted, and not with a key of this program",
+                    details=[str(error.args[0])],
+                    next_step="give `encryption.keys` in the settings the keys that the workers have",
+                ) from error
+            except WorkflowQueryFailedError as error:
+                raise NoAnswer(
+                    f"the owner of {wanted.title} cannot answer: {error}",
+                    next_step="see its workflow in the Temporal UI: `modelplane ui " + wanted.command + "`",
+                ) from error
+            except RPCError as error:
+                raise self._failure(error, wanted) from error
+
+    def _failure(self, error: RPCError, wanted: Target | None) -> CommandFailed:
+        """Translate what Temporal says about a call."""
+        if error.status == RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
+            name = self.settings.temporal.namespace
+            return Unreachable(
+                f"Temporal at {self.settings.temporal.address} has no namespace {name!r}",
+                next_step=f"create it with `temporal operator namespace create {name}`, or set temporal.namespace",
+            )
+        if error.status == RPCStatusCode.NOT_FOUND and wanted:
+            return _not_found(wanted)
+        if error.status in _SILENT:
+            return NoAnswer(
+                f"no worker answers for {wanted.title}" if wanted else "Temporal is too slow to answer",
+                details=[error.message],
+                next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+            )
+        if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
+            return Unreachable(
+                f"Temporal namespace {self.settings.temporal.namespace!r} does not know this control plane yet",
+                details=[error.message],
+                next_step="start a worker once: it registers the search attributes",
+            )
+        if error.status in {RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED}:
+            return Unreachable(
+                f"Temporal at {self.settings.temporal.address} refuses this client",
+                details=[error.message],
+                next_step="check temporal.apiKeyFile, the TLS files and temporal.namespace in the settings",
+            )
+        return unreachable(self.settings, error)
+
+
+@asynccontextmanager
+async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
+    """Connect for the length of a command."""
+    yield ControlPlane(await connect(settings), settings)
+
+
+def _from_attributes(wanted: Target, phase: str | None, ready: str | None, started: str) -> Tree:
+    metadata = {"name": wanted.name, "creationTimestamp": started} | ({"namespace": wanted.namespace} if wanted.namespace else {})
+    stated = [{"type": "Ready", "status": ready, "reason": "NoAnswer", "message": "last known; no worker answers"}] if ready else []
+    status = {"phase": phase or "", "conditions": stated}
+    return {"apiVersion": wanted.kind.api_version, "kind": wanted.kind.kind, "metadata": metadata, "status": status}
+
+
+def _not_found(wanted: Target) -> NotFound:
+    scope = f" -n {wanted.namespace}" if wanted.namespace else ""
+    return NotFound(f"{wanted.title} does not exist", next_step=f"`modelplane get {wanted.kind.short}{scope}` lists those that do")

@@ -1,0 +1,1 @@
+"""The cost of a selector, estimated and measured, with the limits that Kubernetes applies."""

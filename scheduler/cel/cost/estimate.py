@@ -1,0 +1,286 @@
+"""The most a selector may cost, before it has seen a device.
+
+Kubernetes refuses to store a selector whose estimate is above its limit, so the estimate is Kubernetes' own, step by step: what
+it knows about sizes, and what it does not know. A selector that it finds too dear is never accepted here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from scheduler.cel.cost.call_estimates import CallEstimate, Operand, estimate_call
+from scheduler.cel.cost.costs import LIST_COST, MAP_COST
+from scheduler.cel.cost.schema_sizes import size_at
+from scheduler.cel.cost.sizes import UNBOUNDED, UNKNOWN, Entries, Size, exactly, plus, times
+from scheduler.cel.syntax.static_types import DEVICE, SCALARS
+from scheduler.cel.syntax.tree import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    Ternary,
+    Visit,
+    qualified_name,
+    walk,
+)
+
+Path = tuple[str, ...]
+
+# What a macro's expansion costs beside its parts: its start, each round, its result.
+_MACRO_COSTS = {
+    "all": (0, 3, 1),
+    "exists": (0, 4, 1),
+    "exists_one": (0, 2, 2),
+    "filter": (LIST_COST, LIST_COST + 3, 1),
+    "map": (LIST_COST, LIST_COST + 2, 1),
+}
+
+
+@dataclass(slots=True)
+class _Variable:
+    """What is known about a loop variable or binding."""
+
+    path: Path
+    size: Size | None
+    entries: Entries | None
+
+
+class _Estimator:
+    """Costs and sizes of one tree, found bottom up."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, Path] = {}
+        self._sizes: dict[int, Size] = {}
+        self._entries: dict[int, Entries] = {}
+        self._scopes: list[tuple[str, _Variable]] = []
+
+    def visit(self, node: Node) -> Visit:
+        visit = cast("Any", _VISITS[type(node)])
+        cost = yield from visit(self, node)
+        return cost
+
+    # What is known about a value
+
+    def _variable(self, node: Node) -> _Variable | None:
+        if isinstance(node, Ident):
+            for name, variable in reversed(self._scopes):
+                if name == node.name:
+                    return variable
+        return None
+
+    def _path(self, node: Node) -> Path:
+        variable = self._variable(node)
+        return self._paths.get(id(node), ()) if variable is None else variable.path
+
+    def _size(self, node: Node) -> Size | None:
+        known = self._sizes.get(id(node))
+        if known is not None:
+            return known
+        if isinstance(node, Literal):
+            return exactly(len(node.value) if isinstance(node.value, str | bytes) else 1)
+        if isinstance(node, ListLiteral):
+            return exactly(len(node.elements))
+        if isinstance(node, MapLiteral):
+            return exactly(len(node.entries))
+        by_schema = size_at(self._path(node))
+        if by_schema is not None:
+            return by_schema
+        if node.type in SCALARS:
+            return exactly(1)
+        variable = self._variable(node)
+        return variable.size if variable is not None else None
+
+    def _size_or_unknown(self, node: Node) -> Size:
+        size = self._size(node)
+        return UNKNOWN if size is None else size
+
+    def _contents(self, node: Node) -> Entries | None:
+        known = self._entries.get(id(node))
+        if known is not None:
+            return known
+        variable = self._variable(node)
+        return variable.entries if variable is not None else None
+
+    def _set(self, node: Node, size: Size | None, entries: Entries | None = None) -> None:
+        if size is not None:
+            self._sizes[id(node)] = size
+        if entries is not None:
+            self._entries[id(node)] = entries
+
+    def _operand(self, node: Node) -> Operand:
+        return Operand(node, self._path(node), self._size(node))
+
+    # Costs
+
+    def _literal(self, node: Literal) -> Visit:
+        del node
+        return 0
+        yield
+
+    def _ident(self, node: Ident) -> Visit:
+        variable = self._variable(node)
+        self._paths[id(node)] = (node.name,) if variable is None else variable.path
+        return 1
+        yield
+
+    def _select(self, node: Select) -> Visit:
+        name = qualified_name(node)
+        if name is not None and node.type.kind == "type":
+            # The name of a type, written with dots, is one name.
+            self._paths[id(node)] = (name,)
+            return 1
+        cost = yield node.operand
+        if node.test:
+            return cost
+        kind = node.operand.type
+        self._paths[id(node)] = (*self._path(node.operand), node.name)
+        return plus(cost, 1) if kind.kind == "map" or kind == DEVICE else cost
+
+    def _call(self, node: Call) -> Visit:
+        arg_costs: list[int] = []
+        for arg in node.args:
+            arg_costs += [(yield arg)]
+        if node.function == "dyn":
+            self._set(node, self._size(node.args[0]), self._contents(node.args[0]))
+            return plus(1, *arg_costs)
+        operands = [self._operand(arg) for arg in node.args]
+        target_cost = 0
+        target = None
+        if node.target is not None:
+            target_cost = yield node.target
+            target = self._operand(node.target)
+        cost = 0
+        size: Size | None = None
+        for overload in node.overloads:
+            estimate = self._overload(node, overload, target, operands)
+            cost = max(cost, estimate.cost)
+            if estimate.size is not None:
+                size = estimate.size if size is None else size.union(estimate.size)
+            if overload in ("index_list", "index_map"):
+                contents = self._contents(node.args[0])
+                size = None if contents is None else contents.value
+                self._paths[id(node)] = (*self._path(node.args[0]), "@items" if overload == "index_list" else "@values")
+            if size is None:
+                size = self._size(node)
+        self._set(node, size)
+        return plus(cost, target_cost, *arg_costs)
+
+    def _overload(self, node: Call, overload: str, target: Operand | None, operands: list[Operand]) -> CallEstimate:
+        if overload in ("add_string", "add_bytes", "add_list"):
+            left, right = self._contents(node.args[0]), self._contents(node.args[1])
+            if left is not None:
+                self._set(node, None, left.union(right))
+        return estimate_call(node.function, overload, target, operands)
+
+    def _logic(self, node: Logic) -> Visit:
+        cost = 0
+        for term in node.terms:
+            cost = plus(cost, (yield term))
+        return cost
+
+    def _ternary(self, node: Ternary) -> Visit:
+        condition = yield node.condition
+        yes = yield node.yes
+        no = yield node.no
+        contents = self._contents(node.yes)
+        size = self._size_or_unknown(node.yes).union(self._size_or_unknown(node.no))
+        self._set(node, size, None if contents is None else contents.union(self._contents(node.no)))
+        return plus(condition, max(yes, no))
+
+    def _list(self, node: ListLiteral) -> Visit:
+        cost = LIST_COST
+        value = Size(UNBOUNDED if node.elements else 0, 0)
+        for element in node.elements:
+            cost = plus(cost, (yield element))
+            value = value.union(self._size_or_unknown(element))
+        self._set(node, None, Entries("list", exactly(1), value))
+        return cost
+
+    def _map(self, node: MapLiteral) -> Visit:
+        cost = MAP_COST
+        key_size = value_size = Size(UNBOUNDED if node.entries else 0, 0)
+        for key, value in node.entries:
+            cost = plus(cost, (yield key))
+            cost = plus(cost, (yield value))
+            key_size = key_size.union(self._size_or_unknown(key))
+            value_size = value_size.union(self._size_or_unknown(value))
+        self._set(node, None, Entries("map", key_size, value_size))
+        return cost
+
+    def _element(self, node: Comprehension) -> _Variable:
+        contents = self._contents(node.over)
+        container = node.over.type.kind if contents is None else contents.container
+        size = None
+        if contents is not None:
+            size = contents.value if container == "list" else contents.key
+        return _Variable((*self._path(node.over), "@items" if container == "list" else "@keys"), size, None)
+
+    def _comprehension(self, node: Comprehension) -> Visit:
+        cost = yield node.over
+        element = self._element(node)
+        self._scopes.append((node.variable, element))
+        each = 0 if node.predicate is None else (yield node.predicate)
+        made: Size | None = None
+        if node.transform is not None:
+            each = plus(each, (yield node.transform))
+            made = self._size_or_unknown(node.transform)
+        elif node.macro == "filter":
+            # The step puts the loop variable into a list; it is looked up as any other use of it would be.
+            variable = Ident(node.at, node.variable)
+            variable.type = node.type.params[0]
+            yield variable
+            made = self._size_or_unknown(variable)
+        self._scopes.pop()
+        start, round_cost, result = _MACRO_COSTS[node.macro]
+        over = self._size_or_unknown(node.over)
+        if made is None:
+            self._set(node, exactly(1))
+        else:
+            # The result starts as an empty list, and so does the range of its elements' sizes.
+            self._set(node, over, Entries("list", exactly(1), made.union(exactly(0))))
+        return plus(cost, start, result, times(over.high, plus(each, round_cost)))
+
+    def _bind(self, node: Bind) -> Visit:
+        cost = yield node.value
+        variable = _Variable(self._path(node.value), self._size(node.value), self._contents(node.value))
+        self._scopes.append((node.variable, variable))
+        body = yield node.body
+        size, contents = self._size(node.body), self._contents(node.body)
+        self._scopes.pop()
+        self._set(node, size, contents)
+        # A binding is a loop over an empty list that never runs; only making the list is charged.
+        return plus(LIST_COST, cost, body)
+
+
+_VISITS = {
+    Literal: _Estimator._literal,  # noqa: SLF001 - the table of this class's own visits
+    Ident: _Estimator._ident,  # noqa: SLF001
+    Select: _Estimator._select,  # noqa: SLF001
+    Call: _Estimator._call,  # noqa: SLF001
+    Logic: _Estimator._logic,  # noqa: SLF001
+    Ternary: _Estimator._ternary,  # noqa: SLF001
+    ListLiteral: _Estimator._list,  # noqa: SLF001
+    MapLiteral: _Estimator._map,  # noqa: SLF001
+    Comprehension: _Estimator._comprehension,  # noqa: SLF001
+    Bind: _Estimator._bind,  # noqa: SLF001
+}
+
+
+def estimate_cost(root: Node) -> int:
+    """Estimate the cost of one evaluation.
+
+    Args:
+        root: a checked tree.
+
+    Returns:
+        CEL cost units, 2^64-1 at most.
+
+    """
+    return cast("int", walk(root, _Estimator().visit))

@@ -1,0 +1,1 @@
+"""Running a checked selector against one device: values, functions, conversions, and the stack machine."""

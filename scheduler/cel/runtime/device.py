@@ -1,0 +1,101 @@
+"""What a selector sees as `device`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from scheduler.cel.errors import EvalError
+from scheduler.cel.runtime.amounts import parse_amount
+from scheduler.cel.runtime.values import INT64_MAX, INT64_MIN, MapValue, string_map
+from scheduler.kubernetes.semver import parse_version
+from scheduler.model.devices import DeviceEntry
+
+_NO_NAMES = string_map({})
+
+
+def _attribute(kind: str, value: object) -> Any:
+    """One attribute as a CEL value.
+
+    Raises:
+        ValueError: the value does not fit its type.
+
+    """
+    if kind == "string" and isinstance(value, str):
+        value.encode()  # half of a surrogate pair is no text, and RE2 could not read it
+        return value
+    if kind == "version" and isinstance(value, str):
+        return parse_version(value)
+    if kind == "bool" and isinstance(value, bool):
+        return value
+    if kind == "int" and isinstance(value, int) and not isinstance(value, bool) and INT64_MIN <= value <= INT64_MAX:
+        return int(value)
+    raise ValueError(f"{value!r} is not a {kind}; an attribute is a string, a version, a bool or a 64-bit int")
+
+
+def _by_domain(driver: str, values: dict[str, Any]) -> MapValue:
+    """Group `domain/id` names by domain; a name without one belongs to the driver. An unknown domain is an empty map."""
+    domains: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        domain, slash, identifier = name.partition("/")
+        if not slash:
+            domain, identifier = driver, name
+        domains.setdefault(domain, {})[identifier] = value
+    return string_map({domain: string_map(names) for domain, names in domains.items()}, default=_NO_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device as far as it stays the same from one evaluation to the next."""
+
+    driver: str
+    attributes: MapValue
+    capacity: tuple[tuple[str, str], ...]
+
+    def value(self) -> MapValue:
+        """What `device` stands for in one evaluation; quantities may change while it runs, so they are made anew."""
+        amounts = {name: parse_amount(text, published=True) for name, text in self.capacity}
+        return string_map({"driver": self.driver, "attributes": self.attributes, "capacity": _by_domain(self.driver, amounts)})
+
+
+class _ByContent:
+    """An entry that is equal to any other that selectors cannot tell apart."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: DeviceEntry) -> None:
+        self.entry = entry
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByContent) and self.entry.selector_digest == other.entry.selector_digest
+
+    def __hash__(self) -> int:
+        return hash(self.entry.selector_digest)
+
+
+@lru_cache(maxsize=16_384)
+def _read(content: _ByContent) -> Device | EvalError:
+    entry = content.entry
+    attributes: dict[str, Any] = {}
+    try:
+        for name, kind, value in entry.attributes:
+            where = f"attribute {name}"
+            attributes[name] = _attribute(kind, value)
+        for name, text in entry.capacity:
+            where = f"capacity {name}"
+            parse_amount(text)
+    except ValueError as error:
+        return EvalError(f"{where}: {error}")
+    return Device(entry.driver, _by_domain(entry.driver, attributes), entry.capacity)
+
+
+def read_device(entry: DeviceEntry) -> Device | EvalError:
+    """Read an entry, once per content.
+
+    Returns:
+        The device, or an error value if any attribute or capacity is malformed: Kubernetes then fails every selector on it, also
+        one that reads something else.
+
+    """
+    return _read(_ByContent(entry))

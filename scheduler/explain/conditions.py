@@ -1,0 +1,114 @@
+"""The conditions and events of a deployment that follow from a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.explain.diagnosis import MESSAGE_MAX, headline, named
+from scheduler.model import reasons
+from scheduler.model.decision import Condition, Diagnosis, Event, Eviction, Note, Placement
+from scheduler.model.inputs import DeploymentView
+
+_NOTE_CONDITIONS = {
+    reasons.DRIFTED: ("PlacementDrifted", reasons.DRIFTED),
+    reasons.RESIZE_BLOCKED: (reasons.RESIZE_BLOCKED, reasons.RESIZE_BLOCKED),
+    reasons.REPLACEMENT_BLOCKED: (reasons.REPLACEMENT_BLOCKED, reasons.REPLACEMENT_BLOCKED),
+    reasons.CAPACITY_LOST: (reasons.CAPACITY_LOST, reasons.CAPACITY_LOST),
+    reasons.EVICTED: (reasons.EVICTED, reasons.EVICTED),
+}
+_BEFORE_LABELS = (reasons.LABEL_MISMATCH, reasons.CACHE_FOOTPRINT)
+
+
+def scheduled(deployment: DeploymentView, placed: int, *, observed: bool, invalid: str, diagnosis: Diagnosis) -> Condition:
+    """Give `ReplicasScheduled`: does the deployment stand where it wants to stand."""
+    wanted = deployment.replicas
+    kind = "ReplicasScheduled"
+    if invalid:
+        return Condition(kind, "False", "InvalidNodeSelector", f"Invalid nodeSelector CEL expression: {invalid}"[:MESSAGE_MAX])
+    if wanted == 0:
+        return Condition(kind, "True", "ScaledToZero", "0 replicas wanted")
+    if placed < wanted:
+        return _short(deployment, placed, diagnosis)
+    if not observed:
+        return Condition(kind, "False", "Scheduling", f"{placed} of {wanted} replicas scheduled")
+    return Condition(kind, "True", "ReplicasCreated", f"Scheduled {placed} of {wanted} replicas")
+
+
+def _short(deployment: DeploymentView, placed: int, diagnosis: Diagnosis) -> Condition:
+    wanted = deployment.replicas
+    if diagnosis.held:
+        message = f"{placed} of {wanted} replicas scheduled. {diagnosis.held}"
+        return Condition("ReplicasScheduled", "False", "Scheduling", message)
+    head = f"{placed} of {wanted} replicas scheduled (checked {diagnosis.clusters} clusters). "
+    reason = "NoClusters" if placed == 0 and no_candidates(diagnosis) else "InsufficientCapacity"
+    return Condition("ReplicasScheduled", "False", reason, head + headline(diagnosis, MESSAGE_MAX - len(head)))
+
+
+def no_candidates(diagnosis: Diagnosis) -> bool:
+    """Whether no cluster passes the deployment's and its cache's selectors."""
+    return all(group.code in _BEFORE_LABELS for group in diagnosis.groups)
+
+
+def fully_scheduled(deployment: DeploymentView, placed: int, invalid: str, diagnosis: Diagnosis) -> Condition:
+    """Give `FullyScheduled`; its reason is the filter that refuses most clusters."""
+    kind = "FullyScheduled"
+    if placed >= deployment.replicas and not invalid:
+        return Condition(kind, "True", "AllReplicasPlaced", f"{placed} of {deployment.replicas} replicas placed")
+    if invalid:
+        return Condition(kind, "False", "InvalidNodeSelector", "the selectors do not compile")
+    if diagnosis.held:
+        return Condition(kind, "False", "FillHeld", diagnosis.held)
+    totals: dict[str, int] = {}
+    for group in diagnosis.groups:
+        totals[group.code] = totals.get(group.code, 0) + group.count
+    order = reasons.FILTER_ORDER
+    blocking = min(totals, key=lambda code: (-totals[code], order.index(code)), default="NoClusters")
+    return Condition(kind, "False", blocking, headline(diagnosis))
+
+
+def note_conditions(notes: Iterable[Note]) -> list[Condition]:
+    """Give a condition for each kind of note, naming the replicas."""
+    by_reason: dict[str, list[Note]] = {}
+    for note in notes:
+        by_reason.setdefault(note.reason, []).append(note)
+    found = []
+    for reason, (kind, text) in _NOTE_CONDITIONS.items():
+        if reason in by_reason:
+            first = by_reason[reason][0].detail
+            names = named(note.replica_name for note in by_reason[reason])
+            found.append(Condition(kind, "True", text, f"{names}: {first}"[:MESSAGE_MAX] if first else names))
+    return found
+
+
+def cache_condition(deployment: DeploymentView) -> Condition | None:
+    """Give `ModelCacheResolved`, absent without a cache reference."""
+    cache = deployment.cache
+    kind = "ModelCacheResolved"
+    if cache.state == "NotReferenced":
+        return None
+    if cache.state == "Present":
+        return Condition(kind, "True", "ModelCacheResolved", "")
+    if cache.state == "Absent":
+        return Condition(kind, "False", "ModelCacheNotFound", f"ModelCache {cache.name} not found; holding replica placement")
+    return Condition(kind, "False", "ModelCacheUnresolved", f"Waiting for ModelCache {cache.name}")
+
+
+def events(
+    deployment: DeploymentView, placements: Sequence[Placement], evictions: Sequence[Eviction], condition: Condition, *, observed: bool
+) -> tuple[Event, ...]:
+    """Give what is worth telling; the caller tells it once."""
+    found = []
+    if placements and not observed:
+        names = sorted({placement.cluster for placement in placements})
+        text = f"Scheduled {len(placements)} replicas across {len(names)} clusters: {', '.join(names)}"
+        found.append(Event("Normal", "Scheduled", text))
+    if condition.reason == "NoClusters":
+        found.append(Event("Warning", "NoClusters", "No InferenceClusters found"))
+    if condition.reason == "InvalidNodeSelector":
+        found.append(Event("Warning", "InvalidNodeSelector", condition.message))
+    if deployment.cache.state == "Absent":
+        found.append(Event("Warning", "ModelCacheNotFound", f"ModelCache {deployment.cache.name} not found; holding replica placement"))
+    for eviction in evictions:
+        kind = "Normal" if eviction.reason in (reasons.SCALED_DOWN, reasons.ROLLED_OUT, reasons.TERMINATING) else "Warning"
+        found.append(Event(kind, eviction.reason, f"{eviction.replica_name} leaves {eviction.cluster}: {eviction.detail}"))
+    return tuple(found)

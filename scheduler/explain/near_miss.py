@@ -1,0 +1,89 @@
+"""The nearest miss: what would have to be freed or added, and where, to place one more replica.
+
+A request that fits nowhere visits every cluster that could have taken it, so the visit itself is cheap and words are found only for the
+one that comes closest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.fleet.cluster_index import Slot
+from scheduler.placement.device_accounting import Fragmentation, counts_devices, fragmentation, pods_on
+from scheduler.placement.placer import Filler
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One pool that almost took an engine: it lacks `gap` nodes, or devices on one node."""
+
+    gap: int
+    cluster: str
+    pool: str
+    text: str
+
+
+class Nearest:
+    """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
+
+    def __init__(self, filler: Filler) -> None:
+        self._filler = filler
+        self._key: tuple[int, str] | None = None
+        self._found: tuple[Slot, int] | None = None
+        self.group = ""
+        self._simple = filler.is_simple and not (filler.held or filler.frame.refused)
+
+    def is_full(self, slot: Slot) -> bool | None:
+        """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""
+        if not self._simple or slot.observed or self._filler.has_credit(slot):
+            return None
+        used = self._filler.frame.ledger.used(slot.name)
+        engine = self._filler.shape.on(slot.layout).engines[0]
+        most = max(slot.nodes[p] - used.get(slot.pools[p].name, 0) for p in engine.positions)
+        if most >= engine.cost:
+            return False
+        self._keep(engine.cost - max(most, 0), slot, 0)
+        return True
+
+    def consider(self, slot: Slot, engine: int) -> None:
+        """Look at a cluster on which an engine found no room."""
+        self._keep(room_miss(self._filler, slot, engine).gap, slot, engine)
+
+    def _keep(self, gap: int, slot: Slot, engine: int) -> None:
+        if self._key is None or (gap, slot.name) < self._key:
+            self._key = (gap, slot.name)
+            self._found = (slot, engine)
+            self.group = self._filler.shape.engines[engine].name
+
+    @property
+    def text(self) -> str:
+        """Describe the nearest miss, "" without any."""
+        return room_miss(self._filler, *self._found).text if self._found else ""
+
+
+def room_miss(filler: Filler, slot: Slot, engine: int) -> Miss:
+    """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
+    fit = filler.shape.on(slot.layout)
+    free = filler.frame.free(slot)
+    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name) or [0] * len(free)
+    left = [a + b for a, b in zip(free, credit, strict=True)]
+    for earlier in fit.engines[:engine]:
+        p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
+        if p >= 0:
+            left[p] -= earlier.cost
+    cost = fit.engines[engine].cost
+    # The first of equal pools in published order.
+    p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
+    if counts_devices(filler.frame):
+        return _device_miss(filler, slot, engine, p)
+    text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
+    return Miss(cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
+
+
+def _device_miss(filler: Filler, slot: Slot, engine: int, p: int) -> Miss:
+    pool = slot.pools[p]
+    placed = filler.shape.place(engine, pool.name, pool.device_set)
+    needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
+    found = fragmentation(filler.frame, slot).get(pool.name, Fragmentation(0, 0, 0))
+    text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {slot.name}/{pool.name}"
+    return Miss(needed - found.largest, slot.name, pool.name, text)

@@ -1,0 +1,31 @@
+"""What the books say of the pools of one cluster, for people who wonder where the capacity went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.overlay import Frame
+from scheduler.placement.device_accounting import accounting_of, fragmentation
+
+
+def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:
+    """Give a JSON tree per pool, in published order; empty for an unknown cluster.
+
+    `free` are nodes that the next replica may take, `declared` and `charged` what that is made of; `devices` is there for pools with
+    claimable devices: the largest pod that is still admitted, free devices, and those of them that pods of that size cannot use.
+    """
+    frame = Frame(fleet, now)
+    slot = frame.clusters.get(cluster)
+    if slot is None:
+        return []
+    free, used, pieces = frame.free(slot), frame.ledger.used(slot.name), fragmentation(frame, slot)
+    report = []
+    for p, pool in enumerate(slot.pools):
+        tree: dict[str, Any] = {"name": pool.name, "accounting": accounting_of(frame, pool), "declared": pool.nodes}
+        tree |= {"charged": used.get(pool.name, 0), "free": max(0, free[p])}
+        piece = pieces.get(pool.name)
+        if piece is not None:
+            tree["devices"] = {"largest": piece.largest, "free": piece.free, "unusable": piece.unusable}
+        report.append(tree)
+    return report

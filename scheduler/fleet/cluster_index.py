@@ -1,0 +1,243 @@
+"""Clusters, indexed so that a filter is one operation on a whole fleet.
+
+Every cluster has a rank: its place in name order. A set of clusters is one whole number whose bit `rank` stands for that cluster, so
+"ready, in region eu, tolerated, and not known to be full" is a handful of `&` on numbers, whatever the size of the fleet, and the lowest
+bit of what is left is the first cluster by name. Changing a cluster flips its bits; only a new or forgotten name ranks anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
+
+from scheduler.hardware.template import Layout, Shape
+from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
+
+
+class Slot:
+    """One cluster with what is derived from its view. A second pool of one name is not used; it is listed in `duplicates`."""
+
+    __slots__ = ("duplicates", "layout", "name", "nodes", "observed", "pools", "positions", "rank", "taints", "view")
+
+    def __init__(self, view: ClusterView, layout: Layout, pools: tuple[PoolView, ...]) -> None:
+        self.view = view
+        self.name = view.name
+        self.layout = layout
+        self.pools = pools
+        self.positions = {pool.name: p for p, pool in enumerate(pools)}
+        self.nodes = tuple(pool.nodes for pool in pools)
+        self.taints: tuple[Taint, ...] = tuple(sorted(view.taints, key=lambda t: (t.key, t.effect, t.value)))
+        self.duplicates = tuple(sorted({p.name for p in view.pools if sum(q.name == p.name for q in view.pools) > 1}))
+        self.observed = bool(view.queues) or any(pool.observed is not None for pool in pools)
+        self.rank = -1
+
+    def device_set(self, pool: str) -> DeviceSet | None:
+        """Give the devices behind a pool name, None if the pool is not published."""
+        p = self.positions.get(pool)
+        return None if p is None else self.pools[p].device_set
+
+
+class ClusterIndex:
+    """All slots and the sets they belong to."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, Slot] = {}
+        self.device_sets: dict[str, DeviceSet] = {}
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._stale = False
+        self.ranked: list[Slot] = []
+        # Raised when ranks change; whoever keeps a set of clusters from before has to drop it.
+        self.epoch = 0
+        # Ranks whose layout changed, in order; whoever keeps matches per cluster reads on from where it was.
+        self.relaid: list[int] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.everything = 0
+        self.labels: dict[tuple[str, str], int] = {}
+        self.label_values: dict[str, dict[str, int]] = {}
+        self.ready = 0
+        self.gateway = 0
+        self.deleting = 0
+        self.storage = 0
+        self.pooled = 0
+        self.tainted: dict[tuple[Taint, ...], int] = {}
+        self.layouts: dict[Layout, int] = {}
+        # Clusters with a pool of these devices that takes new replicas, by digest.
+        self.offering: dict[str, int] = {}
+
+    def put(self, view: ClusterView) -> None:
+        """Add or replace a cluster."""
+        pools: dict[str, PoolView] = {}
+        for pool in view.pools:
+            known = self.device_sets.setdefault(pool.device_set.digest, pool.device_set)
+            pools.setdefault(pool.name, pool if pool.device_set is known else _with_set(pool, known))
+        sets = tuple(None if pool.class_missing else pool.device_set for pool in pools.values())
+        key = tuple("" if devices is None else devices.digest for devices in sets)
+        slot = Slot(view, self._layouts.setdefault(key, Layout(key, sets)), tuple(pools.values()))
+        old = self.slots.get(view.name)
+        self.slots[view.name] = slot
+        if old is None or self._stale:
+            self._stale = True
+            return
+        slot.rank = old.rank
+        self.ranked[slot.rank] = slot
+        self._flip(old, present=False)
+        self._flip(slot, present=True)
+        if slot.layout.key != old.layout.key:
+            self.relaid.append(slot.rank)
+
+    def remove(self, name: str) -> None:
+        """Forget a cluster; an unknown name changes nothing."""
+        if self.slots.pop(name, None) is not None:
+            self._stale = True
+
+    def refresh(self) -> None:
+        """Rank anew if names came or went."""
+        if not self._stale:
+            return
+        self._stale = False
+        self.ranked = [self.slots[name] for name in sorted(self.slots)]
+        self._clear()
+        self.epoch += 1
+        self.relaid.clear()
+        gathered = _Gathered()
+        for rank, slot in enumerate(self.ranked):
+            slot.rank = rank
+            gathered.add(slot)
+        gathered.into(self, len(self.ranked))
+        used = {pool.device_set.digest for slot in self.ranked for pool in slot.pools}
+        self.device_sets = {digest: devices for digest, devices in self.device_sets.items() if digest in used}
+        self._layouts = {slot.layout.key: slot.layout for slot in self.ranked}
+
+    def _flip(self, slot: Slot, *, present: bool) -> None:
+        bit = 1 << slot.rank
+        view = slot.view
+
+        def flipped(clusters: int, holds: bool) -> int:
+            return clusters | bit if present and holds else clusters & ~bit
+
+        for pair in view.labels.items():
+            self.labels[pair] = flipped(self.labels.get(pair, 0), holds=True)
+            values = self.label_values.setdefault(pair[0], {})
+            values[pair[1]] = self.labels[pair]
+        self.ready = flipped(self.ready, is_ready(view))
+        self.gateway = flipped(self.gateway, bool(view.gateway_address))
+        self.deleting = flipped(self.deleting, view.deleting)
+        self.storage = flipped(self.storage, bool(view.cache_storage_class))
+        self.pooled = flipped(self.pooled, bool(slot.pools))
+        if slot.taints:
+            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, 0), holds=True)
+            if not self.tainted[slot.taints]:
+                del self.tainted[slot.taints]
+        for digest in set(slot.layout.key) - {""}:
+            self.offering[digest] = flipped(self.offering.get(digest, 0), holds=True)
+        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, 0), holds=True)
+        if not self.layouts[slot.layout]:
+            del self.layouts[slot.layout]
+
+    def having(self, labels: Mapping[str, str]) -> int:
+        """Give the clusters that carry every one of these labels."""
+        found = self.everything
+        for pair in labels.items():
+            found &= self.labels.get(pair, 0)
+        return found
+
+    def matching(self, shape: Shape) -> int:
+        """Give the clusters whose pools fit every engine, node counts left aside."""
+        claimable = shape.claimable_sets(self.device_sets.values())
+        if claimable is not None:
+            found = self.everything
+            for good in claimable:
+                found &= reduce(or_, (self.offering.get(digest, 0) for digest in good), 0)
+            return found
+        ranks: list[int] = []
+        found = 0
+        for layout, clusters in self.layouts.items():
+            if shape.on(layout).blocked >= 0:
+                continue
+            if clusters & (clusters - 1):
+                found |= clusters
+            else:
+                ranks.append(clusters.bit_length() - 1)
+        # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
+        return found | bits(ranks, len(self.ranked))
+
+    def each(self, clusters: int) -> Iterator[Slot]:
+        """Give the slots of a set in name order."""
+        ranked = self.ranked
+        for start in range(0, clusters.bit_length(), _CHUNK):
+            chunk = (clusters >> start) & _CHUNK_MASK
+            while chunk:
+                low = chunk & -chunk
+                yield ranked[start + low.bit_length() - 1]
+                chunk ^= low
+
+
+# Walking a wide number bit by bit would copy it whole for each bit.
+_CHUNK = 256
+_CHUNK_MASK = (1 << _CHUNK) - 1
+
+
+def is_ready(view: ClusterView) -> bool:
+    """Whether a cluster may take new replicas: Ready, and what runs there is known."""
+    return view.ready and view.accounted
+
+
+def _with_set(pool: PoolView, devices: DeviceSet) -> PoolView:
+    return PoolView(
+        pool.name,
+        pool.nodes,
+        devices,
+        pool.class_name,
+        pool.class_missing,
+        pool.network_domain,
+        pool.price_milli,
+        pool.observed,
+    )
+
+
+class _Gathered:
+    """Bits collected as lists and joined once: setting bits one at a time in wide numbers is quadratic."""
+
+    def __init__(self) -> None:
+        self.labels: dict[tuple[str, str], list[int]] = {}
+        self.tainted: dict[tuple[Taint, ...], list[int]] = {}
+        self.layouts: dict[Layout, list[int]] = {}
+        self.offering: dict[str, list[int]] = {}
+        self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "pooled")}
+
+    def add(self, slot: Slot) -> None:
+        view = slot.view
+        for pair in view.labels.items():
+            self.labels.setdefault(pair, []).append(slot.rank)
+        if slot.taints:
+            self.tainted.setdefault(slot.taints, []).append(slot.rank)
+        self.layouts.setdefault(slot.layout, []).append(slot.rank)
+        for digest in set(slot.layout.key) - {""}:
+            self.offering.setdefault(digest, []).append(slot.rank)
+        holds = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(slot.pools))
+        for ranks, held in zip(self.flags.values(), holds, strict=True):
+            if held:
+                ranks.append(slot.rank)
+
+    def into(self, index: ClusterIndex, size: int) -> None:
+        index.everything = (1 << size) - 1
+        index.labels = {pair: bits(ranks, size) for pair, ranks in self.labels.items()}
+        for (key, value), clusters in index.labels.items():
+            index.label_values.setdefault(key, {})[value] = clusters
+        index.tainted = {taints: bits(ranks, size) for taints, ranks in self.tainted.items()}
+        index.layouts = {layout: bits(ranks, size) for layout, ranks in self.layouts.items()}
+        index.offering = {digest: bits(ranks, size) for digest, ranks in self.offering.items()}
+        index.ready, index.gateway, index.deleting, index.storage, index.pooled = (bits(r, size) for r in self.flags.values())
+
+
+def bits(ranks: list[int], size: int) -> int:
+    """Join ranks to a set."""
+    if len(ranks) == size:
+        return (1 << size) - 1
+    raw = bytearray(size // 8 + 1)
+    for rank in ranks:
+        raw[rank >> 3] |= 1 << (rank & 7)
+    return int.from_bytes(raw, "little")

@@ -1,0 +1,182 @@
+"""Everything the scheduler knows: clusters, and the ledger of replicas on them.
+
+The FleetScheduler workflow owns the one live Fleet and changes it; decisions only read it. Each change raises `version`, so a reader that
+remembers a version can tell whether it still looks at the same fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.fleet.cluster_index import ClusterIndex, Slot
+from scheduler.fleet.full_clusters import Rooms
+from scheduler.fleet.ledger import Ledger, rebuilt
+from scheduler.fleet.queue_reservations import STRICT_ORDER, Hold
+from scheduler.model.inputs import ClusterView, ReplicaView
+from scheduler.model.policy import SchedulerOptions
+from scheduler.model.reasons import BOUND, RELEASING, RESERVED
+
+
+class Fleet:
+    """The live, indexed view of clusters and replicas.
+
+    While `rebuilding` is True the account of clusters is not complete: a cluster that is missing is not taken for gone.
+    """
+
+    def __init__(self, options: SchedulerOptions | None = None) -> None:
+        self.version = 0
+        self.options = options or SchedulerOptions()
+        self.rebuilding = False
+        self.index = ClusterIndex()
+        self.ledger = Ledger()
+        self.rooms = Rooms(self.index, self.ledger)
+        # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
+        self.preempted_at: dict[tuple[str, str], int] = {}
+        # (namespace, deployment, cluster, pool) -> when the pool was found to let one of its replicas wait too long, in ms.
+        self.refused: dict[tuple[str, str, str, str], int] = {}
+        # Deployments that wait for capacity, kept only while the queue order is strict.
+        self.holds: dict[tuple[str, str], Hold] = {}
+
+    # Clusters
+
+    @property
+    def clusters(self) -> Mapping[str, Slot]:
+        """Clusters by name."""
+        return self.index.slots
+
+    def cluster(self, name: str) -> ClusterView | None:
+        """Give the view of a cluster as last put, None if unknown."""
+        slot = self.index.slots.get(name)
+        return slot.view if slot else None
+
+    def put_cluster(self, view: ClusterView, now: int = 0) -> None:
+        """Add or replace a cluster; a taint keeps the time at which it was first seen."""
+        old = self.index.slots.get(view.name)
+        seen = {(t.key, t.value, t.effect): t.since for t in old.view.taints} if old else {}
+        taints = tuple(replace(t, since=t.since or seen.get((t.key, t.value, t.effect), now)) for t in view.taints)
+        if taints != view.taints or any(t.since != u.since for t, u in zip(taints, view.taints, strict=True)):
+            view = replace(view, taints=taints)
+        if old is not None and old.view == view:
+            return
+        self.index.put(view)
+        if old is not None and old.rank >= 0:
+            self.rooms.forget(old.rank)
+        self.version += 1
+
+    def remove_cluster(self, name: str) -> None:
+        """Forget a cluster; its replicas stay in the ledger until they are released."""
+        if name in self.index.slots:
+            self.index.remove(name)
+            self.version += 1
+
+    def set_options(self, options: SchedulerOptions) -> None:
+        """Replace the fleet's policy; it holds for new placements only."""
+        if options != self.options:
+            self.options = options
+            # What counts as full depends on how capacity is counted.
+            self.rooms.clear()
+            if options.queue_order != STRICT_ORDER:
+                self.holds.clear()
+            self.version += 1
+
+    def set_hold(self, owner: tuple[str, str], hold: Hold | None) -> bool:
+        """Note that a deployment waits for capacity, or (None) no longer does; True if that is news."""
+        if self.holds.get(owner) == hold:
+            return False
+        if hold is None:
+            del self.holds[owner]
+        else:
+            self.holds[owner] = hold
+        return True
+
+    # Replicas
+
+    def put_replica(self, replica: ReplicaView) -> None:
+        """Record a replica as observed or as its owner reports it, whatever was known of its uid."""
+        if self.ledger.get(replica.uid) != replica:
+            self.ledger.put(replica)
+            self.version += 1
+
+    def charge(self, replica: ReplicaView) -> None:
+        """Reserve the nodes of a replica that was just placed."""
+        self.put_replica(replace(replica, state=RESERVED))
+
+    def bind(self, uid: str, now: int = 0) -> bool:
+        """Note that the replica's workflow exists: its reservation no longer expires. False if the uid is unknown."""
+        entry = self.ledger.get(uid)
+        if entry is None:
+            return False
+        if entry.state == RESERVED:
+            self.put_replica(replace(entry, state=BOUND, since=now or entry.since))
+        return True
+
+    def start_release(self, uid: str, now: int = 0) -> bool:
+        """Note that a replica leaves; its nodes stay charged until `release`. False if the uid is unknown."""
+        entry = self.ledger.get(uid)
+        if entry is None:
+            return False
+        if entry.state != RELEASING:
+            self.put_replica(replace(entry, state=RELEASING, since=now or entry.since, ready=False, serving=False))
+        return True
+
+    def release(self, uid: str) -> bool:
+        """Free the nodes of a replica whose objects are gone. False if the uid is unknown."""
+        if self.ledger.remove(uid) is None:
+            return False
+        self.version += 1
+        return True
+
+    def observe(self, uid: str, *, ready: bool, serving: bool) -> bool:
+        """Note a replica's health; False if the uid is unknown."""
+        entry = self.ledger.get(uid)
+        if entry is None:
+            return False
+        self.put_replica(replace(entry, ready=ready, serving=serving))
+        return True
+
+    def replica(self, uid: str) -> ReplicaView | None:
+        """Find a replica by uid."""
+        return self.ledger.get(uid)
+
+    def owned(self, namespace: str, deployment: str) -> Mapping[str, ReplicaView]:
+        """Give the replicas of a deployment by uid."""
+        return self.ledger.owned(namespace, deployment)
+
+    def entries(self) -> Iterator[ReplicaView]:
+        """Give every replica in the ledger."""
+        return self.ledger.entries()
+
+    def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
+        """Give the replicas charged on a cluster by uid: while there are any, it may not be taken down."""
+        return self.ledger.on_cluster(cluster)
+
+    def expired(self, now: int) -> list[ReplicaView]:
+        """Give the reservations older than their time to live, oldest first: their deployments are to be asked, nothing is freed here."""
+        limit = now - self.options.reservation_ttl_seconds * 1000
+        return sorted((e for e in self.entries() if e.state == RESERVED and e.since <= limit), key=lambda e: (e.since, e.uid))
+
+    def free(self, cluster: str) -> dict[str, int]:
+        """Give the free nodes per pool of a cluster, empty if unknown; negative when a pool shrank below its use."""
+        slot = self.index.slots.get(cluster)
+        used = self.ledger.used(cluster)
+        return {pool.name: pool.nodes - used.get(pool.name, 0) for pool in slot.pools} if slot else {}
+
+    # Checking and carrying
+
+    def audit(self) -> list[str]:
+        """Recount everything from the entries and name every difference; empty when the books are right."""
+        return self.ledger.differences(rebuilt(self.entries()))
+
+    def dump(self) -> list[bytes]:
+        """Pack the whole fleet, in parts that are quickly read one at a time."""
+        from scheduler.fleet.snapshot import pack  # noqa: PLC0415  # snapshot builds Fleets
+
+        return pack(self)
+
+    @staticmethod
+    def load(parts: Sequence[bytes]) -> Fleet:
+        """Unpack what `dump` gave; raises ValueError on anything else."""
+        from scheduler.fleet.snapshot import unpack  # noqa: PLC0415  # see dump
+
+        return unpack(parts)

@@ -1,0 +1,147 @@
+"""A whole fleet in few bytes, in parts that are small enough to be read one at a time.
+
+Rows become columns, repeated texts and stamps become numbers into tables, and each part is compressed: what replicas of one deployment
+share is written once. Names and uids are made again from what they were made of, so only those that differ are kept. Reading a large
+fleet at once would block its reader for seconds; a part takes a fraction of one.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.fleet.queue_reservations import Hold
+from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, PoolView, Taint
+from scheduler.model.policy import SchedulerOptions
+from scheduler.model.wire import from_wire, to_wire
+
+_FORMAT = 2
+_EMPTY = DeviceSet("", ())
+CLUSTERS_PER_PART = 2_500
+REPLICAS_PER_PART = 5_000
+# The first part of the stream says what the others need, so it comes first when reading.
+_HEAD, _CLUSTERS, _REPLICAS = "head", "clusters", "replicas"
+
+
+def pack(fleet: Fleet) -> list[bytes]:
+    """Write a fleet; equal fleets give equal parts."""
+    names = sorted(fleet.clusters)
+    pools: dict[tuple[Any, ...], tuple[int, PoolView]] = {}
+    trees = [_cluster_tree(fleet.clusters[name].view, pools) for name in names]
+    sets = {pool.device_set.digest: pool.device_set for _, pool in pools.values()}
+    head = {
+        "part": _HEAD,
+        "format": _FORMAT,
+        "version": fleet.version,
+        "rebuilding": fleet.rebuilding,
+        "options": to_wire(fleet.options),
+        "holds": [[to_wire(hold.deployment), hold.priority, hold.since] for _, hold in sorted(fleet.holds.items())],
+        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
+        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
+        "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
+        "pools": [_pool_tree(pool) for _, pool in pools.values()],
+    }
+    entries = sorted(fleet.entries(), key=lambda e: (e.namespace, e.deployment, e.cluster, e.index, e.uid))
+    parts = [head]
+    parts += [{"part": _CLUSTERS, "clusters": list(chunk)} for chunk in _chunks(trees, CLUSTERS_PER_PART)]
+    parts += [{"part": _REPLICAS, **pack_rows(chunk)} for chunk in _chunks(entries, REPLICAS_PER_PART)]
+    return [lzma.compress(json.dumps(part, separators=(",", ":")).encode()) for part in parts]
+
+
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _cluster_tree(view: ClusterView, pools: dict[tuple[Any, ...], tuple[int, PoolView]]) -> dict[str, Any]:
+    # Many clusters publish equal pools; hashing whole device sets to find out would be dear.
+    numbers = [pools.setdefault(_pool_key(pool), (len(pools), pool))[0] for pool in view.pools]
+    return {**to_wire(replace(view, pools=())), "pools": numbers, "since": [taint.since for taint in view.taints]}
+
+
+def _pool_key(pool: PoolView) -> tuple[Any, ...]:
+    plain = (pool.name, pool.nodes, pool.device_set.digest, pool.class_name, pool.class_missing)
+    return (*plain, pool.network_domain, pool.price_milli, pool.observed)
+
+
+def _pool_tree(pool: PoolView) -> dict[str, Any]:
+    return {**to_wire(replace(pool, device_set=_EMPTY)), "deviceSet": pool.device_set.digest}
+
+
+class Unpacking:
+    """A fleet while it is read, part by part; it is whole when `left` is 0."""
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self.fleet = Fleet()
+        self._parts = list(parts)
+        self._head: Mapping[str, Any] = {}
+        self._pools: list[PoolView] = []
+
+    @property
+    def left(self) -> int:
+        """Parts that are still to be read."""
+        return len(self._parts)
+
+    def read_next(self) -> None:
+        """Read one part; raises ValueError when it is not what `pack` wrote."""
+        tree = _tree(self._parts.pop(0))
+        if tree["part"] == _HEAD:
+            self._read_head(tree)
+        elif not self._head:
+            raise ValueError("this is not a packed fleet: its first part is missing")
+        elif tree["part"] == _CLUSTERS:
+            for known in tree["clusters"]:
+                self.fleet.put_cluster(_cluster(known, self._pools))
+        else:
+            for entry in unpack_rows(tree):
+                self.fleet.ledger.put(entry)
+        if not self._parts:
+            self.fleet.ledger.freed.clear()
+            self.fleet.version = self._head["version"]
+
+    def _read_head(self, tree: Mapping[str, Any]) -> None:
+        self._head = tree
+        self.fleet.set_options(from_wire(SchedulerOptions, tree["options"]))
+        sets = {known["digest"]: from_wire(DeviceSet, known) for known in tree["sets"]}
+        self._pools = [_pool(known, sets) for known in tree["pools"]]
+        self.fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
+        self.fleet.refused = {(ns, name, cluster, pool): at for ns, name, cluster, pool, at in tree["refused"]}
+        self.fleet.rebuilding = tree["rebuilding"]
+        for view, priority, since in tree["holds"]:
+            hold = Hold(from_wire(DeploymentView, view), priority, since)
+            self.fleet.holds[hold.owner] = hold
+
+
+def unpack(parts: Sequence[bytes]) -> Fleet:
+    """Read all that `pack` wrote; raises ValueError on anything else."""
+    reading = Unpacking(parts)
+    if not reading.left:
+        raise ValueError("this is not a packed fleet: it has no parts")
+    while reading.left:
+        reading.read_next()
+    return reading.fleet
+
+
+def _tree(part: bytes) -> dict[str, Any]:
+    try:
+        tree = json.loads(lzma.decompress(part))
+    except (lzma.LZMAError, ValueError) as error:
+        raise ValueError(f"this is not a packed fleet: {error}") from error
+    if not isinstance(tree, dict) or tree.get("format", _FORMAT) != _FORMAT or "part" not in tree:
+        raise ValueError("this is not a packed fleet of a format that this version reads")
+    return tree
+
+
+def _pool(tree: Mapping[str, Any], sets: Mapping[str, DeviceSet]) -> PoolView:
+    view = from_wire(PoolView, {**tree, "deviceSet": {"digest": "", "entries": []}})
+    return replace(view, device_set=sets[tree["deviceSet"]])
+
+
+def _cluster(tree: Mapping[str, Any], pools: Sequence[PoolView]) -> ClusterView:
+    view = from_wire(ClusterView, {**tree, "pools": []})
+    taints = tuple(Taint(t.key, t.value, t.effect, since) for t, since in zip(view.taints, tree["since"], strict=True))
+    return replace(view, taints=taints, pools=tuple(pools[number] for number in tree["pools"]))

@@ -1,0 +1,125 @@
+"""Put all engines of a replica onto the pools of one cluster, counting nodes.
+
+Engines are tried in deployment order on the first pool with room; only if that fails, an exact search looks for any arrangement. A replica
+comes whole or not at all: nothing is charged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.hardware.template import LayoutFit
+
+STEPS_MAX = 10_000
+PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome on one cluster.
+
+    Attributes:
+        positions: the pool of each engine, empty when it does not fit.
+        failed: the first engine that found no room, -1 when all did.
+        undecided: the exact search was cut off.
+        violation: the rule that is broken where there would be room.
+
+    """
+
+    positions: tuple[int, ...] = ()
+    failed: int = -1
+    undecided: bool = False
+    violation: str = ""
+
+
+def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order: PoolOrder | None = None) -> Trial:
+    """Find pools with enough free nodes for every engine.
+
+    Args:
+        fit: the engines on this cluster's layout.
+        free: free nodes per pool; negative counts as none.
+        exact: search on when the greedy pass fails.
+        order: gives the pools of an engine in the order in which they are tried; published order without it.
+
+    """
+    engines = fit.engines
+    if len(engines) == 1:
+        only = engines[0]
+        for p in only.positions if order is None else order(0, only.positions):
+            if free[p] >= only.cost:
+                return Trial((p,))
+        return Trial(failed=0)
+    left = list(free)
+    chosen: list[int] = []
+    choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(engines)]
+    for engine, pools in zip(engines, choices, strict=True):
+        found = next((p for p in pools if left[p] >= engine.cost), -1)
+        if found < 0:
+            break
+        left[found] -= engine.cost
+        chosen.append(found)
+    else:
+        return Trial(tuple(chosen))
+    return _search(fit, free, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+
+
+def fit_domains(
+    fit: LayoutFit, free: Sequence[int], domains: Sequence[str], bound: Collection[int], rule: str, *, order: PoolOrder | None = None
+) -> Trial:
+    """Find pools of one network domain for the bound engines.
+
+    `domains` names the network of each pool; without a `rule` it is a wish only. Domains are tried in the order of their first pool. When
+    none has room for all bound engines, a wish is given up, and a rule is said to be violated if only it stands in the way.
+    """
+    anywhere = fit_nodes(fit, free, order=order)
+    if anywhere.failed >= 0:
+        return anywhere
+    for domain in dict.fromkeys(domains):
+        inside = LayoutFit(
+            tuple(
+                replace(engine, positions=tuple(p for p in engine.positions if domains[p] == domain)) if i in bound else engine
+                for i, engine in enumerate(fit.engines)
+            )
+        )
+        trial = fit_nodes(inside, free, order=order)
+        if trial.failed < 0:
+            return trial
+    return Trial(failed=0, violation=rule) if rule else anywhere
+
+
+def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:
+    costs = [engine.cost for engine in fit.engines]
+    # The engines with the fewest pools and the largest cost first: dead ends show early.
+    turn = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
+    left = list(free)
+    chosen = [-1] * len(costs)
+    steps = 0
+
+    def descend(depth: int) -> bool:
+        nonlocal steps
+        if depth == len(turn):
+            return True
+        i = turn[depth]
+        tried: set[tuple[int, tuple[int, ...]]] = set()
+        for p in choices[i]:
+            steps += 1
+            if steps > STEPS_MAX:
+                return False
+            if left[p] < costs[i]:
+                continue
+            # Two pools with equal room that serve the same later engines lead to the same end.
+            twin = (left[p], tuple(j for j in turn[depth + 1 :] if p in choices[j]))
+            if twin in tried:
+                continue
+            tried.add(twin)
+            left[p] -= costs[i]
+            chosen[i] = p
+            if descend(depth + 1):
+                return True
+            left[p] += costs[i]
+        return False
+
+    if descend(0):
+        return Trial(tuple(chosen))
+    return Trial(failed=failed, undecided=steps > STEPS_MAX)

@@ -1,0 +1,194 @@
+"""What a decision says: placements, evictions, conditions and the reasons for what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.model.reasons import REPLACEMENT_BLOCKED, RESIZE_BLOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """A device request that found its source: a DeviceClass (DRA) or an extended resource (device plugin), never both."""
+
+    name: str
+    device_class: str
+    count: int
+    selectors: tuple[str, ...] = ()
+    resource_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlacement:
+    """A member on its pool.
+
+    Without requests it claims nothing and costs no node. `need` is a digest of the requests it was stamped from, `draw` the device
+    entries one of its pods uses (name, count). `slots` are node numbers of its pods where devices are packed.
+    """
+
+    role: str
+    pool: str
+    requests: tuple[ResolvedRequest, ...] = ()
+    worker_nodes: int = 1
+    need: str = ""
+    draw: tuple[tuple[str, int], ...] = ()
+    pods_per_node: int = 1
+    slots: tuple[int, ...] = ()
+
+    @property
+    def pods(self) -> int:
+        """Pods of one copy."""
+        return self.worker_nodes if self.role == "Worker" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlacement:
+    """An engine on its pool; members in deployment order."""
+
+    engine: str
+    members: tuple[MemberPlacement, ...]
+    copies: int = 1
+
+    @property
+    def pool(self) -> str:
+        """The pool of the engine; with `spanPools` that of its first member."""
+        return self.members[0].pool if self.members else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One replica in its place.
+
+    Attributes:
+        uid: of the replica; a new one for Create and Replace.
+        gateway_address: of the cluster now; "" means that no endpoint may be made.
+        action: Keep, Create, Update or Replace.
+        template: digest of the template that the replica shall carry.
+        after: uids of own replicas whose objects must be gone before the new pods are applied.
+
+    """
+
+    cluster: str
+    index: int
+    replica_name: str
+    uid: str
+    action: str
+    engines: tuple[EnginePlacement, ...]
+    gateway_address: str = ""
+    template: str = ""
+    name_counter: int = 0
+    reuse: tuple[tuple[str, int], ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A replica that loses its place; `detail` says which check failed, `namespace`/`deployment` whose it is."""
+
+    uid: str
+    replica_name: str
+    cluster: str
+    reason: str
+    detail: str = ""
+    namespace: str = ""
+    deployment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A replica that stays although something asks for a change: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
+
+    reason: str
+    replica_name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonGroup:
+    """So many clusters were refused for this reason; `code` is a filter code."""
+
+    code: str
+    text: str
+    count: int
+    best: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why the next replica finds no place: every cluster counted once, under its first failing filter.
+
+    `held` says why nothing may be placed at all, `preemption` why nobody had to make room.
+    """
+
+    clusters: int = 0
+    groups: tuple[ReasonGroup, ...] = ()
+    held: str = ""
+    preemption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of the deployment as this decision leaves it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth telling once; `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to one request.
+
+    Attributes:
+        placements: sorted by (cluster, index); `shortfall` more were wanted.
+        victims: replicas of other deployments that must leave first.
+        more: steps are left that wait for the health of replicas; ask again when it changes.
+        ledger_delta: ledger changes as text, one per line; empty when nothing changes.
+        waiting_since: since when it holds capacity against those behind it, in ms; -1 when it does not.
+        refused: (cluster, pool) that let a replica wait too long for admission; the deployment keeps away from them for a while.
+        digest: over everything that matters; equal input gives an equal digest.
+
+    """
+
+    request_id: str
+    namespace: str
+    deployment: str
+    snapshot_version: int
+    desired: int
+    placements: tuple[Placement, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    victims: tuple[Eviction, ...] = ()
+    shortfall: int = 0
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    notes: tuple[Note, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    events: tuple[Event, ...] = ()
+    more: bool = False
+    ledger_delta: tuple[str, ...] = ()
+    digest: str = ""
+    scheduler_version: str = ""
+    message: str = ""
+    priority: int = 0
+    now: int = 0
+    dry_run: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    min_available: int = 0
+    waiting_since: int = -1
+    deployment_uid: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
+    avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
+
+    @property
+    def waits_for_capacity(self) -> bool:
+        """Whether more room would change the answer: something is missing, or stays only because nothing better is free."""
+        return self.shortfall > 0 or any(note.reason in (RESIZE_BLOCKED, REPLACEMENT_BLOCKED) for note in self.notes)

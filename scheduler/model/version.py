@@ -1,0 +1,3 @@
+"""The version of the placement rules, recorded with every decision."""
+
+SCHEDULER_VERSION = "1.0.0"

@@ -1,0 +1,321 @@
+"""One deployment's turn: retain, drain, scale down, replace, update, fill.
+
+The steps change nothing but the frame of the batch. What they add up to is written down by `decide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from scheduler.fleet.overlay import Frame
+from scheduler.hardware.device_matching import MatchRules, selector_problems
+from scheduler.hardware.template import Shape, charges, placing_units, shape_of, stamped_nodes
+from scheduler.model import reasons
+from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
+from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.placement.device_accounting import counts_devices, grown_fits
+from scheduler.placement.filters import fill_hold
+from scheduler.placement.placer import Filler, place_gang
+from scheduler.placement.preempt import place_by_preemption
+from scheduler.placement.quota import QuotaGate
+from scheduler.placement.reserved_pools import HeldPools
+from scheduler.placement.retain import Kept, Retained, lost_capacity, own_entries, retain
+from scheduler.placement.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
+from scheduler.placement.scale_down import victims
+
+
+@dataclass(slots=True)
+class Turn:
+    """The state of one decision while it is made.
+
+    `invalid` names the selectors that do not compile, `held` says why nothing new may be placed; both are "" normally.
+    """
+
+    frame: Frame
+    request: ScheduleRequest
+    priority: int
+    shape: Shape | None = None
+    invalid: str = ""
+    held: str = ""
+    retained: Retained = field(default_factory=Retained)
+    kept: list[Kept] = field(default_factory=list)
+    updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
+    restamped: list[ReplicaView] = field(default_factory=list)
+    placed: list[Placement] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    victims: list[Eviction] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    filler: Filler | None = None
+    quota: QuotaGate | None = None
+    dropped: list[ReplicaView] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    more: bool = False
+    preemption: str = ""
+
+    @property
+    def deployment(self) -> DeploymentView:
+        """Whose turn it is."""
+        return self.request.deployment
+
+    def run(self) -> None:
+        """Take all steps in order; `finish` ends the turn once what it came to is written down."""
+        self.compile()
+        self.retain()
+        self.drain()
+        surge = self.scale_down()
+        if self.shape is None:
+            return
+        budget = budget_of(self.deployment, self.kept, self.frame.options)
+        self.quota = QuotaGate(self.frame, self.deployment, self.priority)
+        if self.held:
+            if not surge:
+                self.update(budget)
+            return
+        self.filler = Filler(self.frame, self.request, self.placing_shape(self.shape), self._standing(), self.quota)
+        for entry in self.dropped:
+            self.filler.vacated(entry)
+        if surge:
+            self.surge(budget)
+        else:
+            self.replace_misfits(budget)
+            self.update(budget)
+        self.fill()
+
+    def finish(self) -> None:
+        """Let whoever is decided next have what replicas gave up by shrinking; this turn's own decision did not have it."""
+        for entry in self.restamped:
+            self.frame.ledger.put(entry)
+
+    def compile(self) -> None:
+        """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
+        rules = MatchRules.of(self.frame.options)
+        problems = [
+            problem
+            for engine in self.deployment.engines
+            for member in engine.members
+            for problem in selector_problems(engine.name, member.role, member.requests, rules)
+        ]
+        if problems:
+            self.invalid = "; ".join(problems)
+        else:
+            self.shape = shape_of(self.deployment.engines, rules)
+        gate = self.request.fill
+        self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
+
+    def placing_shape(self, shape: Shape) -> Shape:
+        """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
+        engines = self.deployment.engines
+        if self.frame.reference or not any(engine.span_pools for engine in engines):
+            return shape
+        return shape_of(placing_units(engines), shape.rules)
+
+    def retain(self) -> None:
+        """Find out which replicas stay."""
+        facts = {k.uid: (k.ready, k.serving, k.terminating) for k in self.request.kept}
+        entries = own_entries(self.frame, self.deployment, facts)
+        self.retained = retain(self.frame, self.deployment, self.shape, entries, held=bool(self.held))
+        self.kept = self.retained.kept
+        self.notes = self.retained.notes
+        for entry in self.retained.terminating:
+            known = self.frame.ledger.get(entry.uid)
+            if known is not None and known.state != reasons.RELEASING:
+                self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
+        for drop in self.retained.drops:
+            self._evict(drop.entry, drop.reason, drop.detail)
+        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING and self.frame.reference]:
+            # The reference does not see that it leaves, so nothing of its own may build on its nodes.
+            kept.entry = replace(kept.entry, state=reasons.BOUND)
+            self.frame.ledger.put(kept.entry)
+        for kept in [k for k in self.kept if k.leave and self.frame.reference]:
+            # The reference drops first and looks for a successor afterwards.
+            self._drop(kept, kept.leave, kept.detail)
+        self.refuse()
+        self.notes += [note for kept in self.kept for note in lost_capacity(self.frame, kept.entry)]
+
+    def refuse(self) -> None:
+        """Keep away for a while from pools that let a replica wait too long for admission."""
+        for kept in self.kept:
+            if kept.leave == reasons.NOT_ADMITTED:
+                entry = kept.entry
+                for pool in charges(entry.engines):
+                    self.frame.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.frame.now
+                    self.refused.append((entry.cluster, pool))
+
+    def drain(self) -> None:
+        """Let replicas leave drained clusters, as many as the drain budget allows."""
+        for kept in drained_now(self.deployment, self.kept, self.frame.now):
+            self._drop(kept, reasons.DRAINED, kept.drain)
+        self.more = any(kept.drain for kept in self.kept)
+
+    def scale_down(self) -> int:
+        """Drop what is too many; gives the surge that stays allowed while a rollout replaces replicas."""
+        surplus = len(self.kept) - self.deployment.replicas
+        surge = 0
+        old = sum(is_outdated(self.deployment, k) or bool(k.leave) for k in self.kept)
+        if old:
+            surge = budget_of(self.deployment, self.kept, self.frame.options).surge
+            # Only replicas that already carry the current template may be there in excess.
+            surplus -= min(surge, len(self.kept) - old)
+        if surplus <= 0:
+            return surge
+        leaving = [k for k in self.kept if k.leave]
+        for kept in victims(self.frame, self.deployment, leaving, surplus):
+            self._drop(kept, reasons.SCALED_DOWN if self.held else kept.leave, kept.detail)
+            surplus -= 1
+        for kept in victims(self.frame, self.deployment, self.kept, surplus):
+            self._drop(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
+        return surge
+
+    def replace_misfits(self, budget: Budget) -> None:
+        """Replace replicas that no longer fit what is wanted; one that finds no other place stays where it is."""
+        for kept in changeable(self.deployment, self.kept):
+            if not kept.leave:
+                continue
+            if kept.leave == reasons.NOT_ADMITTED:
+                # Nobody is served by it, so its move makes nothing unavailable.
+                self._replace(kept)
+            elif budget.left is not None and budget.left <= 0:
+                self.more = True
+            elif self._replace(kept):
+                budget.take()
+
+    def _replace(self, kept: Kept) -> bool:
+        entry = kept.entry
+        before = self.frame.ledger.get(entry.uid)
+        self.frame.ledger.put(_releasing(entry, self.frame.now))
+        self._filler.vacate(entry)
+        placement = self._filler.place()
+        if placement is None:
+            self._filler.restore(entry)
+            if before is not None:
+                self.frame.ledger.put(before)
+            self.notes.append(Note(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
+            return False
+        self.placed.append(placement)
+        self.kept.remove(kept)
+        self.evictions.append(_eviction(entry, kept.leave, kept.detail))
+        return True
+
+    def update(self, budget: Budget) -> None:
+        """Bring replicas to the current template where they stand, growing only into free nodes."""
+        for kept in changeable(self.deployment, self.kept):
+            if kept.leave or kept.drain or kept.target is None or not is_outdated(self.deployment, kept):
+                continue
+            blocked = self._growth_blocked(kept)
+            if blocked:
+                self.notes.append(Note(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
+            elif not budget.take():
+                self.more = True
+            else:
+                self.updates[kept.entry.uid] = kept.target
+                self.frame.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
+                self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
+
+    def _growth_blocked(self, kept: Kept) -> str:
+        slot = self.frame.clusters[kept.entry.cluster]
+        owner = (self.deployment.namespace, self.deployment.name)
+        if counts_devices(self.frame):
+            fits = grown_fits(self.frame, slot, kept.target or (), owner, kept.entry.uid)
+            return "" if fits else f"too few free devices on {slot.name}"
+        free = HeldPools(self.frame, owner, self.priority).left(slot, self.frame.free(slot))
+        held = charges(kept.entry.engines)
+        for pool, nodes in charges(kept.target or ()).items():
+            more = nodes - held.get(pool, 0)
+            left = free[slot.positions[pool]]
+            if more > 0 and more > left:
+                return f"needs {more} more nodes on {slot.name}/{pool}, {max(left, 0)} free"
+        return self._quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
+
+    def surge(self, budget: Budget) -> None:
+        """Place replicas with the current template beside the old ones, and drop old ones as the new become Ready."""
+        old = [k for k in changeable(self.deployment, self.kept) if (is_outdated(self.deployment, k) or k.leave) and not k.drain]
+        self.more = self.more or bool(old)
+        excess = len(self.kept) + len(self.placed) - self.deployment.replicas
+        for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
+            placement = self._filler.place()
+            if placement is None:
+                self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no room for its successor beside it") for k in old]
+                break
+            self.placed.append(placement)
+        floor = self.deployment.replicas - unavailable_limit(self.deployment, self.frame.options)
+        ready = sum(k.entry.ready for k in self.kept)
+        for kept in old:
+            if len(self.kept) + len(self.placed) <= self.deployment.replicas or (kept.entry.ready and ready - 1 < floor):
+                return
+            ready -= kept.entry.ready
+            self._drop(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
+
+    def fill(self) -> None:
+        """Place what is missing; stop at the first replica without a place."""
+        size = max(1, self.deployment.policy.gang_replicas)
+        missing = self.deployment.replicas - len(self.kept) - len(self.placed)
+        while missing > 0:
+            done = place_gang(self._filler, min(size, missing))
+            if not done:
+                break
+            self.placed.extend(done)
+            missing -= len(done)
+        self.preempt(missing)
+
+    def preempt(self, missing: int) -> None:
+        """Let replicas of lower priority go for what is still missing."""
+        policy = self.deployment.policy
+        asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
+        while missing > 0 and asked and not self.frame.reference:
+            outcome = place_by_preemption(self._filler)
+            if isinstance(outcome, str):
+                self.preemption = outcome
+                return
+            placement, victims = outcome
+            self.placed.append(placement)
+            self.victims += victims
+            missing -= 1
+
+    @property
+    def _filler(self) -> Filler:
+        if self.filler is None:
+            raise RuntimeError("placing began before the filler was made")
+        return self.filler
+
+    @property
+    def _quota(self) -> QuotaGate:
+        if self.quota is None:
+            raise RuntimeError("growth was asked about before quotas were read")
+        return self.quota
+
+    def _standing(self) -> list[ReplicaView]:
+        """List what holds an index or nodes: kept replicas, those leaving since before, and as leaving those dropped just now."""
+        gone = {entry.uid for entry in self.dropped}
+        terminating = [_releasing(e, e.since) for e in self.retained.terminating if e.uid not in gone]
+        return [*(k.entry for k in self.kept), *terminating, *self.retained.hidden]
+
+    def _drop(self, kept: Kept, reason: str, detail: str) -> None:
+        self.kept.remove(kept)
+        self._evict(kept.entry, reason, detail)
+
+    def _evict(self, entry: ReplicaView, reason: str, detail: str, *, vacates: bool = True) -> None:
+        self.frame.ledger.put(_releasing(entry, self.frame.now))
+        self.evictions.append(_eviction(entry, reason, detail))
+        if vacates:
+            self.dropped.append(entry)
+
+
+def restamped(entry: ReplicaView, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> ReplicaView:
+    """Give a ledger entry after its replica was told to carry the current template."""
+    return replace(entry, engines=engines, template=deployment.template, ready=False)
+
+
+def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement, ...]) -> tuple[EnginePlacement, ...]:
+    """Give each engine at the larger of two stamps: its pods are there until the smaller ones have replaced them."""
+    known = {engine.engine: engine for engine in before}
+    return tuple(
+        max(known.get(engine.engine, engine), engine, key=lambda stamp: sum(nodes for _, nodes in stamped_nodes(stamp))) for engine in after
+    )
+
+
+def _releasing(entry: ReplicaView, now: int) -> ReplicaView:
+    return replace(entry, state=reasons.RELEASING, since=now, ready=False, serving=False)
+
+
+def _eviction(entry: ReplicaView, reason: str, detail: str) -> Eviction:
+    return Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment)

@@ -1,0 +1,255 @@
+"""Counting devices instead of whole nodes.
+
+A pod takes a vector of devices from one node. Which node that is, the cluster's own scheduler decides, so two ways of counting are offered:
+
+* safe: a pod is admitted only if, whatever nodes the scheduler picks and in whatever order all pods come back after a restart, none is
+  ever left without a node. For one kind of device with D per node, a pod of size s is refused by a node that already carries T or more,
+  T being the smallest multiple of the greatest common divisor of all sizes that exceeds D - s; so at most (U - s) // T nodes can be in its
+  way, and that must be less than the number of nodes. Several kinds of devices can each be in the way of some nodes: the sum must be less.
+* packed: pods get node slots here, the tightest that fits, and the slot is stamped. Only where the cluster is known to follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.overlay import Frame
+from scheduler.hardware.node_fitting import STEPS_MAX, Trial
+from scheduler.hardware.template import Shape
+from scheduler.model import reasons
+from scheduler.model.decision import EnginePlacement, MemberPlacement
+from scheduler.model.inputs import PoolView
+
+Vector = tuple[int, ...]
+NODE, SAFE, PACKED = "node", "device-safe", "device-packed"
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods alike of one member: how many, what each takes, on how many nodes its own siblings can be in its way."""
+
+    size: Vector
+    count: int
+    siblings: int = 0
+    slots: tuple[int, ...] = ()
+
+
+def counts_devices(frame: Frame) -> bool:
+    """Whether devices are counted instead of whole nodes, on some pools at least."""
+    counted = (frame.options.accounting, *frame.options.class_accounting.values())
+    return any(accounting in (SAFE, PACKED) for accounting in counted) and not frame.reference
+
+
+def accounting_of(frame: Frame, pool: PoolView) -> str:
+    """Give how a pool is counted; without proof that clusters follow slots, packing is safe counting instead."""
+    chosen = frame.options.class_accounting.get(pool.class_name, frame.options.accounting)
+    return SAFE if chosen == PACKED and not frame.options.packed_enforced else chosen
+
+
+def packs(frame: Frame, pool: PoolView) -> bool:
+    """Whether pods on a pool get slots."""
+    return accounting_of(frame, pool) == PACKED and not frame.reference
+
+
+def capacity_of(pool: PoolView) -> Vector:
+    """Give the claimable devices of one node, entry by entry."""
+    return tuple(0 if entry.claim == "Synthetic" else max(0, entry.count) for entry in pool.device_set.entries)
+
+
+def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
+    """Give the pods of a stamped member; one whose draw is not known counts as taking whole nodes."""
+    drawn = dict(member.draw)
+    entries = pool.device_set.entries
+    claimed = tuple(0 if entry.claim == "Synthetic" else drawn.get(entry.name, 0) for entry in entries)
+    size = claimed if drawn else capacity_of(pool)
+    ganged = member.role in ("Leader", "Worker")
+    siblings = (member.pods - 1) // max(1, member.pods_per_node) if ganged else 0
+    return Pods(size, member.pods * copies, siblings, member.slots)
+
+
+def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
+    """Give the claiming pods of stamped engines on one pool."""
+    return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
+
+
+def residents(frame: Frame, slot: Slot, pool: PoolView, owner: tuple[str, str], skip: str = "") -> list[Pods]:
+    """Give the pods on a pool, without those that the owner's own replicas are leaving and without the entry `skip`."""
+    found = []
+    for entry in frame.ledger.on_cluster(slot.name).values():
+        heir = entry.heir or (entry.namespace, entry.deployment)
+        if entry.uid == skip or (entry.state == reasons.RELEASING and heir == owner):
+            continue
+        found += pods_on(entry.engines, pool)
+    return found
+
+
+def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
+    """Whether every one of these pods finds a node, whatever nodes the others were given."""
+    kinds = {(group.size, group.siblings) for group in pods if group.count}
+    kinds_of_entry = range(len(capacity))
+    total = [sum(group.size[e] * group.count for group in pods) for e in kinds_of_entry]
+    divisor = [0] * len(capacity)
+    for size, _ in kinds:
+        for e in kinds_of_entry:
+            divisor[e] = gcd(divisor[e], size[e])
+    for size, siblings in kinds:
+        blocked = siblings
+        for e in kinds_of_entry:
+            if size[e] > capacity[e]:
+                return False
+            if size[e]:
+                least = -(-(capacity[e] - size[e] + 1) // divisor[e]) * divisor[e]
+                blocked += (total[e] - size[e]) // least
+        if blocked >= nodes:
+            return False
+    return True
+
+
+def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
+    """Give slots for added pods, the largest first into the tightest slot; None if one finds none or a standing pod has no slot."""
+    left = [list(capacity) for _ in range(nodes)]
+    for group in standing:
+        if len(group.slots) != group.count:
+            return None
+        for slot in group.slots:
+            if slot >= nodes:
+                continue
+            left[slot] = [a - b for a, b in zip(left[slot], group.size, strict=True)]
+    chosen: list[tuple[int, ...]] = [()] * len(added)
+    for i in sorted(range(len(added)), key=lambda i: (-sum(added[i].size), i)):
+        group = added[i]
+        slots: list[int] = []
+        for _ in range(group.count):
+            fitting = [
+                n
+                for n in range(nodes)
+                if all(a >= b for a, b in zip(left[n], group.size, strict=True)) and not (group.siblings and n in slots)
+            ]
+            if not fitting:
+                return None
+            best = min(fitting, key=lambda n: (sum(left[n]), n))
+            left[best] = [a - b for a, b in zip(left[best], group.size, strict=True)]
+            slots.append(best)
+        chosen[i] = tuple(slots)
+    return chosen
+
+
+def admits(frame: Frame, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
+    """Whether a pool takes more pods beside those that stand there."""
+    if accounting_of(frame, pool) == NODE:
+        # A pod takes its node whole, whatever it claims there.
+        return sum(group.count for group in (*standing, *added)) <= pool.nodes
+    if packs(frame, pool) and all(len(group.slots) == group.count for group in standing):
+        return pack(capacity_of(pool), pool.nodes, standing, added) is not None
+    return is_safe(capacity_of(pool), pool.nodes, [*standing, *added])
+
+
+def fit_devices(
+    frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], takes: Callable[[int, int], bool] = lambda _engine, _pool: True
+) -> Trial:
+    """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
+    fit = shape.on(slot.layout)
+    standing = [residents(frame, slot, pool, owner) for pool in slot.pools]
+    chosen: list[int] = []
+    added: list[list[Pods]] = [[] for _ in slot.pools]
+    deepest = 0
+    steps = 0
+
+    def descend(i: int) -> bool:
+        nonlocal deepest, steps
+        if i == len(fit.engines):
+            return True
+        deepest = max(deepest, i)
+        for p in fit.engines[i].positions:
+            steps += 1
+            if steps > STEPS_MAX:
+                return False
+            if not takes(i, p):
+                continue
+            pool = slot.pools[p]
+            more = pods_on((shape.place(i, pool.name, pool.device_set),), pool)
+            if not admits(frame, pool, standing[p], [*added[p], *more]):
+                continue
+            added[p] += more
+            chosen.append(p)
+            if descend(i + 1):
+                return True
+            chosen.pop()
+            del added[p][len(added[p]) - len(more) :]
+        return False
+
+    if descend(0):
+        return Trial(tuple(chosen))
+    return Trial(failed=deepest, undecided=steps > STEPS_MAX)
+
+
+def with_slots(frame: Frame, slot: Slot, engines: tuple[EnginePlacement, ...], owner: tuple[str, str]) -> tuple[EnginePlacement, ...]:
+    """Stamp slots onto new engines where pods are packed."""
+    if not any(packs(frame, pool) for pool in slot.pools):
+        return engines
+    slots: dict[tuple[int, int], tuple[int, ...]] = {}
+    for pool in [pool for pool in slot.pools if packs(frame, pool)]:
+        keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
+        added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
+        found = pack(capacity_of(pool), pool.nodes, residents(frame, slot, pool, owner), added)
+        slots.update(zip(keys, found or [], strict=False))
+    return tuple(
+        replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
+        for i, engine in enumerate(engines)
+    )
+
+
+def grown_fits(frame: Frame, slot: Slot, target: tuple[EnginePlacement, ...], owner: tuple[str, str], uid: str) -> bool:
+    """Whether a replica may become what `target` says in place of what it is now."""
+    return all(admits(frame, pool, residents(frame, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """How usable the free devices of a pool are, counted in its first claimable entry.
+
+    Attributes:
+        largest: devices of the largest pod that is still admitted.
+        free: devices that no pod has.
+        unusable: those of them that stay free when pods of the largest size have taken all they can.
+
+    """
+
+    largest: int
+    free: int
+    unusable: int
+
+
+def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, Fragmentation]:
+    """Report each pool of a cluster that has claimable devices."""
+    found = {}
+    for pool in slot.pools:
+        capacity = capacity_of(pool)
+        first = next((e for e, count in enumerate(capacity) if count), None)
+        if first is None:
+            continue
+        standing = residents(frame, slot, pool, ("", ""))
+        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in standing))
+        largest, unusable = 0, free
+        for size in range(capacity[first], 0, -1):
+            more = _admitted(frame, pool, standing, tuple(size if e == first else 0 for e in range(len(capacity))))
+            if more:
+                largest, unusable = size, free - size * more
+                break
+        found[pool.name] = Fragmentation(largest, free, unusable)
+    return found
+
+
+def _admitted(frame: Frame, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
+    """Count the pods of one size that a pool would still admit."""
+    low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if admits(frame, pool, standing, [Pods(size, middle)]):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,175 @@
+"""Make room for a replica of higher priority by letting whole replicas of lower priority go.
+
+Only when nothing else helps, only if the deployment asks for it, and as little as possible: of all sets of victims the one whose highest
+priority is lowest, then the fewest, then the lowest sum, then the least surplus, then the youngest. The nodes of victims are promised to
+the preemptor from that moment; its pods wait until the victims are gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+
+from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.nomination import inherit
+from scheduler.hardware.node_fitting import fit_nodes
+from scheduler.hardware.template import charges
+from scheduler.model import reasons
+from scheduler.model.decision import Eviction, Placement
+from scheduler.model.inputs import ReplicaView
+from scheduler.placement.placer import Filler
+
+# Sets of victims tried on one cluster; beyond that a good set is taken instead of the best.
+_SETS_MAX = 2_000
+Cost = tuple[int, int, int, int, tuple[int, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A set of victims on one cluster; lower cost is better."""
+
+    cost: Cost
+    slot: Slot
+    victims: tuple[ReplicaView, ...]
+
+
+def place_by_preemption(filler: Filler) -> tuple[Placement, list[Eviction]] | str:
+    """Place one more replica on the nodes of victims, and name them; or say why that is not possible."""
+    policy = filler.deployment.policy
+    if policy.preemption != "LowerPriority":
+        return f"preemption is off (preemptionPolicy {policy.preemption})"
+    allowed = filler.passing & filler.constraints.allowed(filler.own)
+    best: Choice | None = None
+    seen = Counter[str]()
+    for slot in filler.frame.index.each(allowed):
+        candidates = list(_candidates(filler, slot, seen))
+        if candidates:
+            choice = _cheapest(filler, slot, candidates, best)
+            if choice is not None and (best is None or choice.cost < best.cost):
+                best = choice
+    if best is None:
+        return _refusal(seen)
+    frame, deployment = filler.frame, filler.deployment
+    me = (deployment.namespace, deployment.name)
+    evictions = []
+    before = list(frame.ledger.on_cluster(best.slot.name).values())
+    for victim in best.victims:
+        inherit(frame.ledger, victim, me, frame.now)
+        frame.preempted_at[victim.namespace, victim.deployment] = frame.now
+        detail = f"Preempted by {deployment.namespace}/{deployment.name}"
+        evictions.append(Eviction(victim.uid, victim.name, victim.cluster, reasons.PREEMPTED, detail, victim.namespace, victim.deployment))
+    placement = filler.place_on(best.slot)
+    if placement is None:
+        for entry in before:
+            frame.ledger.put(entry)
+        return "the namespace's quota leaves no room for preemption"
+    return placement, evictions
+
+
+def _candidates(filler: Filler, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
+    frame = filler.frame
+    me = (filler.deployment.namespace, filler.deployment.name)
+    cooldown = frame.options.preemption_cooldown_seconds * 1000
+    for entry in frame.ledger.on_cluster(slot.name).values():
+        owner = (entry.namespace, entry.deployment)
+        if owner == me or entry.state == reasons.RELEASING:
+            continue
+        if entry.priority >= filler.priority:
+            seen["priority"] += 1
+            continue
+        last = max(frame.preempted_at.get(owner, -1), frame.fleet.preempted_at.get(owner, -1))
+        if last >= 0 and frame.now - last < cooldown:
+            seen["cooldown"] += 1
+            continue
+        if _spare(filler, entry) < 1:
+            seen["minAvailable"] += 1
+            continue
+        yield entry
+
+
+def _spare(filler: Filler, entry: ReplicaView) -> int:
+    """Give how many replicas the entry's deployment can lose."""
+    owned = filler.frame.ledger.owned(entry.namespace, entry.deployment).values()
+    return sum(e.state != reasons.RELEASING for e in owned) - entry.min_available
+
+
+def _cheapest(filler: Filler, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
+    for highest in sorted({entry.priority for entry in candidates}):
+        if best is not None and highest > best.cost[0]:
+            return None
+        within = sorted((e for e in candidates if e.priority <= highest), key=lambda e: (e.priority, -e.since, e.name))
+        everyone = _limited(filler, within)
+        if not _fits(filler, slot, everyone):
+            continue
+        for size in range(1, len(everyone) + 1):
+            sets = list(islice(combinations(within, size), _SETS_MAX + 1))
+            if len(sets) > _SETS_MAX:
+                break
+            fitting = [chosen for chosen in sets if len(_limited(filler, chosen)) == size and _fits(filler, slot, chosen)]
+            if fitting:
+                return min((_choice(filler, slot, chosen) for chosen in fitting), key=lambda c: c.cost)
+        return _choice(filler, slot, _pruned(filler, slot, everyone))
+    return None
+
+
+def _limited(filler: Filler, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
+    """Leave out what would take a deployment below its `minAvailable`."""
+    taken: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for entry in chosen:
+        owner = (entry.namespace, entry.deployment)
+        if taken[owner] < _spare(filler, entry):
+            taken[owner] += 1
+            kept.append(entry)
+    return kept
+
+
+def _pruned(filler: Filler, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
+    """Drop victims one by one, the highest priority first, as long as the rest still makes room."""
+    kept = list(chosen)
+    for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
+        rest = [e for e in kept if e is not entry]
+        if _fits(filler, slot, rest):
+            kept = rest
+    return tuple(kept)
+
+
+def _fits(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
+    freed: Counter[str] = Counter()
+    for victim in victims:
+        freed.update(_held(victim))
+    free = [nodes + freed[pool.name] for nodes, pool in zip(filler.held.left(slot, filler.frame.free(slot)), slot.pools, strict=True)]
+    return fit_nodes(filler.shape.on(slot.layout), free).failed < 0
+
+
+def _choice(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
+    freed = sum(sum(_held(victim).values()) for victim in victims)
+    needed = sum(engine.cost for engine in filler.shape.on(slot.layout).engines)
+    cost = (
+        max(victim.priority for victim in victims),
+        len(victims),
+        sum(victim.priority for victim in victims),
+        freed - needed,
+        tuple(sorted(-victim.since for victim in victims)),
+        tuple(sorted(f"{victim.cluster}/{victim.namespace}/{victim.name}" for victim in victims)),
+    )
+    return Choice(cost, slot, tuple(victims))
+
+
+def _held(entry: ReplicaView) -> Mapping[str, int]:
+    """Give the nodes that go with an entry: its own, or those that it was promised and that pass on with the promise."""
+    return charges(entry.engines)
+
+
+def _refusal(seen: Counter[str]) -> str:
+    if not seen:
+        return "preemption would not help: no replica of lower priority makes enough room"
+    texts = {
+        "priority": "have no lower priority",
+        "cooldown": "belong to deployments that were preempted a moment ago",
+        "minAvailable": "are needed for minAvailable",
+    }
+    parts = [f"{count} replicas {texts[reason]}" for reason, count in sorted(seen.items(), key=lambda item: (-item[1], item[0]))]
+    return f"preemption would not help: {', '.join(parts)}"

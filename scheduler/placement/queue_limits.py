@@ -1,0 +1,134 @@
+"""What a cluster's own admission allows: queues that would admit no more, and pools that let a replica wait too long.
+
+A queue counts devices, the ledger nodes; a node is worth all the claimable devices of its pool. What the queue has admitted already it has
+taken off itself, so only charges that it has not admitted yet are taken off here. An old picture is ignored, like any observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from api_types.names import tenant_queue, workload_name
+from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.overlay import Frame
+from scheduler.hardware.template import charges
+from scheduler.model.inputs import AdmissionView, ClusterView, PoolView, QueueView, ReplicaView
+from scheduler.model.policy import SchedulerOptions
+
+ADMITTED = "Admitted"
+PENDING = "Pending"
+EVICTED = "Evicted"
+# Pods that were taken off their nodes wait for them again, and as long as others may.
+_OUTSIDE = frozenset({PENDING, EVICTED})
+Refusal = tuple[str, str, str, str]
+
+
+def is_old(view: ClusterView, now: int, options: SchedulerOptions) -> bool:
+    """Whether what the adapter saw of a cluster is too old to be believed, or was never seen."""
+    return now - view.observed_at > options.observed_limit_seconds * 1000
+
+
+def devices_of(pool: PoolView) -> int:
+    """Give the claimable devices of one node, at least 1."""
+    return max(1, sum(max(0, entry.count) for entry in pool.device_set.entries if entry.claim != "Synthetic"))
+
+
+class QueueLimits:
+    """What the queues of one tenant would still admit on one cluster."""
+
+    def __init__(self, frame: Frame, slot: Slot, namespace: str) -> None:
+        tenant = tenant_queue(namespace)
+        usable = not is_old(slot.view, frame.now, frame.options)
+        self._slot = slot
+        self._left = {
+            queue: queue.free - _waiting(frame, slot, queue)
+            for queue in slot.view.queues
+            if usable and queue.free >= 0 and tenant in queue.tenants
+        }
+
+    def nodes(self, free: Sequence[int]) -> list[int]:
+        """Give the free nodes per pool that the queues would admit."""
+        limited = list(free)
+        for queue, left in self._left.items():
+            for p, pool in enumerate(self._slot.pools):
+                if not queue.pools or pool.name in queue.pools:
+                    limited[p] = min(limited[p], max(0, left) // devices_of(pool))
+        return limited
+
+    def exceeded(self, costs: Mapping[int, int]) -> str:
+        """Name the queue that would not admit so many nodes per pool position together, "" if all would."""
+        for queue, left in self._left.items():
+            asked = sum(
+                nodes * devices_of(self._slot.pools[p])
+                for p, nodes in costs.items()
+                if not queue.pools or self._slot.pools[p].name in queue.pools
+            )
+            if asked > max(0, left):
+                return f"queue {queue.name}: needs {asked} devices, {max(0, left)} left"
+        return ""
+
+
+def _waiting(frame: Frame, slot: Slot, queue: QueueView) -> int:
+    """Count the devices that are charged for tenants of a queue and that it has not admitted yet."""
+    admitted = {seen.workload for seen in slot.view.admission if seen.state == ADMITTED}
+    total = 0
+    for entry in frame.ledger.on_cluster(slot.name).values():
+        if tenant_queue(entry.namespace) not in queue.tenants or workload_name(entry.namespace, entry.name) in admitted:
+            continue
+        for name, nodes in charges(entry.engines).items():
+            p = slot.positions.get(name)
+            if p is not None and (not queue.pools or name in queue.pools):
+                total += nodes * devices_of(slot.pools[p])
+    return total
+
+
+def not_admitted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
+    """Say why a replica that nobody is served by waits for admission for too long, "" if it does not."""
+    seen = None if entry.serving or entry.ready else _outside(frame, slot, entry)
+    if seen is None or not seen.since:
+        return ""
+    waited = (frame.now - seen.since) // 1000
+    if waited <= frame.options.admission_timeout_seconds:
+        return ""
+    if seen.state == EVICTED:
+        return f"its pods were evicted from {_where(slot, entry)} {waited} s ago and are not admitted again: {seen.reason}"
+    return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
+
+
+def evicted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
+    """Say why the cluster's admission took pods of a replica off their nodes, "" if it did not; nothing is moved for that yet."""
+    seen = _outside(frame, slot, entry)
+    return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
+
+
+def evicted_workloads(view: ClusterView) -> frozenset[str]:
+    """Name the workloads that a cluster's admission took off their nodes."""
+    return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
+
+
+def _outside(frame: Frame, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+    """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
+    if not slot.view.admission or is_old(slot.view, frame.now, frame.options):
+        return None
+    workload = workload_name(entry.namespace, entry.name)
+    seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
+    return seen if seen and seen.state in _OUTSIDE else None
+
+
+def _where(slot: Slot, entry: ReplicaView) -> str:
+    return f"{slot.name}/{', '.join(sorted(charges(entry.engines)))}"
+
+
+def refused_positions(frame: Frame, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
+    """Give the pools of a cluster that a deployment keeps away from, because they let one of its replicas wait too long."""
+    if not frame.refused:
+        return frozenset()
+    limit = frame.now - frame.options.refusal_seconds * 1000
+    return frozenset(p for p, pool in enumerate(slot.pools) if frame.refused.get((namespace, deployment, slot.name, pool.name), -1) > limit)
+
+
+def next_timeouts(view: ClusterView, options: SchedulerOptions) -> Iterator[tuple[str, int]]:
+    """Give (workload, ms) for every workload of a cluster that waits: when it has waited too long."""
+    for seen in view.admission:
+        if seen.state in _OUTSIDE and seen.since:
+            yield seen.workload, seen.since + (options.admission_timeout_seconds + 1) * 1000

@@ -1,0 +1,246 @@
+"""Which of a deployment's own replicas stay, and why the others do not.
+
+A kept replica keeps cluster, index and pools. Readiness, gateway, NoSchedule taints, labels, free nodes and better pools are not asked:
+nothing moves for those. What changed under a replica without the deployment asking for it (a class edit) is reported, never acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from scheduler.fleet.capacity import observed_limit
+from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.overlay import Frame
+from scheduler.hardware.template import Shape, charges, stamp
+from scheduler.kubernetes.tolerations import untolerated
+from scheduler.model import reasons
+from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
+from scheduler.model.inputs import DeploymentView, EngineView, MemberView, ReplicaView
+from scheduler.placement.queue_limits import evicted, not_admitted
+
+
+@dataclass(slots=True)
+class Kept:
+    """A replica that stays for now.
+
+    Attributes:
+        target: its engines as the deployment wants them on its pins, None when it has to stay as stamped.
+        leave: why it would lose its place if a successor could be placed, "" if it need not.
+        drain: the taint that will drive it out under the drain budget, "" if none.
+
+    """
+
+    entry: ReplicaView
+    target: tuple[EnginePlacement, ...] | None = None
+    leave: str = ""
+    detail: str = ""
+    drain: str = ""
+    drain_since: int = 0
+
+
+@dataclass(slots=True)
+class Drop:
+    """A replica that loses its place now."""
+
+    entry: ReplicaView
+    reason: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Retained:
+    """The outcome; `terminating` are replicas that were leaving before."""
+
+    kept: list[Kept] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    terminating: list[ReplicaView] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    hidden: list[ReplicaView] = field(default_factory=list)
+
+
+def own_entries(frame: Frame, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
+    """Give the deployment's replicas in name order with the health that it reports itself (ready, serving, terminating) by uid."""
+    entries = []
+    for entry in frame.ledger.owned(deployment.namespace, deployment.name).values():
+        known = facts.get(entry.uid)
+        if known is not None:
+            ready, serving, terminating = known
+            state = reasons.RELEASING if terminating else entry.state
+            if (ready, serving, state) != (entry.ready, entry.serving, entry.state):
+                entry = replace(entry, ready=ready, serving=serving, state=state)  # noqa: PLW2901  # the same replica, better known
+        entries.append(entry)
+    entries.sort(key=lambda e: (e.name, e.uid))
+    return entries
+
+
+def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entries: list[ReplicaView], *, held: bool) -> Retained:
+    """Sort the deployment's replicas into those that stay and those that go.
+
+    Args:
+        frame: the fleet as this batch sees it.
+        deployment: what is wanted.
+        shape: its compiled engines; None when a selector does not compile, then every replica stays as stamped.
+        entries: its replicas in name order.
+        held: no new replica may be placed; then only a lost or drained cluster drops one.
+
+    """
+    found = Retained()
+    taken: set[tuple[str, int]] = set()
+    for entry in entries:
+        if entry.state == reasons.RELEASING and not frame.reference:
+            found.terminating.append(entry)
+            continue
+        slot = frame.clusters.get(entry.cluster)
+        if slot is None and not frame.fleet.rebuilding:
+            found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
+            continue
+        if frame.reference and slot is not None and not _selected(deployment, slot):
+            found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
+            continue
+        if (entry.cluster, entry.index) in taken:
+            detail = f"another replica already is {entry.cluster}/{entry.index}"
+            if held or shape is None:
+                found.hidden.append(entry)
+            else:
+                found.drops.append(Drop(entry, reasons.DUPLICATE_IDENTITY, detail))
+            continue
+        taken.add((entry.cluster, entry.index))
+        kept = Kept(entry)
+        found.kept.append(kept)
+        if slot is None:
+            continue
+        taint = untolerated(slot.taints, deployment.tolerations, "NoExecute")
+        if taint is not None:
+            kept.drain = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
+            kept.drain_since = taint.since
+        elif shape is not None:
+            note = _check_stamp(frame, deployment, shape, slot, kept)
+            if note is not None:
+                found.notes.append(note)
+            waits = "" if kept.leave or frame.reference else not_admitted(frame, slot, entry)
+            if waits:
+                kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
+        lost = "" if frame.reference else evicted(frame, slot, entry)
+        if lost:
+            found.notes.append(Note(reasons.EVICTED, entry.name, lost))
+    return found
+
+
+def _selected(deployment: DeploymentView, slot: Slot) -> bool:
+    wanted = [*deployment.match_labels.items(), *deployment.cache.match_labels.items()]
+    return all(slot.view.labels.get(key) == value for key, value in wanted)
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """Write a taint as kubectl does."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def _check_stamp(frame: Frame, deployment: DeploymentView, shape: Shape, slot: Slot, kept: Kept) -> Note | None:
+    """Compare a stamp with what is wanted: note in `kept` what follows, and give the note of a drift."""
+    entry = kept.entry
+    stamped = {engine.engine: engine for engine in entry.engines}
+    kept.detail = _template_difference(deployment.engines, stamped, len(entry.engines))
+    if kept.detail:
+        kept.leave = reasons.TEMPLATE_CHANGED
+        return None
+    target = []
+    for i, engine in enumerate(deployment.engines):
+        placed, problem = _on_pins(shape, slot, i, engine, stamped[engine.name])
+        if placed is not None:
+            target.append(placed)
+            continue
+        edited = frame.reference or _edited(shape, i, engine, stamped[engine.name], slot)
+        if not edited:
+            return Note(reasons.DRIFTED, entry.name, problem)
+        kept.leave, kept.detail = reasons.PIN_MISMATCH, problem
+        return None
+    kept.target = tuple(target)
+    return None
+
+
+def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, EnginePlacement], count: int) -> str:
+    if count != len(engines) or len(stamped) != count:
+        return f"{count} engines stamped, {len(engines)} wanted"
+    for engine in engines:
+        known = stamped.get(engine.name)
+        if known is None:
+            return f"engine {engine.name} is not among the stamped ones"
+        if [m.role for m in known.members] != [m.role for m in engine.members]:
+            return f"engine {engine.name} has other members than stamped"
+    return ""
+
+
+def _on_pins(shape: Shape, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement) -> tuple[EnginePlacement | None, str]:
+    """Stamp an engine anew on the pools it is pinned to; None and the problem when they no longer satisfy it."""
+    pool = stamped.pool
+    members = stamped.members
+    devices = slot.device_set(pool)
+    if devices is not None and pool and all(member.pool == pool for member in members):
+        fits = [need.fit(devices) for need in shape.needs[i]]
+        if all(fit.fits for fit in fits) and any(fit.resolved for fit in fits):
+            return shape.place(i, pool, devices), ""
+    placed = []
+    claims = False
+    for member, known, need in zip(engine.members, members, shape.needs[i], strict=True):
+        if not known.pool:
+            return None, f"engine {engine.name}: member {member.role} has no pool"
+        own = slot.device_set(known.pool)
+        if own is None:
+            return None, f"engine {engine.name}: pool {known.pool} is not published"
+        fit = need.fit(own)
+        if not fit.fits:
+            return None, f"engine {engine.name}: pool {known.pool} no longer fits ({fit.detail})"
+        claims = claims or bool(fit.resolved)
+        placed.append(stamp(member, need, fit, known.pool))
+    if not claims:
+        return None, f"engine {engine.name}: no member claims a device on pool {pool}"
+    return EnginePlacement(engine.name, tuple(placed), engine.copies), ""
+
+
+def _edited(shape: Shape, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
+    """Whether the deployment itself asks for something else than what the engine was stamped from.
+
+    A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to go.
+    """
+    if any(slot.device_set(member.pool) is None for member in stamped.members):
+        return True
+    return any(
+        _member_edited(member, known, need.digest)
+        for member, known, need in zip(engine.members, stamped.members, shape.needs[i], strict=True)
+    )
+
+
+def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> bool:
+    if stamped.need:
+        return stamped.need != need
+    # Stamped before digests were kept: only what resolved is known. A request that is new may have been synthetic then.
+    wanted = {request.name: (request.count, request.selectors) for request in member.requests}
+    return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
+
+
+def lost_capacity(frame: Frame, entry: ReplicaView) -> Iterator[Note]:
+    """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
+    slot = frame.clusters.get(entry.cluster)
+    if slot is None or not slot.observed:
+        return
+    used = frame.ledger.used(slot.name)
+    for name in charges(entry.engines):
+        p = slot.positions.get(name)
+        if p is None:
+            continue
+        charged = used.get(name, 0)
+        limit = observed_limit(slot.pools[p], charged, frame.now, frame.options)
+        if limit is not None and limit < 0:
+            detail = f"{charged + limit} nodes of {slot.name}/{name} are there, {charged} are charged"
+            yield Note(reasons.CAPACITY_LOST, entry.name, detail)
+
+
+def same_stamp(a: EnginePlacement, b: EnginePlacement) -> bool:
+    """Whether two stamps make the same pods; what is only bookkeeping is left aside."""
+    if a.engine != b.engine or a.copies != b.copies or len(a.members) != len(b.members):
+        return False
+    return all(
+        (m.role, m.pool, m.pods, m.requests) == (n.role, n.pool, n.pods, n.requests) for m, n in zip(a.members, b.members, strict=True)
+    )

@@ -1,0 +1,104 @@
+"""How much may change at a time.
+
+A changed replica counts as unavailable until it is Ready with what it carries now, so one step follows the other without anybody keeping
+score: whoever asks again after a replica became Ready gets the next step. Replicas that serve nobody change first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.model.inputs import DeploymentView
+from scheduler.model.policy import SchedulerOptions
+from scheduler.placement.retain import Kept, same_stamp
+
+_PERCENT = 100
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one decision may still change; None means without limit."""
+
+    left: int | None
+    surge: int = 0
+
+    def take(self) -> bool:
+        """Use one change; False when none is left."""
+        if self.left is None:
+            return True
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+
+def amount(value: int | str, total: int, *, up: bool) -> int:
+    """Read a whole number or a percentage of `total`, rounded up or down; raises ValueError on anything else."""
+    if isinstance(value, int):
+        return max(0, value)
+    if value.endswith("%") and value[:-1].isdigit():
+        share = int(value[:-1]) * total
+        return -(-share // _PERCENT) if up else share // _PERCENT
+    if value.isdigit():
+        return int(value)
+    raise ValueError(f"{value!r} is neither a whole number nor a percentage such as 25%")
+
+
+def unavailable_limit(deployment: DeploymentView, options: SchedulerOptions) -> int:
+    """Give how many replicas a rollout may make unavailable."""
+    value = deployment.policy.rollout.max_unavailable
+    return amount(options.rollout_max_unavailable if value is None else value, deployment.replicas, up=False)
+
+
+def budget_of(deployment: DeploymentView, kept: Sequence[Kept], options: SchedulerOptions) -> Budget:
+    """Work out how many replicas may change now."""
+    rollout = deployment.policy.rollout
+    if rollout.paused:
+        return Budget(0)
+    if options.compat == "reference" or rollout.type == "AllAtOnce":
+        return Budget(None)
+    surge = amount(rollout.max_surge, deployment.replicas, up=True)
+    limit = unavailable_limit(deployment, options)
+    if not surge:
+        limit = max(1, limit)
+    return Budget(max(0, limit - sum(in_flight(deployment, k) for k in kept)), surge)
+
+
+def in_flight(deployment: DeploymentView, kept: Kept) -> bool:
+    """Whether a replica has changed to the current template and is not Ready with it yet."""
+    return bool(deployment.template) and kept.entry.template == deployment.template and not kept.entry.ready
+
+
+def is_outdated(deployment: DeploymentView, kept: Kept) -> bool:
+    """Whether a replica could be brought to the current template where it stands, and is not there yet."""
+    if kept.target is None:
+        return False
+    known = kept.entry.template
+    if known and deployment.template and known != deployment.template:
+        return True
+    stamped = {engine.engine: engine for engine in kept.entry.engines}
+    return any(not same_stamp(engine, stamped[engine.engine]) for engine in kept.target)
+
+
+def changeable(deployment: DeploymentView, kept: Sequence[Kept]) -> list[Kept]:
+    """Give the replicas that the partition lets change, those that serve nobody first, then by name."""
+    ranked = sorted(kept, key=lambda k: (k.entry.cluster, k.entry.index))[deployment.policy.rollout.partition :]
+    return sorted(ranked, key=lambda k: (k.entry.serving or k.entry.ready, k.entry.ready, k.entry.name))
+
+
+def drained_now(deployment: DeploymentView, kept: Sequence[Kept], now: int) -> list[Kept]:
+    """Choose which replicas on drained clusters leave in this decision."""
+    draining = [k for k in kept if k.drain]
+    drain = deployment.policy.drain
+    limit = amount(drain.max_unavailable, deployment.replicas, up=False)
+    if isinstance(drain.max_unavailable, str) and drain.max_unavailable != "0%":
+        limit = max(1, limit)
+    standing = [k for k in kept if not k.drain]
+    missing = max(0, deployment.replicas - len(kept)) + sum(not k.entry.ready for k in standing)
+    if limit >= deployment.replicas:
+        return draining
+    room = max(0, limit - missing)
+    overdue = [k for k in draining if drain.deadline_seconds and now - k.drain_since >= drain.deadline_seconds * 1000]
+    rest = sorted((k for k in draining if k not in overdue), key=lambda k: (k.entry.ready, k.entry.name))
+    return overdue + rest[: max(0, room - len(overdue))]

@@ -1,0 +1,69 @@
+"""Which replicas go when there are more than wanted.
+
+Replicas that serve nobody go first: those on clusters that are being deleted, not Ready or without gateway, then those not Ready, then
+those on a tainted cluster. After that the most loaded cluster gives, the later name, the higher index. Survivors are never moved.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+
+from scheduler.fleet.overlay import Frame
+from scheduler.kubernetes.tolerations import untolerated
+from scheduler.model.inputs import DeploymentView
+from scheduler.placement.retain import Kept
+
+Rank = tuple[int, int, int]
+
+
+def victims(frame: Frame, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
+    """Choose `surplus` replicas to drop, in the order in which they go."""
+    load = Counter(k.entry.cluster for k in kept)
+    ranks = {k.entry.uid: (0, 0, 0) if frame.reference else _weakness(frame, deployment, k) for k in kept}
+    heap = [(_key(k, ranks[k.entry.uid], load[k.entry.cluster]), i) for i, k in enumerate(kept)]
+    heapq.heapify(heap)
+    chosen: list[Kept] = []
+    while heap and len(chosen) < surplus:
+        key, i = heapq.heappop(heap)
+        cluster = kept[i].entry.cluster
+        # Loads only fall, so a key computed earlier can only stand too early: put it back where it belongs now.
+        current = _key(kept[i], ranks[kept[i].entry.uid], load[cluster])
+        if current != key:
+            heapq.heappush(heap, (current, i))
+            continue
+        load[cluster] -= 1
+        chosen.append(kept[i])
+    return chosen
+
+
+def _weakness(frame: Frame, deployment: DeploymentView, kept: Kept) -> Rank:
+    slot = frame.clusters.get(kept.entry.cluster)
+    broken = slot is None or slot.view.deleting or not slot.view.ready or not slot.view.gateway_address
+    tainted = slot is not None and untolerated(slot.taints, deployment.tolerations) is not None
+    return (int(broken), int(not kept.entry.ready), int(tainted))
+
+
+def _key(kept: Kept, rank: Rank, load: int) -> tuple[Rank, int, _Later, int]:
+    """Order for a heap that gives the smallest first: everything is turned around."""
+    broken, unready, tainted = rank
+    return ((-broken, -unready, -tainted), -load, _Later(kept.entry.cluster), -kept.entry.index)
+
+
+class _Later:
+    """A text that sorts the other way round."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __lt__(self, other: _Later) -> bool:
+        return self.text > other.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Later) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)

@@ -1,0 +1,194 @@
+"""Which of the clusters with room is best, and which pool inside it.
+
+A profile is a list of small integer functions, compared in order, lower first; the cluster's name is the last. The default, the fewest own
+replicas and then the name, needs no list at all: the sets of clusters are in name order already, so it is answered without visiting any
+cluster that is not chosen. Pools are taken in published order by default; every other profile takes the least wasteful pool that fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from api_types import labels
+from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.overlay import Frame
+from scheduler.hardware.memory import memory_mebibytes
+from scheduler.hardware.node_fitting import PoolOrder, Trial
+from scheduler.hardware.template import LayoutFit, Shape
+from scheduler.model.inputs import DeploymentView
+from scheduler.placement.constraints import Constraints
+
+# Labels by which platform teams mark where a cluster is.
+REGION = f"{labels.GROUP}/region"
+ZONE = f"{labels.GROUP}/zone"
+DEFAULT = "default"
+PROFILES: Mapping[str, tuple[str, ...]] = {
+    DEFAULT: ("spread",),
+    "balanced": ("spread", "free"),
+    "dense": ("binpack", "spread"),
+    "cheap": ("cost", "spread"),
+    "near": ("locality", "spread"),
+    "resilient": (f"domain:{REGION}", f"domain:{ZONE}", "spread", "free"),
+}
+# The profile that adds its functions up, each by the weight that the fleet's policy gives it, instead of comparing them in order.
+WEIGHTED = "weighted"
+WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{REGION}", f"domain:{ZONE}")
+# Each function is brought to 0 (the best of all candidates) to this (the worst).
+_SCALE = 100
+# Above every price: what costs an unknown amount comes last.
+UNKNOWN_PRICE = 1 << 60
+_PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
+_PER_MILLE = 1000
+
+
+def profile_of(frame: Frame, deployment: DeploymentView) -> str:
+    """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
+    name = deployment.policy.profile or frame.options.profile
+    return name if (name in PROFILES or name == WEIGHTED) and not frame.reference else DEFAULT
+
+
+def functions_of(frame: Frame, profile: str) -> tuple[str, ...]:
+    """Give the scoring functions of a profile, the most important first."""
+    if profile != WEIGHTED:
+        return PROFILES[profile]
+    weights = frame.options.weights
+    return tuple(sorted(weights, key=lambda name: (-weights[name], WEIGHABLE.index(name)))) or PROFILES[DEFAULT]
+
+
+class Chooser:
+    """Orders the clusters that have room for one deployment's next replica."""
+
+    def __init__(
+        self, frame: Frame, deployment: DeploymentView, shape: Shape, trial: Callable[[Slot], Trial], constraints: Constraints
+    ) -> None:
+        self._frame = frame
+        self._deployment = deployment
+        self._shape = shape
+        self._trial = trial
+        self._constraints = constraints
+        profile = profile_of(frame, deployment)
+        self._plugins = functions_of(frame, profile)
+        self._weights = tuple(frame.options.weights.get(name, 0) for name in self._plugins) if profile == WEIGHTED else ()
+        prefers_domain = deployment.policy.network_domain == "Preferred"
+        self._wishes = constraints.has_wishes or prefers_domain
+        self.spreads = self._plugins == PROFILES[DEFAULT] and not self._wishes
+        self._wish_values = 2 if self._wishes else 0
+        # What was worked out for a cluster holds until something is placed or vacated there.
+        self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
+
+    def forget(self, slot: Slot) -> None:
+        """Drop what was worked out for a cluster, because something changed there."""
+        self._known.pop(slot.rank, None)
+
+    def ranked(self, slots: Iterable[Slot], own: Mapping[str, int], close: Callable[[Slot, Trial], None]) -> Iterator[tuple[Slot, Trial]]:
+        """Give the clusters with room, best first; `close` is told of those without."""
+        heap: list[tuple[tuple[int, ...], str, Slot, Trial]] = []
+        domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._plugins if ":" in name}
+        for slot in slots:
+            known = self._known.get(slot.rank)
+            if known is None:
+                trial = self._trial(slot)
+                if trial.failed >= 0:
+                    close(slot, trial)
+                    continue
+                known = self._known[slot.rank] = (trial, tuple(self._fixed(slot, trial)))
+            trial, fixed = known
+            heap.append((self._key(slot, own, domains, fixed), slot.name, slot, trial))
+        if self._weights:
+            heap = self._weighed(heap)
+        heapq.heapify(heap)
+        while heap:
+            _, _, slot, trial = heapq.heappop(heap)
+            yield slot, trial
+
+    def _weighed(self, ranked: Sequence[tuple[tuple[int, ...], str, Slot, Trial]]) -> list[tuple[tuple[int, ...], str, Slot, Trial]]:
+        """Put the weighted sum between the wishes and the single functions, which then decide between equal sums."""
+        first = self._wish_values
+        columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
+        bounds = [(min(column), max(column)) for column in columns]
+        found = []
+        for key, name, slot, trial in ranked:
+            total = sum(
+                weight * ((value - low) * _SCALE // (high - low) if high > low else 0)
+                for weight, value, (low, high) in zip(self._weights, key[first:], bounds, strict=True)
+            )
+            found.append(((*key[:first], total, *key[first:]), name, slot, trial))
+        return found
+
+    def _key(self, slot: Slot, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]) -> tuple[int, ...]:
+        """Join what moves with each replica and what stays, in the order of the profile."""
+        values = []
+        rest = iter(fixed)
+        if self._wishes:
+            values += [next(rest), self._constraints.wish(slot, own)]
+        for name in self._plugins:
+            if name == "spread":
+                values.append(own.get(slot.name, 0))
+            elif ":" in name:
+                key = name[len("domain:") :]
+                values.append(domains[key].get(slot.view.labels.get(key, ""), 0))
+            else:
+                values.append(next(rest))
+        return tuple(values)
+
+    def _fixed(self, slot: Slot, trial: Trial) -> Iterator[int]:
+        if self._wishes:
+            yield int(len({slot.pools[p].network_domain for p in trial.positions}) > 1)
+        for name in self._plugins:
+            if name != "spread" and ":" not in name:
+                yield self._value(name, slot, trial)
+
+    def _value(self, name: str, slot: Slot, trial: Trial) -> int:
+        if name == "locality":
+            return _PHASES.get(self._deployment.cache.phases.get(slot.name, ""), _PHASES[""])
+        fit = self._shape.on(slot.layout)
+        if name == "cost":
+            return sum(_price(slot, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
+        left = {p: self._frame.free(slot)[p] for p in set(trial.positions)}
+        for p, engine in zip(trial.positions, fit.engines, strict=True):
+            left[p] -= engine.cost
+        if name == "binpack":
+            return sum(left.values())
+        capacity = sum(slot.nodes[p] for p in left)
+        return -(sum(left.values()) * _PER_MILLE // max(1, capacity))
+
+    def _domain_loads(self, key: str, own: Mapping[str, int]) -> dict[str, int]:
+        loads: dict[str, int] = {}
+        for name, count in own.items():
+            slot = self._frame.clusters.get(name)
+            if slot is not None and count:
+                value = slot.view.labels.get(key, "")
+                loads[value] = loads.get(value, 0) + count
+        return loads
+
+
+def _price(slot: Slot, p: int, nodes: int) -> int:
+    price = slot.pools[p].price_milli
+    return UNKNOWN_PRICE if price < 0 else price * nodes
+
+
+def pool_order(frame: Frame, deployment: DeploymentView, slot: Slot, shape: Shape) -> PoolOrder | None:
+    """Give the order in which pools of a cluster are tried, None for published order."""
+    profile = profile_of(frame, deployment)
+    if profile == DEFAULT:
+        return None
+    fit: LayoutFit = shape.on(slot.layout)
+    plugins = functions_of(frame, profile)
+    free = frame.free(slot)
+
+    def key(i: int, p: int) -> tuple[int, ...]:
+        cost = fit.engines[i].cost
+        values = []
+        for name in plugins:
+            if name == "cost":
+                values.append(_price(slot, p, cost))
+            elif name == "binpack":
+                values.append(free[p] - cost)
+            elif name == "free":
+                values.append(-((free[p] - cost) * _PER_MILLE // max(1, slot.nodes[p])))
+        # With equal prices the smallest hardware that fits; the large one is for those who need it.
+        surplus = sum(entry.count * memory_mebibytes(entry) for entry in slot.pools[p].device_set.entries)
+        return (*values, surplus, p) if "cost" in plugins or "binpack" in plugins else (surplus, *values, p)
+
+    return lambda i, positions: sorted(positions, key=lambda p: key(i, p))

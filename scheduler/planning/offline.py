@@ -1,0 +1,128 @@
+"""A fleet read from manifests alone, for planning without any control plane.
+
+What status would say is worked out from the specs where it is missing: pools from classes, the storage class from the source. A cluster
+counts as Ready with a gateway unless its own status says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from api_types.prices import price_milli
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain, replica_manifest_view
+from scheduler.hardware.device_sets import device_set
+from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView
+from scheduler.model.policy import SchedulerOptions
+
+Tree = Mapping[str, Any]
+# Stands for an address that is not known offline; it is never shown.
+UNKNOWN_GATEWAY = "unknown"
+_STORAGE_CLASSES = {"GKE": "modelplane-rwx", "EKS": "modelplane-rwx-efs", "AKS": "modelplane-rwx-fs", "Nebius": "modelplane-rwx-fs"}
+
+
+@dataclass(slots=True)
+class Documents:
+    """Manifests by what placement needs of them; deployments in document order."""
+
+    classes: dict[str, Tree] = field(default_factory=dict)
+    clusters: dict[str, Tree] = field(default_factory=dict)
+    caches: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    replicas: list[Tree] = field(default_factory=list)
+    deployments: list[Tree] = field(default_factory=list)
+
+
+def sort_documents(documents: Iterable[Tree]) -> Documents:
+    """Sort manifests by kind; kinds that placement does not read are left out, a later object of a name replaces an earlier one."""
+    found = Documents()
+    deployments: dict[tuple[str, str], Tree] = {}
+    for document in documents:
+        metadata = document.get("metadata") or {}
+        name, namespace = metadata.get("name", ""), metadata.get("namespace") or "default"
+        kind = document.get("kind")
+        if kind == "InferenceClass":
+            found.classes[name] = document
+        elif kind == "InferenceCluster":
+            found.clusters[name] = document
+        elif kind == "ModelCache":
+            found.caches[namespace, name] = document
+        elif kind == "ModelReplica":
+            found.replicas.append(document)
+        elif kind == "ModelDeployment":
+            deployments[namespace, name] = document
+    found.deployments = list(deployments.values())
+    return found
+
+
+def offline_cluster(manifest: Tree, classes: Mapping[str, Tree]) -> ClusterView:
+    """Read an InferenceCluster whose status may be missing."""
+    view = cluster_view(manifest)
+    status = manifest.get("status") or {}
+    conditions = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
+    gateway = status.get("gateway") or {}
+    address = view.gateway_address if "address" in gateway else UNKNOWN_GATEWAY
+    storage = view.cache_storage_class if "cache" in status else _storage_class(manifest)
+    pools = view.pools if "gpuPools" in status else tuple(_computed_pools(manifest, classes))
+    pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=price_of(classes.get(pool.class_name))) for pool in pools)
+    return replace(view, ready=view.ready or not conditions, gateway_address=address, cache_storage_class=storage, pools=pools)
+
+
+def _storage_class(manifest: Tree) -> str:
+    cluster = (manifest.get("spec") or {}).get("cluster") or {}
+    source = cluster.get("source") or ""
+    if source == "Existing":
+        return str(((cluster.get("existing") or {}).get("cache") or {}).get("storageClassName") or "")
+    return _STORAGE_CLASSES.get(source, "")
+
+
+def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[PoolView]:
+    """Give the pools that would be published: those whose class exists and lists devices."""
+    name = manifest["metadata"]["name"]
+    domain = (manifest["metadata"].get("labels") or {}).get(NETWORK_DOMAIN)
+    for pool in (manifest.get("spec") or {}).get("nodePools") or ():
+        devices = ((classes.get(pool["className"]) or {}).get("spec") or {}).get("devices")
+        if devices:
+            yield PoolView(
+                pool["name"],
+                pool.get("maxNodeCount") or (1 if pool.get("nodeCount") is None else pool["nodeCount"]),
+                device_set(devices, count_default=1),
+                pool["className"],
+                network_domain=domain or network_domain(name, pool["name"], pool.get("fabric") or {}),
+            )
+
+
+def price_of(manifest: Tree | None) -> int:
+    """Read what a node of a class costs per hour, in thousandths; negative when it does not say, or there is no such class."""
+    return price_milli(((manifest or {}).get("metadata") or {}).get("annotations") or {})
+
+
+def offline_fleet(documents: Documents, options: SchedulerOptions | None = None) -> Fleet:
+    """Build a fleet from clusters, classes and the replicas that exist."""
+    fleet = Fleet(options)
+    for manifest in documents.clusters.values():
+        fleet.put_cluster(offline_cluster(manifest, documents.classes))
+    for replica in offline_replicas(documents):
+        fleet.put_replica(replica)
+    return fleet
+
+
+def offline_replicas(documents: Documents) -> Iterable[ReplicaView]:
+    """Read the ModelReplicas; the labels of their deployments go with them."""
+    owners = {
+        (manifest["metadata"].get("namespace") or "default", manifest["metadata"]["name"]): deployment_view(manifest)
+        for manifest in documents.deployments
+    }
+    for manifest in documents.replicas:
+        replica = replica_manifest_view(manifest)
+        owner = owners.get((replica.namespace, replica.deployment))
+        yield replica if owner is None else replace(replica, labels=tuple(sorted(owner.labels.items())))
+
+
+def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:
+    """Read a deployment with its cache from the same documents; a cache that is not among them counts as absent."""
+    namespace = manifest["metadata"].get("namespace") or "default"
+    name = ((manifest["spec"]["template"]["spec"]).get("modelCacheRef") or {}).get("name") or ""
+    cache = documents.caches.get((namespace, name)) or {"name": name, "state": "Absent"}
+    return deployment_view(manifest, cache if name else None)

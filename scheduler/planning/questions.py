@@ -1,0 +1,170 @@
+"""Questions that a plan answers: can this cluster be drained, how many more fit, which cluster would help.
+
+The fleet is only read. Who asks about one deployment beside others settles those first (`whatif.settle`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from api_types.prices import UNPRICED
+from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.device_sets import device_set
+from scheduler.hardware.template import charges
+from scheduler.kubernetes.tolerations import untolerated
+from scheduler.model import reasons
+from scheduler.model.decision import Decision, Placement
+from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView, ScheduleRequest
+from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
+from scheduler.planning.plan import end_state
+from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, release_leaving
+
+REPLICAS_MAX = 1_000
+# More than a thousand replicas could use, so that a pool of a class that is only thought of is never what runs out.
+_NODES_ENOUGH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class DrainCheck:
+    """Whether every replica of a cluster finds another place now.
+
+    Attributes:
+        possible: no deployment would lose a replica.
+        short: the deployments that would.
+        moves: every deployment that would be placed otherwise.
+        stays: replicas that would not leave, by name; True: their deployment tolerates the drain, False: it is not known.
+
+    """
+
+    possible: bool
+    short: tuple[DeploymentDiff, ...]
+    moves: tuple[DeploymentDiff, ...]
+    stays: tuple[tuple[ReplicaView, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How many replicas fit, where they would be (cluster -> count), and what keeps the next one away ("" at the limit of 1,000)."""
+
+    replicas: int
+    clusters: Mapping[str, int]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What adding one cluster would do for the replicas without a place.
+
+    Attributes:
+        view: the cluster.
+        placed: so many of the missing replicas find a place with it.
+        enough: those are all of them.
+        nodes: pool -> nodes that they take there.
+        cost_milli: price of those nodes per hour in thousandths, negative while a price of theirs is not known.
+        message: what keeps the others away.
+
+    """
+
+    view: ClusterView
+    placed: int
+    enough: bool
+    nodes: Mapping[str, int]
+    cost_milli: int
+    message: str
+
+
+def can_drain(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView], now: int) -> DrainCheck:
+    """Ask what draining a cluster would do; raises KeyError for an unknown cluster."""
+    if cluster not in fleet.clusters:
+        raise KeyError(f"InferenceCluster {cluster} is not known")
+    result = plan(fleet, Changes(drained=(cluster,)), deployments, now)
+    short = tuple(diff for diff in result.deployments if len(diff.after) < len(diff.before))
+    return DrainCheck(not short, short, result.deployments, tuple(_staying(fleet, cluster, deployments)))
+
+
+def _staying(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView]) -> Iterator[tuple[ReplicaView, bool]]:
+    tolerates = {(view.namespace, view.name): untolerated([MAINTENANCE], view.tolerations) is None for view in deployments}
+    for entry in sorted(fleet.on_cluster(cluster).values(), key=lambda entry: (entry.namespace, entry.name)):
+        known = tolerates.get((entry.namespace, entry.deployment))
+        if known is not False and entry.state != reasons.RELEASING:
+            yield entry, bool(known)
+
+
+def headroom(fleet: Fleet, deployment: DeploymentView, now: int) -> Headroom:
+    """Find the largest replica count of a deployment that fits as a whole, up to 1,000, with nobody preempted for it."""
+    low, high = 0, REPLICAS_MAX
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _with_replicas(fleet, deployment, middle, now).shortfall:
+            high = middle - 1
+        else:
+            low = middle
+    found = _with_replicas(fleet, deployment, low, now)
+    more = _with_replicas(fleet, deployment, low + 1, now).message if low < REPLICAS_MAX else ""
+    clusters = Counter(placement.cluster for placement in found.placements)
+    return Headroom(low, dict(sorted(clusters.items())), more)
+
+
+def _with_replicas(fleet: Fleet, deployment: DeploymentView, replicas: int, now: int) -> Decision:
+    asked = end_state(deployment)
+    view = replace(asked, replicas=replicas, policy=replace(asked.policy, preemption="Never"))
+    return decide(fleet, [ScheduleRequest("headroom", view, dry_run=True)], now)[0]
+
+
+def offers(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterView], now: int) -> tuple[int, tuple[Offer, ...]]:
+    """Give how many replicas of a deployment have no place, and what each cluster, added alone, would do about it: the best first.
+
+    Enough comes before not enough, then the lower price per hour, an unknown price being the dearest. Without a missing replica there is
+    nothing to offer.
+    """
+    world = copy_of(fleet)
+    wanted = end_state(deployment)
+    present = decide(world, [ScheduleRequest("present", wanted)], now)[0]
+    if not present.shortfall:
+        return 0, ()
+    # Whoever has a place keeps it: a new cluster is paid for what is missing only.
+    apply(world, present, wanted)
+    release_leaving(world)
+    standing = {placement.uid for placement in present.placements}
+    found = [_offer(world, wanted, view, standing, now) for view in clusters]
+    return present.shortfall, tuple(sorted(found, key=_rank))
+
+
+def _offer(world: Fleet, wanted: DeploymentView, view: ClusterView, standing: set[str], now: int) -> Offer:
+    larger = changed(world, Changes(clusters=(view,)), now)
+    decision = decide(larger, [ScheduleRequest("offer", wanted, dry_run=True)], now)[0]
+    added = [placement for placement in decision.placements if placement.uid not in standing]
+    nodes = _nodes([placement for placement in added if placement.cluster == view.name])
+    prices = {pool.name: pool.price_milli for pool in view.pools}
+    priced = all(prices[pool] >= 0 for pool in nodes)
+    cost = sum(prices[pool] * count for pool, count in nodes.items()) if priced else UNPRICED
+    return Offer(view, len(added), not decision.shortfall, nodes, cost, decision.message if decision.shortfall else "")
+
+
+def _nodes(placements: Sequence[Placement]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for placement in placements:
+        total.update(charges(placement.engines))
+    return dict(sorted(total.items()))
+
+
+def _rank(offer: Offer) -> tuple[bool, int, bool, int, str]:
+    return (not offer.enough, 0 if offer.enough else -offer.placed, offer.cost_milli < 0, offer.cost_milli, offer.view.name)
+
+
+def cluster_of_class(manifest: Tree, deployment: DeploymentView) -> ClusterView:
+    """Think of a cluster with one pool of a class, as large as needed, that the deployment and its cache would select."""
+    name = manifest["metadata"]["name"]
+    pool = PoolView(name, _NODES_ENOUGH, device_set(manifest["spec"]["devices"], count_default=1), name, price_milli=price_of(manifest))
+    return ClusterView(
+        # No cluster that exists has such a name.
+        f"class/{name}",
+        labels={**deployment.match_labels, **deployment.cache.match_labels},
+        ready=True,
+        gateway_address=UNKNOWN_GATEWAY,
+        cache_storage_class="unknown",
+        pools=(pool,),
+    )

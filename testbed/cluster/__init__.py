@@ -1,0 +1,1 @@
+"""One simulated cluster: its control plane, certificates, nodes, devices and webhooks."""

@@ -1,0 +1,95 @@
+"""The data plane, run inside a network namespace of its own: `python -m testbed.dataplane.enclave CONFIG`.
+
+Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address reach the one engine and every
+Gateway address the Traefik that serves its cluster, so a request really travels gateway, route, Service, endpoint, pod. API servers are
+reached through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
+
+CONFIG is a JSON object {relays, traefiks: [{argv, kubeconfig, log}]}.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from testbed.dataplane.engine import PORT, application
+from testbed.dataplane.relay import relay
+from testbed.documents import read_json
+from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Set up the namespace and serve until told to stop. 1 when a part ended by itself."""
+    # Entering a user namespace made the kernel forget whose death ends us.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for command in (
+        ["link", "set", "lo", "up"],
+        *(["route", "add", "local", str(net), "dev", "lo"] for net in (POD_NETWORK, GATEWAY_NETWORK)),
+    ):
+        subprocess.run(["ip", *command], check=True)
+    return asyncio.run(_serve(read_json(Path(sys.argv[1]))))
+
+
+async def _serve(config: Mapping[str, Any]) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    children = [await _start(each) for each in config["traefiks"]]
+    parts: list[asyncio.Task[Any]] = [asyncio.create_task(child.wait()) for child in children]
+    parts += [asyncio.create_task(_engine()), asyncio.create_task(relay(config["relays"]))]
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)
+    failed = not stopping.done()
+    for child in children:
+        if child.returncode is None:
+            child.terminate()
+            await child.wait()
+    for part in parts:
+        part.cancel()
+    for outcome in await asyncio.gather(*parts, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            print(f"{type(outcome).__name__}: {outcome}", flush=True)
+    return 1 if failed else 0
+
+
+async def _start(traefik: Mapping[str, Any]) -> asyncio.subprocess.Process:
+    log = os.open(traefik["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *traefik["argv"],
+            env=os.environ | {"KUBECONFIG": traefik["kubeconfig"]},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_end_with_parent,
+        )
+    finally:
+        os.close(log)
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _engine() -> None:
+    with socket.socket() as listener:
+        # A Gateway may listen on the engine's port at its own address; the kernel prefers the more exact of the two.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(("0.0.0.0", PORT))  # noqa: S104 - every address of this namespace, which nobody outside can reach
+        config = uvicorn.Config(application(), log_level="warning", access_log=False, lifespan="off")
+        server = uvicorn.Server(config)
+        await server.serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""What a user of the product applies to make the testbed's fleet known to it.
+
+These are the only files in which the testbed speaks the product's language, written as a user would write them.
+"""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed.cluster.objects import NAMESPACE, STORAGE_CLASS
+from testbed.documents import dump_all, write_text
+from testbed.fleet.fleet_file import Cluster, FleetFile
+
+API_VERSION = "modelplane.ai/v1alpha1"
+READABLE = 0o644
+
+
+def secret_name(cluster: str) -> str:
+    """Name of the Secret that holds a cluster's kubeconfig."""
+    return f"{cluster}-kubeconfig"
+
+
+def write_manifests(folder: Path, fleet: FleetFile, kubeconfigs: Mapping[str, Path]) -> None:
+    """Write classes.yaml, clusters.yaml and, readable by its owner only, secrets.yaml."""
+    write_text(folder / "classes.yaml", dump_all(_class(name, fleet) for name in sorted(fleet.classes)), READABLE)
+    write_text(folder / "clusters.yaml", dump_all(_cluster(cluster) for cluster in fleet.clusters), READABLE)
+    write_text(folder / "secrets.yaml", dump_all(_secret(name, path) for name, path in kubeconfigs.items()))
+
+
+def _class(name: str, fleet: FleetFile) -> dict[str, Any]:
+    devices = [device.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for device in fleet.classes[name].devices]
+    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": name}, "spec": {"devices": devices}}
+
+
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceCluster",
+        "metadata": {
+            "name": cluster.name,
+            "labels": dict(cluster.labels),
+            # The testbed lays down the serving stack itself.
+            "annotations": {"modelplane.ai/stack": "external", "modelplane.ai/routing": cluster.routing},
+        },
+        "spec": {
+            "cluster": {
+                "source": "Existing",
+                "existing": {"secretRef": {"name": secret_name(cluster.name)}, "cache": {"storageClassName": STORAGE_CLASS}},
+            },
+            "nodePools": [{"name": pool.name, "className": pool.node_class, "nodeCount": pool.nodes} for pool in cluster.pools],
+        },
+    }
+
+
+def _secret(name: str, kubeconfig: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret_name(name), "namespace": NAMESPACE},
+        "type": "Opaque",
+        "data": {"kubeconfig": base64.b64encode(kubeconfig.read_bytes()).decode()},
+    }

@@ -1,0 +1,1 @@
+"""The supervisor: starts processes, restarts them, ends them."""

@@ -1,0 +1,1 @@
+"""Programs the testbed runs: pinned versions, downloads, builds from Go modules."""

@@ -1,0 +1,92 @@
+"""Fetch official releases, and give up at once where there is no way out.
+
+A machine without access to the release hosts must not wait for time-outs program after program: the first host that cannot be reached
+ends all downloading for this run, and the caller goes on to build from source.
+"""
+
+import hashlib
+import platform
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from testbed.programs.versions import Download, Tool
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 30.0
+CHUNK_BYTES = 1 << 20
+
+
+class DownloadRefused(Exception):
+    """The file was had, but it is not what its checksum promises. Never fallen through: it may be an attack."""
+
+
+class Downloader:
+    """Downloads for one run; remembers that the network is closed."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._closed = False
+
+    def fetch(self, tool: Tool, folder: Path) -> bool:
+        """Put every program of `tool` into `folder`. False when that cannot be done and another way is needed.
+
+        Raises DownloadRefused when a published checksum does not match.
+        """
+        if tool.download is None or self._closed:
+            return False
+        timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+                for binary in tool.packages:
+                    self._fetch_one(client, tool.download, tool.version, binary, folder)
+        except httpx.TransportError as error:
+            self._closed = True
+            self._say(f"{tool.name} {tool.version}: no way to the official download ({error}); nothing more is downloaded in this run")
+            return False
+        except httpx.HTTPStatusError as error:
+            self._say(f"{tool.name} {tool.version}: official download answered {error.response.status_code}")
+            return False
+        return True
+
+    def _fetch_one(self, client: httpx.Client, download: Download, version: str, binary: str, folder: Path) -> None:
+        facts = {
+            "version": version,
+            "arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+            "binary": binary,
+        }
+        url = download.url.format(**facts)
+        self._say(f"{binary} {version}: downloading")
+        file = folder / f"{binary}.download"
+        digest = hashlib.sha256()
+        with client.stream("GET", url) as answer, file.open("wb") as out:
+            answer.raise_for_status()
+            for chunk in answer.iter_bytes(CHUNK_BYTES):
+                digest.update(chunk)
+                out.write(chunk)
+        if download.checksum_url is not None:
+            published = client.get(download.checksum_url.format(**facts)).raise_for_status().text
+            if digest.hexdigest() != (wanted := published_digest(published, url.rsplit("/", 1)[-1])):
+                raise DownloadRefused(f"{url}: sha256 is {digest.hexdigest()}, published is {wanted}; the file was not used")
+        target = folder / binary
+        if download.member is None:
+            file.rename(target)
+        else:
+            with tarfile.open(file) as archive:
+                member = archive.extractfile(download.member.format(**facts))
+                if member is None:
+                    raise DownloadRefused(f"{url}: {download.member.format(**facts)} in it is not a file")
+                target.write_bytes(member.read())
+            file.unlink()
+        target.chmod(0o755)
+
+
+def published_digest(text: str, name: str) -> str | None:
+    """Find the digest of `name` in a checksum file: a bare digest, or lines of digest and file name."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 1 or (words and words[-1].lstrip("*").rsplit("/", 1)[-1] == name):
+            return words[0].lower()
+    return None

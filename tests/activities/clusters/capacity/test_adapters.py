@@ -1,0 +1,332 @@
+"""Capacity adapters over recorded objects (spec/scheduling.md 18.5 #6): units exact, unknown fields ignored, a list as good as a watch."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from activities.cluster_objects.kinds import LWS_NAME_LABEL
+from activities.clusters.capacity.adapters import ADAPTERS
+from activities.clusters.capacity.counts import amount, ceiling, floor
+from activities.clusters.capacity.objects import Objects, reduced
+from activities.clusters.watch.capacity import CapacityBook, capacity_book
+from api_types import labels
+from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
+from tests.activities.clusters.capacity import recorded as r
+
+AT = 1_700_000_000_000
+Item = tuple[str, dict[str, Any]]
+
+
+def put(objects: Objects, kind: str, item: dict[str, Any], *, gone: bool = False) -> bool:
+    metadata = item["metadata"]
+    return objects.put(kind, metadata.get("namespace", ""), metadata["name"], None if gone else reduced(kind, item))
+
+
+def listed(items: list[Item]) -> Objects:
+    objects = Objects()
+    for kind, item in items:
+        put(objects, kind, item)
+    return objects
+
+
+def watched(items: list[Item], seed: int) -> Objects:
+    """The same objects in any order, each first as something else, some deleted and made again."""
+    dice = random.Random(seed)  # noqa: S311  # not for secrets
+    objects = Objects()
+    shuffled = list(items)
+    dice.shuffle(shuffled)
+    for kind, item in shuffled:
+        put(objects, kind, {**item, "spec": {}, "status": {}})
+        if dice.random() < 0.5:
+            put(objects, kind, item, gone=True)
+    for kind, item in reversed(shuffled):
+        put(objects, kind, item)
+    return objects
+
+
+def snapshot(adapter: str, items: list[Item]) -> CapacitySnapshot:
+    return ADAPTERS[adapter].snapshot("eu-1", listed(items), AT)
+
+
+WORLDS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KAI]}
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+@pytest.mark.parametrize("seed", range(5))
+def test_18_5_6_a_watch_gives_the_snapshot_of_a_list(adapter: str, seed: int) -> None:
+    seen = ADAPTERS[adapter].snapshot("eu-1", watched(WORLDS[adapter], seed), AT)
+    assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, WORLDS[adapter]).model_copy(update={"generation": 0})
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_18_5_6_unknown_fields_change_nothing(adapter: str) -> None:
+    def grown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                **{key: grown(item) for key, item in value.items() if key not in ("labels", "nodeLabels")},
+                **kept(value),
+                "newField": 7,
+            }
+        return [grown(item) for item in value] if isinstance(value, list) else value
+
+    def kept(value: dict[str, Any]) -> dict[str, Any]:
+        plain = ("labels", "nodeLabels", "annotations", "allocated", "requested")
+        return {key: item for key, item in value.items() if key in plain}
+
+    assert snapshot(adapter, [(kind, grown(item)) for kind, item in WORLDS[adapter]]) == snapshot(adapter, WORLDS[adapter])
+
+
+def test_18_5_kube_counts_nodes_that_take_our_pods() -> None:
+    """Six nodes: one cordoned, one not Ready, one tainted, one with a stranger's claim; the GPU taint is tolerated."""
+    found = snapshot("kube", r.KUBE)
+    assert (found.source, found.cluster, found.observed_at) == ("kube", "eu-1", AT)
+    assert found.pools == [
+        CapacityPool(name="h100", nodes_total=6, nodes_schedulable=2, foreign_nodes=1, device_free={"gpu.nvidia.com": {4: 1, 6: 1, 8: 1}}),
+        CapacityPool(name="spare", nodes_total=1, nodes_schedulable=1, device_free={}),
+    ]
+
+
+def test_18_5_kube_takes_the_newest_generation_of_a_drivers_pool() -> None:
+    old = r.resource_slice("n1", 16, generation=0)
+    old["metadata"]["name"] = "n1-old"
+    assert snapshot("kube", [*r.KUBE, ("ResourceSlice", old)]).pools == snapshot("kube", r.KUBE).pools
+
+
+def test_18_5_4_kube_says_whose_pods_wait_and_since_when() -> None:
+    """One pod of a gang that waits makes the gang wait; the earliest of them says since when."""
+    states = {seen.workload: (seen.state, seen.reason, seen.since) for seen in snapshot("kube", r.KUBE).admission}
+    assert states == {
+        "chat-11111111": ("Admitted", "", 0),
+        "gang-22222222": ("Pending", "Unschedulable", int(datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000)),
+    }
+
+
+def queues(adapter: str, items: list[Item]) -> dict[str, Any]:
+    return {queue.name: queue for queue in snapshot(adapter, items).queues}
+
+
+def test_18_5_kueue_free_is_nominal_less_reserved_plus_what_may_be_borrowed() -> None:
+    found = queues("kueue", [*r.KUBE, *r.KUEUE])
+    # 16 nominal, 12 reserved (only 4 run); the cohort's other queue has 8 spare and lends 5, of which 3 may be borrowed.
+    red = found["red/h100-flavor"]
+    assert (red.tenants, red.pools, red.nominal, red.used, red.borrowable, red.limit, red.free, red.pending) == (
+        ["modelplane-red"],
+        ["h100"],
+        16,
+        12,
+        3,
+        19,
+        7,
+        2,
+    )
+    assert (found["blue/h100-flavor"].nominal, found["blue/h100-flavor"].used, found["blue/h100-flavor"].free) == (8, 0, 12)
+    assert (found["stopped/h100-flavor"].active, found["stopped/h100-flavor"].free) == (False, 0)
+
+
+def test_18_5_kueue_a_queue_that_has_borrowed_has_only_the_rest_to_borrow() -> None:
+    used = [(kind, r.with_reserved(item, "17500m") if item["metadata"]["name"] == "red" else item) for kind, item in r.KUEUE]
+    red = queues("kueue", [*r.KUBE, *used])["red/h100-flavor"]
+    assert (red.used, red.borrowed, red.borrowable, red.free) == (18, 2, 1, 1)
+
+
+def test_18_5_kueue_without_a_cohort_nothing_is_borrowed() -> None:
+    alone = [
+        (kind, {**item, "spec": {**item["spec"], "cohortName": ""}}) if kind == "ClusterQueue" else (kind, item) for kind, item in r.KUEUE
+    ]
+    assert queues("kueue", [*r.KUBE, *alone])["red/h100-flavor"].free == 4
+
+
+def test_18_5_kai_free_is_the_least_along_the_parents() -> None:
+    found = queues("kai", [*r.KUBE, *r.KAI])
+    assert {name: (queue.nominal, queue.limit, queue.used, queue.free) for name, queue in found.items()} == {
+        "company": (-1, 20, 18, 2),  # 17.5 GPUs are used, and a part counts as one
+        "modelplane-red": (8, 16, 10, 2),
+        "modelplane-strict": (8, -1, 7, 1),  # no share of what is left over, so its quota is its limit
+        "free": (-1, -1, 0, -1),
+    }
+    assert found["modelplane-red"].borrowed == 2
+    assert found["modelplane-red"].tenants == ["modelplane-red"]
+
+
+def test_18_5_4_kai_gives_the_words_of_the_pod_group() -> None:
+    gang = next(seen for seen in snapshot("kai", [*r.KUBE, *r.KAI]).admission if seen.workload == "gang-22222222")
+    assert (gang.state, gang.reason) == ("Pending", "OverLimit: the queue has no quota left")
+
+
+def test_18_5_4_kai_gives_the_words_of_plain_conditions_where_there_are_no_verdicts() -> None:
+    old = {"type": "Scheduled", "status": "True", "reason": "Old", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    new = {"type": "Unschedulable", "status": "True", "reason": "OverLimit", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    group = next(item for kind, item in r.KAI if kind == "PodGroup")
+    seen = admitted("kai", [*r.KUBE, ("PodGroup", {**group, "status": {"conditions": [new, old]}})])["gang-22222222"]
+    assert (seen.state, seen.reason) == ("Pending", "OverLimit")
+
+
+def admitted(adapter: str, items: list[Item]) -> dict[str, Admission]:
+    return {seen.workload: seen for seen in snapshot(adapter, items).admission}
+
+
+NOON = int(datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000)
+MINUTE = 60_000
+CHAT, GANG = "chat-11111111", "gang-22222222"
+POD = (("Pod", "chat-0"),)
+EVICTED = ("Evicted", "True", "Preempted", "in favour of ml/batch")
+WAITS = ("QuotaReserved", "False", "Pending", "no quota for nvidia.com/gpu")
+WORKLOADS = [
+    ("a pod's own, evicted", r.workload("w", POD, EVICTED, WAITS), CHAT, ("Evicted", "Preempted: in favour of ml/batch", 10)),
+    (
+        "evicted once, and back",
+        r.workload("w", POD, ("Evicted", "False", "QuotaReserved", "Previously"), ("QuotaReserved", "True", "QuotaReserved", "")),
+        CHAT,
+        ("Admitted", "", None),
+    ),
+    (
+        "a group's, evicted",
+        r.workload("group", (("LeaderWorkerSet", "gang-main"),), EVICTED),
+        GANG,
+        ("Evicted", EVICTED[2] + ": " + EVICTED[3], 10),
+    ),
+    ("a group's, waiting", r.workload("group", (), WAITS), GANG, ("Pending", "Pending: no quota for nvidia.com/gpu", 0)),
+    ("finished", r.workload("group", (), EVICTED, ("Finished", "True", "Succeeded", "")), GANG, ("Pending", "Unschedulable", 0)),
+    ("of another owner", r.workload("w", (("Job", "chat-0"),), EVICTED), CHAT, ("Admitted", "", None)),
+]
+
+
+@pytest.mark.parametrize(("story", "workload", "ours", "want"), WORKLOADS, ids=[row[0] for row in WORKLOADS])
+def test_18_5_4_kueue_says_of_pods_what_their_workload_says(
+    story: str, workload: dict[str, Any], ours: str, want: tuple[str, str, int | None]
+) -> None:
+    """The two followers of the gang that wait belong to the Workload `group`."""
+    del story
+    grouped = [
+        (
+            kind,
+            {**item, "metadata": {**item["metadata"], "labels": {**item["metadata"]["labels"], "kueue.x-k8s.io/pod-group-name": "group"}}},
+        )
+        if kind == "Pod" and item["metadata"]["name"].startswith("gang")
+        else (kind, item)
+        for kind, item in r.KUBE
+    ]
+    seen = admitted("kueue", [*grouped, ("Workload", workload)])[ours]
+    state, reason, minute = want
+    assert (seen.state, seen.reason, seen.since) == (state, reason, 0 if minute is None else NOON + minute * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("PreemptionByScheduler", "Evicted"), ("DeletionByTaintManager", "Admitted")],
+    ids=["by a scheduler", "by a taint"],
+)
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_18_5_4_a_pod_that_a_scheduler_takes_off_its_node_says_so(adapter: str, reason: str, state: str) -> None:
+    """KAI says it with the words of the plain scheduler. A pod that a taint drives away is no matter of admission."""
+    lost = r.pod("chat-0", **{labels.SERVING: CHAT})
+    taken = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": "for ml/batch",
+        "lastTransitionTime": "2026-01-01T12:03:00Z",
+    }
+    lost["status"]["conditions"].append(taken)
+    seen = admitted(adapter, [*WORLDS[adapter], ("Pod", lost)])[CHAT]
+    assert seen.state == state
+    if state == "Evicted":
+        assert (seen.reason, seen.since) == (f"{reason}: for ml/batch", NOON + 3 * MINUTE)
+
+
+def test_18_5_4_a_pod_that_no_scheduler_has_looked_at_waits_since_it_was_made() -> None:
+    new = r.pod("chat-0", **{labels.SERVING: CHAT})
+    new["metadata"]["creationTimestamp"] = "2026-01-01T12:01:00Z"
+    new["status"] = {"phase": "Pending"}
+    seen = admitted("kube", [*r.KUBE, ("Pod", new)])[CHAT]
+    assert (seen.state, seen.reason, seen.since) == ("Pending", "no scheduler has looked at it", NOON + MINUTE)
+
+
+def test_18_5_4_a_pod_that_was_evicted_counts_more_than_one_that_waits() -> None:
+    lost = r.pod("gang-0-2", **{LWS_NAME_LABEL: "gang-main"})
+    lost["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    seen = admitted("kube", [*r.KUBE, ("Pod", lost)])[GANG]
+    assert (seen.state, seen.reason, seen.since) == ("Evicted", "PreemptionByScheduler", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "down", "up"), [("8", 8, 8), (8, 8, 8), ("1500m", 1, 2), ("2k", 2000, 2000), (0.5, 0, 1), ("-1", -1, -1), ("1Ki", 1024, 1024)]
+)
+def test_18_5_6_units_are_exact(text: Any, down: int, up: int) -> None:
+    assert (floor(amount(text)), ceiling(amount(text))) == (down, up)
+    assert isinstance(amount(text), Fraction)
+
+
+@pytest.mark.parametrize("text", ["", "many", "1e3x", "0x10", "٣"])
+def test_an_amount_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="no amount of devices"):
+        amount(text)
+
+
+def a_book(adapter: str) -> CapacityBook:
+    """A book for which everything was listed."""
+    book = capacity_book(adapter, "eu-1")
+    assert book is not None
+    book.whole = True
+    return book
+
+
+def test_18_5_2_half_a_list_is_no_snapshot() -> None:
+    """A queue whose LocalQueues were not listed yet would look as if it held nobody back."""
+    book = a_book("kueue")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    book.whole = False
+    put(book.objects, "ClusterQueue", r.cluster_queue("red", 16, "12"))
+    assert book.snapshot(now) is None
+    book.whole = True
+    before = book.snapshot(now)
+    assert before is not None
+    # A kind that the cluster serves only now is not listed yet; until it is, the last whole picture grows old.
+    book.whole = False
+    put(book.objects, "ClusterQueue", r.cluster_queue("blue", 8, "0"))
+    assert book.snapshot(now) == before
+
+
+def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_old() -> None:
+    book = a_book("kube")
+    for kind, item in r.KUBE:
+        put(book.objects, kind, item)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def at(seconds: int) -> int:
+        seen = book.snapshot(start + timedelta(seconds=seconds))
+        assert seen is not None
+        return seen.observed_at - int(start.timestamp() * 1000)
+
+    assert [at(0), at(100), at(299)] == [0, 0, 0]
+    assert at(300) == 300_000
+    heartbeat = r.node("n1", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:05:00Z"}])
+    put(book.objects, "Node", heartbeat)
+    assert at(310) == 300_000
+    put(book.objects, "Node", r.node("n1", unschedulable=True))
+    assert at(320) == 320_000
+
+
+def test_18_5_2_objects_that_cannot_be_read_leave_the_last_snapshot_to_grow_old() -> None:
+    book = a_book("kai")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    before = book.snapshot(now)
+    put(book.objects, "Queue", r.queue("odd", quota="lots"))
+    assert book.snapshot(now + timedelta(minutes=20)) == before
+
+
+@pytest.mark.parametrize("name", ["none", "", "slurm"])
+def test_18_5_without_a_known_adapter_nothing_is_observed(name: str) -> None:
+    assert capacity_book(name, "eu-1") is None
+
+
+def test_what_is_not_read_is_not_kept() -> None:
+    node = {**r.node("n1"), "status": {"conditions": [], "images": ["large"] * 100}}
+    assert reduced("Node", node) == {
+        "metadata": {"name": "n1", "labels": {labels.POOL: "h100"}},
+        "spec": {"taints": [r.GPU_TAINT]},
+        "status": {"conditions": []},
+    }

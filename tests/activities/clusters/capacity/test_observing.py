@@ -1,0 +1,86 @@
+"""The plain adapter on a real API server: what is cordoned, claimed or not admitted is seen within seconds (spec/scheduling.md 18.5)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster_objects.cluster_api import ObjectId, Selection
+from activities.cluster_objects.kinds import NODE
+from activities.clusters.activities import ClusterActivities
+from api_types import labels
+from api_types.messages.capacity import CapacityPool, CapacitySnapshot
+from api_types.messages.cluster_work import WatchCluster
+from tests.activities.environment import operator
+from tests.activities.environment.worlds import RecordingClient, World, eventually
+from tests.activities.render.builders import a_member, an_engine
+
+pytestmark = pytest.mark.testbed
+
+ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
+TOO_MANY = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]
+
+
+@asynccontextmanager
+async def observing(world: World, adapter: str = "kube") -> AsyncIterator[RecordingClient]:
+    """Watch the cluster as its entity would with the annotation for an adapter."""
+    client = RecordingClient()
+    environment = ActivityEnvironment(client=client)  # type: ignore[arg-type]
+    order = WatchCluster(connection=world.connection, cluster_uid="cluster-uid", capacity_adapter=adapter)
+    task = asyncio.create_task(environment.run(ClusterActivities(world.pool).watch_cluster, order))
+    try:
+        yield client
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def seen_by(client: RecordingClient, world: World, holds: Callable[[CapacitySnapshot], bool]) -> CapacitySnapshot:
+    """The newest snapshot that was sent, once it holds."""
+
+    def look() -> CapacitySnapshot | None:
+        sent = client.of(f"inferencecluster/{world.connection.cluster}")
+        capacity = sent[-1].cluster.capacity if sent and sent[-1].cluster else None
+        return capacity if capacity is not None and holds(capacity) else None
+
+    found: CapacitySnapshot = await eventually(look, 30)
+    return found
+
+
+def pool(snapshot: CapacitySnapshot, name: str) -> CapacityPool:
+    return next(found for found in snapshot.pools if found.name == name)
+
+
+async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_seen(world: World) -> None:
+    async with observing(world) as client:
+        whole = await seen_by(client, world, lambda seen: bool(seen.pools))
+        pools = {found.name: found for found in whole.pools}
+        assert (whole.source, set(pools)) == ("kube", {"h100", "l40s"})
+        before = pools["h100"]
+        assert before.nodes_schedulable == before.nodes_total > 0
+        node = (await (await world.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
+        try:
+            await operator.patch(world, ObjectId.of(node), {"spec": {"unschedulable": True}})
+            cordoned = await seen_by(client, world, lambda seen: pool(seen, "h100").nodes_schedulable == before.nodes_schedulable - 1)
+            assert pool(cordoned, "h100").nodes_total == before.nodes_total
+        finally:
+            await operator.patch(world, ObjectId.of(node), {"spec": {"unschedulable": None}})
+        await seen_by(client, world, lambda seen: pool(seen, "h100") == before)
+        await world.apply(world.order([an_engine("main", a_member(requests=ONE))]))
+        # A claim of ours takes a device and makes no node foreign.
+        taken = await seen_by(client, world, lambda seen: seen.pools != whole.pools and bool(seen.admission))
+        assert [seen.state for seen in taken.admission] == ["Admitted"]
+        assert sum(found.nodes_schedulable for found in taken.pools) == sum(found.nodes_schedulable for found in whole.pools)
+        assert sum(found.foreign_nodes for found in taken.pools) == 0
+
+
+async def test_18_5_4_kube_pods_that_no_node_takes_are_told_with_their_time(world: World) -> None:
+    order = world.order([an_engine("main", a_member(requests=TOO_MANY))])
+    async with observing(world) as client:
+        applied = await world.apply(order)
+        # Until a scheduler has looked at them they wait as well, without its reason.
+        waiting = await seen_by(client, world, lambda seen: any(each.reason == "Unschedulable" for each in seen.admission))
+        (found,) = waiting.admission
+        assert (found.workload, found.state, found.since > 0) == (applied.workload_name, "Pending", True)

@@ -1,0 +1,167 @@
+"""Getting to know a cluster, and saying clearly why it cannot be known (spec/stack-and-routing.md 3.3 to 3.5)."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import Json, ObjectId
+from api_types import labels
+from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
+from api_types.messages.cluster_work import ClusterFacts, Connection
+from tests.activities.environment import operator
+from tests.activities.environment.worlds import World, a_world, eventually
+
+pytestmark = pytest.mark.testbed
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(testbed: Any) -> str:
+    """The kubeconfig of `prod-eu`."""
+    found: str = testbed.clusters["prod-eu"].kubeconfig.read_text()
+    return found
+
+
+async def test_a_reachable_cluster_says_what_it_serves(world: World, testbed: Any) -> None:
+    facts = await world.connect()
+    assert facts.kubernetes_version.startswith("1.35.")
+    assert facts.dra_version == "v1"
+    assert facts.gateway_address == testbed.clusters["prod-eu"].gateway_address
+    assert facts.gateway_message == ""
+    assert {"apps/v1", "leaderworkerset.x-k8s.io/v1", "gateway.networking.k8s.io/v1", "inference.networking.k8s.io/v1"} <= set(facts.apis)
+    assert facts.apis == sorted(set(facts.apis))
+
+
+async def test_a_cluster_without_its_gateway_is_known_all_the_same(world: World, testbed: Any) -> None:
+    gateway = ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)
+    stored = await (await world.api()).get(gateway)
+    assert stored
+    await operator.delete(world, gateway)
+
+    facts = await world.connect()
+
+    await operator.make(world, {key: stored[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name_of(stored)})
+    assert facts.gateway_address == ""
+    assert facts.gateway_message == "Gateway modelplane-system/inference-gateway does not exist"
+
+    async def has_its_address_again() -> bool:
+        return (await world.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address
+
+    await eventually(has_its_address_again)
+
+
+class Broken(NamedTuple):
+    """A kubeconfig that does not lead in, and what the error must say."""
+
+    story: str
+    change: str
+    error: type[ModelplaneError]
+    says: tuple[str, ...]
+
+
+BROKEN = [
+    Broken("api 17-19 a token that nobody issued", "token", CredentialsInvalid, ("401", "put a valid kubeconfig into the secret store")),
+    Broken("stk 55 nobody answers", "port", ClusterUnreachable, ("no answer from https://127.0.0.1:", "check that the API server runs")),
+    Broken("an authority that did not sign the server", "authority", ClusterUnreachable, ("certificate verify failed",)),
+]
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.story)
+async def test_a_kubeconfig_that_does_not_lead_in_says_why_and_what_to_do(
+    case: Broken, kubeconfig: str, testbed: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(case.error) as caught:
+        await _connect(_broken(case.change, kubeconfig, testbed.clusters["prod-us"].kubeconfig.read_text()), tmp_path)
+    assert all(text in caught.value.message for text in ("cluster prod-eu", *case.says))
+    _assert_tells_no_secret(str(caught.value), kubeconfig)
+
+
+async def test_a_server_that_takes_connections_and_never_answers_is_unreachable_in_seconds(
+    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.clients.kubernetes.session.CONNECT_SECONDS", 1.0)
+
+    tired = asyncio.Event()
+
+    async def swallow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await tired.wait()
+        writer.close()
+
+    async with await asyncio.start_server(swallow, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(ClusterUnreachable):
+            await asyncio.wait_for(_connect(_at(kubeconfig, port), tmp_path), 4)
+        tired.set()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "says"),
+    [
+        ("nothing", "kubeconfig", "Secret modelplane-system/nothing does not exist"),
+        ("prod-eu-kubeconfig", "config", "its keys are kubeconfig"),
+    ],
+    ids=["no such Secret", "no such key"],
+)
+async def test_a_missing_secret_is_named_with_what_to_do(name: str, key: str, says: str, kubeconfig: str, tmp_path: Path) -> None:
+    world = await a_world("prod-eu", kubeconfig, tmp_path)
+    world.connection = Connection(cluster="prod-eu", namespace="modelplane-system", name=name, key=key)
+    with pytest.raises(CredentialsInvalid, match="modelplane apply -f") as caught:
+        await world.connect()
+    assert says in str(caught.value)
+
+
+async def test_stk_55_a_loopback_server_is_refused_unless_the_operator_allows_it(kubeconfig: str, tmp_path: Path) -> None:
+    with pytest.raises(CredentialsInvalid, match="loopback"):
+        await _connect(kubeconfig, tmp_path, allow_loopback=False)
+
+
+async def test_rights_that_are_missing_are_listed(world: World, kubeconfig: str, tmp_path: Path) -> None:
+    token = await operator.token_of(world, "default", "may-nothing")
+    with pytest.raises(PermissionDenied) as caught:
+        await _connect(operator.with_token(kubeconfig, token), tmp_path)
+    assert "list httproutes.gateway.networking.k8s.io" in caught.value.message
+    assert "bind it to a ClusterRole" in caught.value.message
+    assert token not in str(caught.value)
+
+
+async def test_a_token_is_as_good_as_a_certificate(world: World, kubeconfig: str, tmp_path: Path) -> None:
+    token = await operator.token_of(world, "kube-system", "platform")
+    await operator.make_admin(world, "kube-system", "platform")
+    facts = await _connect(operator.with_token(kubeconfig, token), tmp_path)
+    assert facts.dra_version == "v1"
+
+
+async def _connect(kubeconfig: str, folder: Path, **settings: bool) -> ClusterFacts:
+    world = await a_world("prod-eu", kubeconfig, folder, **settings)
+    try:
+        return await world.connect()
+    finally:
+        await world.pool.close()
+
+
+def _name_of(document: Json) -> Json:
+    return {key: document["metadata"][key] for key in ("name", "namespace")}
+
+
+def _broken(change: str, kubeconfig: str, of_another: str) -> str:
+    if change == "token":
+        return operator.without_user(kubeconfig)
+    if change == "port":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return _at(kubeconfig, free.getsockname()[1])
+    authority = "certificate-authority-data"
+    ours, theirs = (operator.kubeconfig_of(text)["clusters"][0]["cluster"][authority] for text in (kubeconfig, of_another))
+    return kubeconfig.replace(ours, theirs)
+
+
+def _at(kubeconfig: str, port: int) -> str:
+    return kubeconfig.replace(operator.server_of(kubeconfig), f"https://127.0.0.1:{port}")
+
+
+def _assert_tells_no_secret(text: str, kubeconfig: str) -> None:
+    user = operator.kubeconfig_of(kubeconfig)["users"][0]["user"]
+    assert not [value for value in ("nobody-issued-this-token", *user.values()) if value in text]

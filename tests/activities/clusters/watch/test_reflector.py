@@ -1,0 +1,136 @@
+"""List once, follow changes, and take up what broke: the reflector against a scripted API server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import pytest
+
+from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Kind, Listing, Selection, WatchExpired
+from activities.clusters.watch import reflector as module
+from activities.clusters.watch.reflector import Key, Reflector
+from api_types.errors import ClusterUnreachable, ModelplaneError, PermissionDenied, StackMissing
+from tests.activities.environment.worlds import eventually
+
+SELECTION = Selection(Kind("v1", "ConfigMap"))
+
+
+def an_item(name: str, value: str, version: int = 1) -> Json:
+    return {"metadata": {"namespace": "n", "name": name, "resourceVersion": str(version)}, "value": value}
+
+
+class Script:
+    """Plays lists and watches in order; an error is raised where it stands. The last watch stays open."""
+
+    def __init__(self, lists: list[list[Json] | ModelplaneError], watches: list[list[Event] | Exception]) -> None:
+        self.lists, self.watches = lists, watches
+        self.asked: list[str] = []
+        self.idle = asyncio.Event()
+
+    async def list(self, selection: Selection) -> Listing:
+        assert selection == SELECTION
+        self.asked.append("list")
+        found = self.lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return Listing(found, "100")
+
+    async def watch(self, _: Selection, version: str) -> AsyncIterator[Event]:
+        self.asked.append(f"watch {version}")
+        if not self.watches:
+            self.idle.set()
+            await asyncio.Event().wait()
+        events = self.watches.pop(0)
+        if isinstance(events, Exception):
+            raise events
+        for event in events:
+            yield event
+
+
+class Book:
+    """What a reflector told."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, Any]] = []
+        self.whole = 0
+
+    def changed(self, key: Key, record: Any) -> None:
+        self.changes.append((key.name, record))
+
+    def listed(self) -> None:
+        self.whole += 1
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait milliseconds where a cluster would be given seconds."""
+    monkeypatch.setattr(module, "_RETRY_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(module, "_RESUME_SECONDS", 0.001)
+
+
+async def play(script: Script, until: Callable[[Reflector[str]], Any] | None = None) -> tuple[Book, Reflector[str]]:
+    """Run a reflector until the script is over, or until a condition holds."""
+    book = Book()
+    reflector: Reflector[str] = Reflector(
+        lambda: cast(ClusterApi, script), SELECTION, lambda item: cast(str | None, item["value"]), book.changed, book.listed
+    )
+    task = asyncio.create_task(reflector.run())
+    await (eventually(lambda: until(reflector)) if until else asyncio.wait_for(script.idle.wait(), 60))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return book, reflector
+
+
+async def test_everything_is_told_once_and_then_what_changes() -> None:
+    events = [Event("MODIFIED", an_item("a", "2", 101)), Event("ADDED", an_item("b", "1", 102)), Event("DELETED", an_item("a", "2", 103))]
+    book, reflector = await play(Script([[an_item("a", "1")]], [events]))
+    assert book.changes == [("a", "1"), ("a", "2"), ("b", "1"), ("a", None)]
+    assert (book.whole, reflector.listings, reflector.problem) == (1, 1, None)
+
+
+async def test_a_record_that_stays_the_same_is_not_told_again() -> None:
+    book, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", an_item("a", "1", 101))]]))
+    assert book.changes == [("a", "1")]
+
+
+async def test_a_watch_that_ends_goes_on_where_it_was_bookmarks_included() -> None:
+    script = Script([[an_item("a", "1")]], [[Event("BOOKMARK", an_item("", "", 150))], ClusterUnreachable("gone")])
+    await play(script)
+    assert script.asked == ["list", "watch 100", "watch 150", "watch 150"]
+
+
+async def test_what_the_server_forgot_is_listed_again_and_only_differences_are_told() -> None:
+    script = Script([[an_item("a", "1"), an_item("b", "1")], [an_item("b", "1"), an_item("c", "1")]], [WatchExpired()])
+    book, _ = await play(script)
+    assert script.asked == ["list", "watch 100", "list", "watch 100"]
+    assert book.changes == [("a", "1"), ("b", "1"), ("a", None), ("c", "1")]
+    assert book.whole == 2
+
+
+async def test_nothing_is_told_before_a_list_was_whole() -> None:
+    book, reflector = await play(Script([ClusterUnreachable("x"), PermissionDenied("y"), [an_item("a", "1")]], []))
+    assert book.changes == [("a", "1")]
+    assert reflector.synced
+
+
+async def test_a_refused_list_is_told_as_the_problem() -> None:
+    _, reflector = await play(Script([PermissionDenied("may not list")] * 50, []), until=lambda reflector: reflector.problem)
+    assert not reflector.synced
+    assert reflector.problem is not None
+    assert reflector.problem.message == "may not list"
+
+
+async def test_a_kind_that_goes_away_takes_its_objects_along_and_ends_the_reflector() -> None:
+    script = Script([[an_item("a", "1")]], [StackMissing("no longer served")])
+    book = Book()
+    reflector: Reflector[str] = Reflector(
+        lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], book.changed, book.listed
+    )
+    await asyncio.wait_for(reflector.run(), 60)
+    assert book.changes == [("a", "1"), ("a", None)]
+    assert reflector.synced
+
+
+async def test_an_object_that_is_no_longer_ours_is_forgotten() -> None:
+    book, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", {**an_item("a", "", 101), "value": None})]]))
+    assert book.changes == [("a", "1"), ("a", None)]

@@ -1,0 +1,190 @@
+"""What a person with kubectl does to a cluster or to the secret store, which activities never do."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from activities.clients.kubernetes.client import KubernetesCluster
+from activities.clients.kubernetes.discovery import path
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId
+from activities.secrets.store import StoredSecret
+from api_types.names import tenant_queue
+from testbed.cluster.webhooks import custom_resources
+from testbed.programs.install import Installer
+from tests.activities.environment.worlds import World, eventually
+
+_DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+async def patch(world: World, target: ObjectId, change: Json, subresource: str = "") -> None:
+    """Change an object, or its `subresource`, under another manager's name."""
+    api = await _raw(world)
+    resource = (await api.resources())[target.kind]
+    below = f"/{subresource}" if subresource else ""
+    where = f"{path(resource, target.namespace, target.name)}{below}?fieldManager=a-person"
+    answer = await api._session.request("PATCH", where, body=change, content_type="application/merge-patch+json")
+    assert answer.status == 200, answer.body
+
+
+async def make(world: World, manifest: Json) -> ObjectId:
+    """Create an object with its status, as the controller of its kind would."""
+    target = ObjectId.of(manifest)
+    assert await (await world.api()).create(manifest), f"{target} is there already"
+    if "status" in manifest:
+        await patch(world, target, {"status": manifest["status"]}, "status")
+    return target
+
+
+async def bind(world: World, pod: Json, node: str) -> None:
+    """Put a pod on a node, as a scheduler does."""
+    api = await _raw(world)
+    target = ObjectId.of(pod)
+    where = f"{path((await api.resources())[target.kind], target.namespace, target.name)}/binding"
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": target.name}, "target": {"kind": "Node", "name": node}}
+    answer = await api._session.request("POST", where, body=body)
+    assert answer.status == 201, answer.body
+
+
+async def delete(world: World, target: ObjectId) -> None:
+    """Delete an object."""
+    assert await (await world.api()).delete(target, propagation="Background")
+
+
+async def token_of(world: World, namespace: str, account: str) -> str:
+    """Make a ServiceAccount and give a token for it."""
+    api = await _raw(world)
+    await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await api._session.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body=request)
+    token: str = json.loads(answer.body)["status"]["token"]
+    return token
+
+
+@asynccontextmanager
+async def pod_monitors(world: World) -> AsyncIterator[None]:
+    """Let the cluster serve PodMonitors for a while."""
+    async with _serving(world, Kind("monitoring.coreos.com/v1", "PodMonitor")):
+        yield
+
+
+@asynccontextmanager
+async def local_queues(world: World, tenant: str) -> AsyncIterator[None]:
+    """Let the cluster serve Kueue's queues for a while, with one for a tenant."""
+    kind = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue")
+    async with _serving(world, kind):
+        metadata = {"name": tenant_queue(tenant), "namespace": tenant}
+        await (await world.api()).create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}})
+        yield
+
+
+@asynccontextmanager
+async def definitions(world: World, name: str, version: str) -> AsyncIterator[None]:
+    """Let the cluster serve the kinds of an add-on for a while, as its own project defines them, in that version alone.
+
+    Between versions a webhook of the project would have to translate.
+    """
+    async with AsyncExitStack() as served:
+        for definition in custom_resources(Installer().definitions(name)):
+            wanted = [each for each in definition["spec"]["versions"] if each["name"] == version]
+            if wanted:
+                wanted[0] |= {"served": True, "storage": True}
+                spec = {**definition["spec"], "versions": wanted}
+                await served.enter_async_context(_defining(world, {"metadata": definition["metadata"], "spec": spec}))
+        yield
+
+
+@asynccontextmanager
+async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
+    """Let the cluster serve one more namespaced kind for a while."""
+    singular = kind.kind.lower()
+    names = {"plural": f"{singular}s", "singular": singular, "kind": kind.kind, "listKind": f"{kind.kind}List"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    name = f"{names['plural']}.{kind.group}"
+    spec = {"group": kind.group, "scope": "Namespaced", "names": names, "versions": [version]}
+    async with _defining(world, {"metadata": {"name": name}, "spec": spec}):
+        yield
+
+
+@asynccontextmanager
+async def _defining(world: World, definition: Json) -> AsyncIterator[None]:
+    """Have one CustomResourceDefinition for a while, and its objects."""
+    api = await world.api()
+    spec = definition["spec"]
+    kind = Kind(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"])
+    target = ObjectId(_DEFINITION, "", definition["metadata"]["name"])
+    await eventually(partial(_create, api, {"apiVersion": _DEFINITION.api_version, "kind": _DEFINITION.kind, **definition}))
+
+    async def served() -> bool:
+        return kind in await api.resources(refresh=True)
+
+    async def forgotten() -> bool:
+        return not await served()
+
+    try:
+        await eventually(served)
+        yield
+    finally:
+        await api.delete(target, propagation="Background")
+        # Whoever connects next would count on a kind that discovery still names.
+        await eventually(forgotten)
+
+
+async def _create(api: ClusterApi, manifest: Json) -> bool:
+    """Create an object; False while one of that name is still going."""
+    return await api.create(manifest) is not None
+
+
+def kubeconfig_of(text: str) -> dict[str, Any]:
+    """Read a kubeconfig as a tree."""
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(StringIO(text))
+    return found
+
+
+def server_of(kubeconfig: str) -> str:
+    """Give the server of a kubeconfig."""
+    found: str = kubeconfig_of(kubeconfig)["clusters"][0]["cluster"]["server"]
+    return found
+
+
+def without_user(kubeconfig: str) -> str:
+    """Give a kubeconfig whose token nobody has issued."""
+    tree = kubeconfig_of(kubeconfig)
+    tree["users"][0]["user"] = {"token": "nobody-issued-this-token"}
+    return json.dumps(tree)
+
+
+def with_token(kubeconfig: str, token: str) -> str:
+    """Give a kubeconfig for another user."""
+    tree = kubeconfig_of(kubeconfig)
+    tree["users"][0]["user"] = {"token": token}
+    return json.dumps(tree)
+
+
+async def replace_kubeconfig(world: World, kubeconfig: str) -> None:
+    """Put another kubeconfig in the place of the one in use."""
+    connection = world.connection
+    await world.store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
+
+
+async def _raw(world: World) -> KubernetesCluster:
+    api = await world.api()
+    assert isinstance(api, KubernetesCluster)
+    return api
+
+
+async def make_admin(world: World, namespace: str, account: str) -> None:
+    """Bind a ServiceAccount to cluster-admin."""
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{namespace}-{account}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": account}],
+    }
+    await (await world.api()).create(binding)

@@ -1,0 +1,244 @@
+"""What tests of activities stand on: a cluster of the testbed as an activity sees it, and a Temporal client that only writes down."""
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clients.secrets.directory import SecretDirectory
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, POD
+from activities.clusters.activities import ClusterActivities
+from activities.render.inputs.settings import RenderSettings
+from activities.secrets.store import StoredSecret
+from activities.workloads.activities import WorkloadActivities
+from api_types import labels
+from api_types.messages.cluster_work import Applied, ClusterFacts, Connect, Connection, ReplicaOrder, StepDone, TeardownStep, WatchCluster
+from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
+from api_types.settings import KubeconfigSettings
+
+_NUMBERS = itertools.count()
+LAST_STEP = 11
+
+
+class RecordingClient:
+    """Takes signals like Temporal does, and keeps them.
+
+    Ids in `missing` do not exist; while `down`, nothing is accepted. `replicas` are those that visibility lists, with their accounts.
+    """
+
+    def __init__(self) -> None:
+        self.signals: list[tuple[float, str, Observed]] = []
+        self.missing: set[str] = set()
+        self.replicas: dict[str, Json] = {}
+        self.down = False
+
+    def get_workflow_handle(self, workflow_id: str) -> "_Handle":
+        return _Handle(self, workflow_id)
+
+    def list_workflows(self, _query: str, **_: Any) -> "_Listing":
+        return _Listing([_Row(workflow_id) for workflow_id in self.replicas])
+
+    def of(self, workflow_id: str) -> list[Observed]:
+        return [observed for _, found, observed in self.signals if found == workflow_id]
+
+    def replica(self, workflow_id: str) -> ObservedReplica | None:
+        found = self.of(workflow_id)
+        return found[-1].replica if found else None
+
+    def cluster(self, workflow_id: str) -> ObservedCluster | None:
+        found = self.of(workflow_id)
+        return found[-1].cluster if found else None
+
+
+@dataclass
+class _Row:
+    id: str
+    typed_search_attributes: dict[Any, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Listing:
+    current_page: list[_Row]
+    next_page_token: bytes | None = None
+
+    async def fetch_next_page(self) -> None:
+        """Everything is on the first page."""
+
+
+@dataclass
+class _Handle:
+    client: RecordingClient
+    workflow_id: str
+
+    async def query(self, name: str, **_: Any) -> Json:
+        assert name == "account"
+        return self.client.replicas[self.workflow_id]
+
+    async def signal(self, name: str, observed: Observed, **_: Any) -> None:
+        assert name == "observed"
+        if self.client.down:
+            raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
+        if self.workflow_id in self.client.missing:
+            raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
+        self.client.signals.append((time.monotonic(), self.workflow_id, observed))
+
+
+@dataclass
+class World:
+    """One cluster of the testbed, with everything that activities need to work on it."""
+
+    name: str
+    connection: Connection
+    store: SecretDirectory
+    pool: KubernetesPool
+    facts: ClusterFacts = field(default_factory=ClusterFacts)
+    client: RecordingClient = field(default_factory=RecordingClient)
+    heartbeats: list[Any] = field(default_factory=list)
+    namespaces: set[str] = field(default_factory=set)
+
+    @property
+    def workflow_id(self) -> str:
+        return f"inferencecluster/{self.name}"
+
+    def environment(self) -> ActivityEnvironment:
+        environment = ActivityEnvironment(client=self.client)  # type: ignore[arg-type]
+        environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
+        return environment
+
+    async def api(self) -> ClusterApi:
+        return await self.pool.at(self.connection)
+
+    async def connect(self) -> ClusterFacts:
+        return await self.environment().run(ClusterActivities(self.pool).connect_cluster, Connect(connection=self.connection))
+
+    def order(self, engines: list[Json], *, namespace: str = "", name: str = "", uid: str = "", **fields: Any) -> ReplicaOrder:
+        """One replica in a namespace of its own."""
+        number = next(_NUMBERS)
+        namespace = namespace or f"team-{secrets.token_hex(4)}"
+        self.namespaces.add(namespace)
+        return ReplicaOrder(
+            connection=self.connection,
+            facts=self.facts,
+            namespace=namespace,
+            name=name or f"qwen-{number}",
+            uid=uid or f"uid-{secrets.token_hex(4)}",
+            generation=fields.pop("generation", 1),
+            deployment="qwen",
+            cluster=self.name,
+            index=0,
+            spec={"clusterName": self.name, "engines": engines},
+            **fields,
+        )
+
+    def workloads(self, settings: RenderSettings | None = None) -> WorkloadActivities:
+        return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
+
+    async def apply(self, order: ReplicaOrder, settings: RenderSettings | None = None) -> Applied:
+        return await self.environment().run(self.workloads(settings).apply_replica, order)
+
+    async def prune(self, order: ReplicaOrder) -> list[str]:
+        return (await self.environment().run(self.workloads().prune_replica, order)).removed
+
+    async def step(self, order: ReplicaOrder, applied: Applied, number: int) -> StepDone:
+        step = TeardownStep(
+            connection=order.connection,
+            facts=order.facts,
+            uid=order.uid,
+            workload_name=applied.workload_name,
+            workload_namespace=applied.workload_namespace,
+            number=number,
+            inventory=applied.inventory,
+        )
+        return await self.environment().run(self.workloads().teardown_replica_step, step)
+
+    async def tear_down(self, order: ReplicaOrder, applied: Applied) -> list[str]:
+        return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]
+
+    @asynccontextmanager
+    async def watching(self, client: RecordingClient | None = None, **settings: Any) -> AsyncIterator[RecordingClient]:
+        """Run the watch as a worker would, and kill it at the end."""
+        recording = client or RecordingClient()
+        environment = ActivityEnvironment(client=recording)  # type: ignore[arg-type]
+        environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
+        order = WatchCluster(connection=self.connection, cluster_uid="cluster-uid")
+        task = asyncio.create_task(environment.run(ClusterActivities(self.pool, **settings).watch_cluster, order))
+        try:
+            yield recording
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def clear(self) -> None:
+        """Delete the workloads of every namespace that an order was made for, and wait until no pod there holds a node."""
+        api = await self.api()
+        for namespace in self.namespaces:
+            for kind in (DEPLOYMENT, LEADER_WORKER_SET):
+                for item in (await api.list(Selection(kind, namespace))).items:
+                    await api.delete(ObjectId.of(item), propagation="Background")
+        for namespace in self.namespaces:
+            await eventually(partial(self._is_idle, namespace), within_seconds=60)
+        self.namespaces.clear()
+
+    async def _is_idle(self, namespace: str) -> bool:
+        return not (await (await self.api()).list(Selection(POD, namespace))).items
+
+    async def everything_marked(self, applied: Applied) -> list[str]:
+        """List every object of every kind on the cluster that carries our mark for this replica, made by us or by controllers."""
+        api = await self.api()
+        found: list[str] = []
+        for kind, resource in (await api.resources(refresh=True)).items():
+            if "list" not in resource.verbs:
+                continue
+            for item in (await api.list(Selection(kind, metadata_only=True))).items:
+                marks = item["metadata"].get("labels") or {}
+                named = applied.workload_namespace == item["metadata"].get("namespace") and kind.kind in {
+                    "Pod",
+                    "ResourceClaim",
+                    "ReplicaSet",
+                }
+                if marks.get(labels.REPLICA) == applied.workload_name or named:
+                    found.append(str(ObjectId.of(item)))
+        return found
+
+
+def target(applied: Applied, key: str) -> ObjectId:
+    """The id of an object of an inventory."""
+    return ObjectId.parse(next(entry.id for entry in applied.inventory if entry.key == key))
+
+
+def kind_of(api_version: str, kind: str) -> Kind:
+    return Kind(api_version, kind)
+
+
+async def a_world(cluster: str, kubeconfig: str, folder: Path, **settings: bool) -> World:
+    """A world over a kubeconfig."""
+    store = SecretDirectory(folder)
+    connection = Connection(cluster=cluster, namespace="modelplane-system", name=f"{cluster}-kubeconfig")
+    await store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
+    return World(cluster, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
+
+
+async def eventually(check: Callable[[], Any], within_seconds: float = 60.0) -> Any:
+    """Wait until a check gives something true (it may be awaitable), and give that."""
+    ends_at = time.monotonic() + within_seconds
+    while True:
+        found = check()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < ends_at, f"not within {within_seconds} s"
+        await asyncio.sleep(0.05)

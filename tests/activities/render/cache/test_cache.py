@@ -1,0 +1,276 @@
+"""What a ModelCache puts on one cluster (spec/workloads.md 14, cases 83 to 100, as far as rendering answers them)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from activities.render.cache.hydration import HUGGINGFACE, OCI
+from activities.render.cache.volumes import StorageClassMissing, artefact_key, claim_name, render_cache
+from activities.render.inputs.facts import CacheInput, ClusterFacts
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.rendered import Rendered
+from activities.render.objects.teardown import CACHE_STEPS
+from activities.render.replica import InvalidSpec
+from tests.activities.render.builders import keys, nothings, the
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DIGEST = "sha256:" + "ab" * 32
+
+
+def a_cache(**fields: Any) -> CacheInput:
+    """A ModelCache `ml-team/qwen` of `Qwen/Qwen3-8B`, 20 GiB; fields of its block may be given directly."""
+    block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20}
+    block |= {name: fields.pop(name) for name in ("repo", "revision", "authSecret", "sizeGiB") if name in fields}
+    block = {name: value for name, value in block.items() if value is not None}
+    spec = {"source": "HuggingFace", "huggingFace": block}
+    identity = {"namespace": "ml-team", "name": "qwen", "uid": "uid-c", "generation": 1, "cluster": "eu-1"}
+    if "commit" in fields:
+        fields["revision"] = fields.pop("commit")
+    return CacheInput(**{**identity, "spec": spec, **fields})
+
+
+def an_oci_cache(**fields: Any) -> CacheInput:
+    block = {"image": "registry.acme.example/models/qwen:1.0", "sizeGiB": 40}
+    block |= {name: fields.pop(name) for name in ("image", "pullSecret", "plainHTTP", "scratch") if name in fields}
+    return a_cache(spec={"source": "OCI", "oci": block}, **fields)
+
+
+def staged(cache: CacheInput, facts: Mapping[str, Any] | None = None, **settings: Any) -> Rendered:
+    cluster = ClusterFacts(**{"name": "eu-1", "storage_class_name": "modelplane-rwx", **(facts or {})})
+    return render_cache(cache, cluster, RenderSettings(**settings))
+
+
+def job(rendered: Rendered) -> Any:
+    return the(rendered, "cache-hydrate")
+
+
+def container(rendered: Rendered) -> Any:
+    return job(rendered)["spec"]["template"]["spec"]["containers"][0]
+
+
+def env(rendered: Rendered) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(rendered)["env"]}
+
+
+@pytest.mark.parametrize("storage_class", ["modelplane-rwx", "modelplane-rwx-efs", "modelplane-rwx-fs"], ids="wkl-83 {}".format)
+def test_the_volume_is_shared_and_of_the_clusters_class(storage_class: str) -> None:
+    rendered = staged(a_cache(), {"storage_class_name": storage_class})
+    claim = the(rendered, "cache-claim")
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": storage_class,
+        "resources": {"requests": {"storage": "20Gi"}},
+    }
+    assert claim["metadata"]["name"] == rendered.workload_name == claim_name(a_cache())
+    assert (
+        claim["metadata"]["labels"].items()
+        >= {
+            "modelplane.ai/modelcache": "qwen",
+            "modelplane.ai/cache": rendered.workload_name,
+            "app.kubernetes.io/component": "cache",
+        }.items()
+    )
+
+
+def test_wkl_84_a_cluster_without_a_class_cannot_stage() -> None:
+    with pytest.raises(StorageClassMissing, match="cluster eu-1 reports no storage class for caches"):
+        staged(a_cache(), {"storage_class_name": ""})
+
+
+def test_wkl_85_every_cluster_downloads_the_resolved_commit() -> None:
+    cache = a_cache(revision="main", commit=COMMIT)
+    assert env(staged(cache))["MODELPLANE_REVISION"] == COMMIT
+    assert artefact_key(cache) == artefact_key(a_cache(commit=COMMIT))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param({"repo": "a/b; rm -rf x"}, "repo must be 'owner/name' or 'name'", id="wkl-86 shell in the repo"),
+        pytest.param({"repo": "a/b/c"}, "repo must be", id="wkl-86 three parts"),
+        pytest.param({"repo": "$(whoami)"}, "repo must be", id="wkl-86 an expansion"),
+        pytest.param({"repo": None}, "huggingFace: repo is missing", id="no repo"),
+        pytest.param({"revision": "-x"}, "revision must be letters", id="wkl-86 a flag as revision"),
+        pytest.param({"revision": "a b"}, "revision must be letters", id="wkl-86 a blank in the revision"),
+        pytest.param({"sizeGiB": None}, "sizeGiB is missing", id="no size"),
+        pytest.param({"sizeGiB": 0}, "sizeGiB must be between 1 and 100000, is 0", id="no room"),
+        pytest.param({"spec": {"source": "S3"}}, "source must be one of HuggingFace, OCI, is 'S3'", id="another source"),
+        pytest.param({"spec": {}}, "source must be HuggingFace or OCI", id="no source"),
+    ],
+)
+def test_what_cannot_be_staged_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidSpec, match=problem):
+        staged(a_cache(**fields))
+
+
+def test_wkl_86_the_program_is_a_constant_and_values_come_by_environment() -> None:
+    first, second = staged(a_cache(commit=COMMIT)), staged(a_cache(repo="acme/other", revision="v2"))
+    assert container(first)["command"] == container(second)["command"] == ["python3", "-c", HUGGINGFACE]
+    assert "args" not in container(first)
+    assert env(first) == {
+        "MODELPLANE_ARTEFACT_KEY": artefact_key(a_cache(commit=COMMIT)),
+        "MODELPLANE_TARGET": "/mnt/artifact",
+        "MODELPLANE_REVISION": COMMIT,
+        "MODELPLANE_REPO": "Qwen/Qwen3-8B",
+        "MODELPLANE_CLIENT_VERSION": "1.33.0",
+        "HF_HOME": "/mnt/artifact/.modelplane/huggingface",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }
+
+
+def test_wkl_87_without_its_token_only_the_volume_comes() -> None:
+    rendered = staged(a_cache(authSecret={"name": "hub"}, credential_missing=True))
+    assert keys(rendered) == ["cache-claim"]
+    assert rendered.held == "AuthSecretMissing"
+    assert rendered.copies == ()
+
+
+def test_the_token_is_copied_by_its_one_key_and_read_from_the_copy() -> None:
+    rendered = staged(a_cache(authSecret={"name": "hub", "key": "pat"}))
+    copy = rendered.copies[0]
+    assert (copy.source_namespace, copy.source_name, copy.keys) == ("ml-team", "hub", ("pat",))
+    assert copy.name == f"{rendered.workload_name}-auth"
+    assert "data" not in copy.manifest
+    assert env(rendered)["HF_TOKEN"] == {"secretKeyRef": {"name": copy.name, "key": "pat"}}
+    assert env(staged(a_cache(authSecret={"name": "hub"})))["HF_TOKEN"]["secretKeyRef"]["key"] == "HF_TOKEN"
+    assert "HF_TOKEN" not in env(staged(a_cache()))
+
+
+def test_wkl_89_once_staged_only_the_volume_is_wanted() -> None:
+    rendered = staged(a_cache(authSecret={"name": "hub"}, ready=True, credential_missing=True))
+    assert keys(rendered) == ["cache-claim"]
+    assert (rendered.copies, rendered.held) == ((), "")
+
+
+def test_wkl_92_final_exit_codes_end_the_job_and_others_are_tried_again() -> None:
+    rendered = staged(a_cache())
+    spec = job(rendered)["spec"]
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (3, 21600)
+    assert "ttlSecondsAfterFinished" not in spec
+    assert spec["podFailurePolicy"]["rules"] == [
+        {"action": "FailJob", "onExitCodes": {"containerName": "hydrate", "operator": "In", "values": [41, 42, 43]}},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    pod = spec["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert container(rendered)["resources"] == {"requests": {"cpu": "1", "memory": "2Gi"}}
+    assert container(rendered)["securityContext"] == {"allowPrivilegeEscalation": False}
+    assert job(rendered)["metadata"]["name"] == f"{rendered.workload_name}-hyd"
+    assert [item.key for item in rendered.objects if item.create_only] == ["cache-hydrate"]
+
+
+def test_wkl_95_another_commit_is_another_volume_beside_the_old_one() -> None:
+    assert claim_name(a_cache(commit=COMMIT)) != claim_name(a_cache(commit=COMMIT[::-1]))
+    assert claim_name(a_cache(commit=COMMIT)) == claim_name(a_cache(commit=COMMIT, sizeGiB=40, ready=True))
+
+
+def test_wkl_99_no_two_caches_share_a_volume() -> None:
+    places = [("ml", "team-qwen"), ("ml-team", "qwen"), ("ml", "qwen"), ("ml-team-qwen", "qwen")]
+    claims = {claim_name(a_cache(namespace=namespace, name=name)) for namespace, name in places}
+    assert len(claims) == 4
+
+
+def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
+    rendered = staged(an_oci_cache(commit=DIGEST))
+    assert container(rendered)["image"] == "ghcr.io/kitops-ml/kitops:v1.11.0"
+    assert container(rendered)["command"] == ["/bin/sh", "-c", OCI]
+    assert env(rendered) == {
+        "MODELPLANE_ARTEFACT_KEY": artefact_key(an_oci_cache(commit=DIGEST)),
+        "MODELPLANE_TARGET": "/mnt/artifact",
+        "MODELPLANE_REVISION": DIGEST,
+        "MODELPLANE_IMAGE": f"registry.acme.example/models/qwen@{DIGEST}",
+        "MODELPLANE_PLAIN_HTTP": "false",
+        "KITOPS_HOME": "/mnt/artifact/.modelplane/kit",
+    }
+    assert env(staged(an_oci_cache(plainHTTP=True)))["MODELPLANE_PLAIN_HTTP"] == "true"
+
+
+@pytest.mark.parametrize("image", ["registry.acme.example:5000/models/qwen", "qwen"])
+def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artefact(image: str) -> None:
+    assert artefact_key(an_oci_cache(image=f"{image}:1", commit=DIGEST)) == artefact_key(an_oci_cache(image=f"{image}@{DIGEST}"))
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ("UP PER", "image must be a reference"),
+        ("a/b:$(x)", "image must be a reference"),
+        ("-x", "image must be a reference"),
+        ("x@sha256:12", "the digest of the image must be 'sha256:' and 64 hex digits, is 'sha256:12'"),
+    ],
+)
+def test_an_image_reference_must_look_like_one(image: str, problem: str) -> None:
+    with pytest.raises(InvalidSpec, match=problem):
+        staged(an_oci_cache(image=image))
+
+
+def test_the_pull_secret_becomes_the_unpackers_docker_config() -> None:
+    rendered = staged(an_oci_cache(pullSecret="registry"))
+    copy = rendered.copies[0]
+    assert (copy.keys, copy.manifest["type"]) == ((), "kubernetes.io/dockerconfigjson")
+    volumes = job(rendered)["spec"]["template"]["spec"]["volumes"]
+    items = [{"key": ".dockerconfigjson", "path": "config.json"}]
+    assert {"name": "registry", "secret": {"secretName": copy.name, "items": items}} in volumes
+    assert {"name": "registry", "mountPath": "/.docker", "readOnly": True} in container(rendered)["volumeMounts"]
+    assert env(rendered)["DOCKER_CONFIG"] == "/.docker"
+
+
+def test_scratch_may_lie_on_the_node() -> None:
+    rendered = staged(an_oci_cache(scratch="node"))
+    assert env(rendered)["KITOPS_HOME"] == "/scratch/kit"
+    assert {"name": "scratch", "emptyDir": {}} in job(rendered)["spec"]["template"]["spec"]["volumes"]
+
+
+def test_hydration_waits_in_the_tenants_queue() -> None:
+    kueue, kai = staged(a_cache(), {"scheduler_type": "kueue"}), staged(a_cache(), {"scheduler_type": "kai"})
+    assert job(kueue)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "modelplane-ml-team"
+    assert "suspend" not in job(kueue)["spec"]
+    assert job(kai)["spec"]["template"]["spec"]["schedulerName"] == "kai-scheduler"
+    assert job(kai)["spec"]["template"]["metadata"]["labels"]["kai.scheduler/queue"] == "modelplane-ml-team"
+
+
+def test_cache_and_replica_agree_on_the_namespace() -> None:
+    assert staged(a_cache()).namespace == "ml-team"
+    assert staged(a_cache(), workload_namespace="inference").namespace == "inference"
+
+
+@pytest.mark.parametrize("cache", [a_cache(), an_oci_cache(scratch="node", pullSecret="r")], ids=["hub", "oci"])
+def test_nothing_unset_is_ever_written(cache: CacheInput) -> None:
+    for item in staged(cache).objects:
+        assert list(nothings(item.manifest, item.key)) == []
+
+
+def test_a_cache_leaves_job_first_and_volume_last() -> None:
+    rendered = staged(a_cache(authSecret={"name": "hub"}))
+    found = [
+        *((copy.inventory_key, copy.kind) for copy in rendered.copies),
+        *((item.key, item.manifest["kind"]) for item in rendered.objects),
+    ]
+    gone = [entry for step in CACHE_STEPS for entry in found if entry[0].startswith(step.inventory_prefixes)]
+    assert gone == [("cache-hydrate", "Job"), ("cache-auth", "Secret"), ("cache-claim", "PersistentVolumeClaim")]
+    for step, (_, kind) in zip(CACHE_STEPS, gone, strict=True):
+        assert [name for _, name in step.kinds] == [kind]
+    assert ("v1", "Pod") in CACHE_STEPS[0].wait_kinds
+
+
+def test_a_volume_that_stands_keeps_its_class_and_size_where_they_cannot_change() -> None:
+    claim = the(staged(a_cache(sizeGiB=40, volume_class="older", volume_gib=20)), "cache-claim")
+    assert claim["spec"]["storageClassName"] == "older"
+    assert claim["spec"]["resources"] == {"requests": {"storage": "20Gi"}}
+    assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]
+
+
+def test_a_job_is_told_from_a_different_one_by_its_hash_alone() -> None:
+    def hash_of(rendered: Rendered) -> str:
+        found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
+        return found
+
+    assert hash_of(staged(a_cache())) == hash_of(staged(a_cache(generation=2)))
+    assert hash_of(staged(a_cache())) != hash_of(staged(a_cache(), hydration_image="mirror.acme.example/python:3.11"))
+
+
+def test_a_mirror_of_the_hub_is_named_to_the_client() -> None:
+    assert env(staged(a_cache(), hub_endpoint="http://hub.acme.example"))["HF_ENDPOINT"] == "http://hub.acme.example"

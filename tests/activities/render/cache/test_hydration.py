@@ -1,0 +1,271 @@
+"""The hydration programs as they run: as texts, in a process of their own, over a client that stands in for the network.
+
+spec/workloads.md 5.4 and 14, cases 86, 92, 93, 94 and 100.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from activities.render.cache.hydration import HUGGINGFACE, OCI
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+MARKER = ".modelplane-hydrated"
+TOKEN = "hf_verysecret"  # noqa: S105 -- made up
+# Speaks the part of the hub client's interface that the program uses; a folder is the hub, `HUB_SAYS` what goes wrong.
+CLIENT = """
+import os, shutil, types
+from pathlib import Path
+from huggingface_hub import errors
+
+HUB = Path(os.environ["HUB"])
+SAYS = os.environ.get("HUB_SAYS", "")
+
+def complain(moment):
+    kind, _, when = SAYS.partition("@")
+    if when == moment and kind == "full":
+        raise OSError(28, "No space left on device")
+    if when == moment and kind:
+        name, _, status = kind.partition(":")
+        error = getattr(errors, name)(f"{status} for {os.environ.get('HF_TOKEN', 'nobody')}")
+        error.response = types.SimpleNamespace(status_code=int(status))
+        raise error
+
+class HfApi:
+    def model_info(self, repo_id, revision, files_metadata):
+        assert files_metadata
+        complain("info")
+        Path(os.environ["ASKED"]).write_text(f"{repo_id} {revision}")
+        size = int(os.environ.get("HUB_SIZE", "0"))
+        files = [path for path in sorted(HUB.rglob("*")) if path.is_file()]
+        siblings = [types.SimpleNamespace(rfilename=str(path.relative_to(HUB)), size=size or path.stat().st_size) for path in files]
+        return types.SimpleNamespace(sha=os.environ["COMMIT"], siblings=siblings)
+
+def snapshot_download(repo_id, revision, local_dir):
+    for source in sorted(HUB.rglob("*")):
+        if source.is_file():
+            target = Path(local_dir) / source.relative_to(HUB)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists() and target.stat().st_size == source.stat().st_size:
+                continue
+            shutil.copyfile(source, target)
+            with Path(os.environ["ASKED"] + ".copied").open("a") as log:
+                log.write(source.name + chr(10))
+            complain("download")
+    if SAYS == "lossy":
+        (Path(local_dir) / "config.json").unlink()
+"""
+ERRORS = """
+class HfHubHTTPError(Exception): pass
+class RepositoryNotFoundError(HfHubHTTPError): pass
+class GatedRepoError(RepositoryNotFoundError): pass
+class RevisionNotFoundError(HfHubHTTPError): pass
+"""
+
+
+class Hub:
+    """A hub of two files, a volume, and the program between them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.volume, self.hub, self.packages, self.asked = (folder / name for name in ("volume", "hub", "packages", "asked"))
+        for path in (self.volume, self.hub / "weights", self.packages / "huggingface_hub"):
+            path.mkdir(parents=True)
+        (self.hub / "config.json").write_text("{}")
+        (self.hub / "weights" / "model.safetensors").write_bytes(b"w" * 4096)
+        (self.packages / "huggingface_hub" / "errors.py").write_text(ERRORS)
+        (self.packages / "huggingface_hub" / "__init__.py").write_text("from . import errors\n" + CLIENT)
+
+    def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
+        base = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(self.packages),
+            "MODELPLANE_REPO": "acme/tiny",
+            "MODELPLANE_REVISION": COMMIT,
+            "MODELPLANE_ARTEFACT_KEY": "key-1",
+            "MODELPLANE_TARGET": str(self.volume),
+            "MODELPLANE_CLIENT_VERSION": "1.33.0",
+            "HUB": str(self.hub),
+            "ASKED": str(self.asked),
+            "COMMIT": COMMIT,
+        }
+        command = [sys.executable, "-c", HUGGINGFACE]
+        return subprocess.run(command, env={**base, **environ}, capture_output=True, text=True, check=False)
+
+    @property
+    def marker(self) -> Mapping[str, str]:
+        return json.loads((self.volume / MARKER).read_text())
+
+    @property
+    def copied(self) -> list[str]:
+        return Path(f"{self.asked}.copied").read_text().split()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    return Hub(tmp_path)
+
+
+def test_a_download_ends_with_a_marker_that_names_the_artefact(hub: Hub) -> None:
+    assert hub.run().returncode == 0
+    assert (hub.volume / "weights" / "model.safetensors").stat().st_size == 4096
+    assert hub.asked.read_text() == f"acme/tiny {COMMIT}"
+    assert hub.marker["finished"].endswith("Z")
+    assert {name: value for name, value in hub.marker.items() if name != "finished"} == {
+        "source": "HuggingFace",
+        "repo": "acme/tiny",
+        "commit": COMMIT,
+        "artefactKey": "key-1",
+    }
+    assert not (hub.volume / f"{MARKER}.part").exists()
+
+
+def test_a_staged_volume_is_left_alone(hub: Hub) -> None:
+    hub.run()
+    again = hub.run(HUB_SAYS="HfHubHTTPError:500@info")
+    assert (again.returncode, again.stderr) == (0, "already staged\n")
+
+
+def test_an_empty_revision_means_the_default_branch(hub: Hub) -> None:
+    assert hub.run(MODELPLANE_REVISION="").returncode == 0
+    assert hub.asked.read_text() == "acme/tiny None"
+
+
+def test_wkl_93_an_interrupted_download_leaves_no_marker_and_goes_on(hub: Hub) -> None:
+    assert hub.run(HUB_SAYS="HfHubHTTPError:503@download").returncode == 1
+    assert not (hub.volume / MARKER).exists()
+    assert hub.run().returncode == 0
+    assert hub.copied == ["config.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("marker", ['{"artefactKey": "key-0"}', "", "[]"], ids=["wkl-94 another artefact", "wkl-94 bare", "wkl-94 a list"])
+def test_a_marker_of_something_else_is_no_reason_to_stop(hub: Hub, marker: str) -> None:
+    (hub.volume / MARKER).write_text(marker)
+    assert hub.run().returncode == 0
+    assert hub.marker["artefactKey"] == "key-1"
+
+
+@pytest.mark.parametrize(
+    ("says", "token", "code"),
+    [
+        pytest.param("GatedRepoError:403@download", "", 41, id="wkl-92 gated"),
+        pytest.param("HfHubHTTPError:401@info", TOKEN, 41, id="wkl-92 token refused"),
+        pytest.param("RepositoryNotFoundError:401@info", TOKEN, 41, id="wkl-92 private and the token refused"),
+        pytest.param("RepositoryNotFoundError:401@info", "", 42, id="wkl-92 unknown to strangers"),
+        pytest.param("RepositoryNotFoundError:404@info", TOKEN, 42, id="wkl-92 no such repository"),
+        pytest.param("RevisionNotFoundError:404@info", "", 42, id="wkl-92 no such revision"),
+        pytest.param("full@download", "", 43, id="wkl-92 volume full"),
+        pytest.param("HfHubHTTPError:500@info", "", 1, id="wkl-92 the hub is ill"),
+        pytest.param("HfHubHTTPError:429@info", TOKEN, 1, id="wkl-92 too many requests"),
+        pytest.param("lossy", "", 1, id="wkl-92 a file did not arrive"),
+    ],
+)
+def test_the_exit_code_says_whether_trying_again_can_help(hub: Hub, says: str, token: str, code: int) -> None:
+    ended = hub.run(HUB_SAYS=says, **({"HF_TOKEN": token} if token else {}))
+    assert ended.returncode == code, ended.stderr
+    assert not (hub.volume / MARKER).exists()
+    assert TOKEN not in ended.stdout + ended.stderr
+    assert 0 < len(ended.stderr.splitlines()[-1].encode()) <= 1024
+
+
+def test_what_cannot_fit_is_not_even_begun(hub: Hub) -> None:
+    ended = hub.run(HUB_SIZE=str(1 << 60))
+    assert ended.returncode == 43
+    assert "raise sizeGiB" in ended.stderr
+    assert not (hub.volume / "config.json").exists()
+
+
+def test_wkl_86_a_hostile_repository_name_is_only_a_text(hub: Hub) -> None:
+    hub.run(MODELPLANE_REPO='a/b"; import os; os._exit(9)  # $(touch pwned)')
+    assert hub.asked.read_text().startswith('a/b"; import os')
+    assert hub.marker["repo"].endswith("$(touch pwned)")
+
+
+# --- a pack from a registry -----------------------------------------------------------------------------------------------------------
+
+# Unpacks two files, or fails as told; writes down how it was called.
+KIT = """#!/bin/sh
+printf '%s\\n' "$@" > "$ASKED"
+if [ -n "$KIT_SAYS" ]; then echo "Error: $KIT_SAYS" >&2; exit 1; fi
+[ -n "$KIT_EMPTY" ] || echo weights > "$MODELPLANE_TARGET/model.bin"
+"""
+
+
+class Registry:
+    """A volume, and the unpacking program over a `kit` that stands in for the network."""
+
+    def __init__(self, folder: Path) -> None:
+        self.volume, self.tools, self.asked = folder / "volume", folder / "tools", folder / "asked"
+        self.volume.mkdir()
+        self.tools.mkdir()
+        kit = self.tools / "kit"
+        kit.write_text(KIT)
+        kit.chmod(0o755)
+
+    def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
+        base = {
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
+            "MODELPLANE_IMAGE": "registry.acme.example/models/qwen@sha256:ab",
+            "MODELPLANE_REVISION": "sha256:ab",
+            "MODELPLANE_ARTEFACT_KEY": "key-1",
+            "MODELPLANE_TARGET": str(self.volume),
+            "MODELPLANE_PLAIN_HTTP": "false",
+            "KITOPS_HOME": str(self.volume / ".modelplane" / "kit"),
+            "ASKED": str(self.asked),
+            "KIT_SAYS": "",
+            "KIT_EMPTY": "",
+        }
+        return subprocess.run(["/bin/sh", "-c", OCI], env={**base, **environ}, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path)
+
+
+def test_wkl_100_a_pack_is_unpacked_once_and_marked(registry: Registry) -> None:
+    assert registry.run().returncode == 0
+    assert registry.asked.read_text().split() == ["unpack", "registry.acme.example/models/qwen@sha256:ab", "-o", "-d", str(registry.volume)]
+    marker = json.loads((registry.volume / MARKER).read_text())
+    assert (marker["source"], marker["commit"], marker["artefactKey"]) == ("OCI", "sha256:ab", "key-1")
+    assert not (registry.volume / ".modelplane" / "kit").exists()
+    assert registry.run(KIT_SAYS="down").returncode == 0
+    assert registry.run(KIT_SAYS="down", MODELPLANE_ARTEFACT_KEY="key-2").returncode == 1
+
+
+def test_wkl_100_plain_http_only_on_request(registry: Registry) -> None:
+    registry.run(MODELPLANE_PLAIN_HTTP="true")
+    assert registry.asked.read_text().split()[-1] == "--plain-http"
+
+
+@pytest.mark.parametrize(
+    ("says", "code"),
+    [
+        ("failed to authorize: 401 Unauthorized", 41),
+        ("denied: requested access to the resource is denied", 41),
+        ("manifest unknown", 42),
+        ("registry.acme.example/models/qwen: not found", 42),
+        ("write /x: no space left on device", 43),
+        ("connection refused", 1),
+    ],
+)
+def test_the_unpackers_complaint_becomes_an_exit_code(registry: Registry, says: str, code: int) -> None:
+    ended = registry.run(KIT_SAYS=says)
+    assert ended.returncode == code
+    assert says in ended.stderr
+    assert not (registry.volume / MARKER).exists()
+
+
+def test_an_empty_pack_is_no_model(registry: Registry) -> None:
+    assert registry.run(KIT_EMPTY="yes").returncode == 1
+    assert not (registry.volume / MARKER).exists()
+
+
+def test_a_hostile_image_name_is_only_a_word(registry: Registry, tmp_path: Path) -> None:
+    registry.run(MODELPLANE_IMAGE=f"x; touch {tmp_path}/pwned; $(touch {tmp_path}/pwned)")
+    assert not (tmp_path / "pwned").exists()
+    assert registry.asked.read_text().splitlines()[1].startswith("x; touch")

@@ -1,0 +1,190 @@
+"""The hydration programs against the real thing: `huggingface_hub` against a hub on loopback, packs from a registry of the test's own.
+
+spec/workloads.md 5.4 and 14, cases 85, 86, 92, 93, 94 and 100.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from activities.render.cache.hydration import HUGGINGFACE, OCI
+from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
+from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
+
+MARKER = ".modelplane-hydrated"
+TOKEN = "hf_" + "verysecret"
+WRONG = "hf_" + "wrong"
+# More than two of the pieces in which the client takes a file.
+WEIGHTS = b"w" * 24_000_000
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[LocalHub]:
+    with local_hub() as hub:
+        hub.repos = {
+            "acme/tiny": Repo(),
+            "acme/private": Repo(token=TOKEN),
+            "acme/gated": Repo(token=TOKEN, gated=True),
+            "acme/large": Repo(files={"config.json": b"{}", "model.safetensors": WEIGHTS}),
+        }
+        yield hub
+
+
+def hydrate(hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: str = "key-1", token: str = "") -> tuple[int, str]:
+    """Run the program as a Job would, with the real client; gives its exit code and its last line."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(volume / ".modelplane" / "huggingface"),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "MODELPLANE_REPO": repo,
+        "MODELPLANE_REVISION": revision,
+        "MODELPLANE_ARTEFACT_KEY": key,
+        "MODELPLANE_TARGET": str(volume),
+        "MODELPLANE_CLIENT_VERSION": "1.33.0",
+        **({"HF_TOKEN": token} if token else {}),
+    }
+    ended = subprocess.run([sys.executable, "-c", HUGGINGFACE], env=environment, capture_output=True, text=True, check=False)
+    assert TOKEN not in ended.stdout + ended.stderr
+    return ended.returncode, (ended.stderr.splitlines() or [""])[-1]
+
+
+def test_wkl_85_the_real_client_stages_the_pinned_commit(hub: LocalHub, tmp_path: Path) -> None:
+    commit = a_commit("first")
+    assert hydrate(hub, tmp_path, "acme/tiny", revision=commit) == (0, f"staged acme/tiny at {commit}")
+    assert (tmp_path / "weights" / "model.safetensors").read_bytes() == b"w" * 4096
+    marker = json.loads((tmp_path / MARKER).read_text())
+    assert (marker["source"], marker["repo"], marker["commit"], marker["artefactKey"]) == ("HuggingFace", "acme/tiny", commit, "key-1")
+    before = len(hub.asked)
+    assert hydrate(hub, tmp_path, "acme/tiny", revision=commit) == (0, "already staged")
+    assert len(hub.asked) == before
+
+
+def test_wkl_94_a_volume_of_another_artefact_is_filled_anew(hub: LocalHub, tmp_path: Path) -> None:
+    (tmp_path / MARKER).write_text('{"artefactKey": "key-0"}')
+    assert hydrate(hub, tmp_path, "acme/tiny")[0] == 0
+    assert json.loads((tmp_path / MARKER).read_text())["artefactKey"] == "key-1"
+
+
+def test_wkl_93_a_download_that_broke_goes_on_where_it_stopped(hub: LocalHub, tmp_path: Path) -> None:
+    hub.cut_after = 12_000_000
+    code, _ = hydrate(hub, tmp_path, "acme/large")
+    if code:  # one day the client may leave the second attempt to us
+        assert not (tmp_path / MARKER).exists()
+        code, _ = hydrate(hub, tmp_path, "acme/large")
+    assert code == 0
+    (resumed,) = hub.ranges
+    assert 0 < int(resumed.removeprefix("bytes=").removesuffix("-")) <= 12_000_000
+    assert (tmp_path / "model.safetensors").read_bytes() == WEIGHTS
+
+
+class Case(NamedTuple):
+    """What a Job asks for, and how it must end."""
+
+    story: str
+    repo: str
+    code: int
+    says: str
+    token: str = ""
+    revision: str = ""
+
+
+REFUSALS = [
+    Case("wkl-92 unknown to strangers", "acme/none", 42, "does not exist, or is private and no token was given"),
+    Case("wkl-92 no such repository", "acme/none", 42, "acme/none does not exist", token=TOKEN),
+    Case("wkl-92 no such revision", "acme/tiny", 42, "acme/tiny at v9 does not exist", revision="v9"),
+    Case("wkl-92 private, no token", "acme/private", 42, "is private and no token was given"),
+    Case("wkl-92 private, wrong token", "acme/private", 41, "refused the token", token=WRONG),
+    Case("wkl-92 gated, no token", "acme/gated", 41, "is gated"),
+    Case("wkl-92 gated, no access", "acme/gated", 41, "is gated", token=WRONG),
+    Case("private with its token", "acme/private", 0, "staged acme/private", token=TOKEN),
+    Case("gated with its token", "acme/gated", 0, "staged acme/gated", token=TOKEN),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.story)
+def test_the_real_clients_refusals_become_exit_codes(hub: LocalHub, tmp_path: Path, case: Case) -> None:
+    ended, last = hydrate(hub, tmp_path, case.repo, revision=case.revision, token=case.token)
+    assert ended == case.code, last
+    assert case.says in last
+    assert len(last.encode()) <= 1024
+    assert (tmp_path / MARKER).exists() == (case.code == 0)
+
+
+def test_wkl_92_a_hub_that_nobody_answers_for_is_tried_again(tmp_path: Path) -> None:
+    silent = LocalHub(address="http://127.0.0.1:9")
+    code, last = hydrate(silent, tmp_path, "acme/tiny")
+    assert code == 1
+    assert "127.0.0.1" in last or "refused" in last.lower()
+
+
+# --- packs ----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[LocalRegistry]:
+    with local_registry() as registry:
+        yield registry
+
+
+def unpacked(registry: LocalRegistry, folder: Path, digest: str, *, login: bool = False, plain: bool = True) -> tuple[int, str]:
+    """Run the unpacking program as a Job would; gives its exit code and its log."""
+    tools, volume, docker = folder / "tools", folder / "volume", folder / "docker"
+    for path in (tools, volume, docker):
+        path.mkdir(exist_ok=True)
+    install_kit(tools)
+    (docker / "config.json").write_text(registry.docker_config)
+    environment = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "MODELPLANE_IMAGE": f"{registry.host}/models/qwen@{digest}",
+        "MODELPLANE_REVISION": digest,
+        "MODELPLANE_ARTEFACT_KEY": "key-1",
+        "MODELPLANE_TARGET": str(volume),
+        "MODELPLANE_PLAIN_HTTP": "true" if plain else "false",
+        "KITOPS_HOME": str(volume / ".modelplane" / "kit"),
+        **({"DOCKER_CONFIG": str(docker)} if login else {}),
+    }
+    ended = subprocess.run(["/bin/sh", "-c", OCI], env=environment, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stderr
+
+
+def test_wkl_100_a_pack_is_pulled_by_digest_and_unpacked(registry: LocalRegistry, tmp_path: Path) -> None:
+    digest = registry.push("models/qwen:1.0", {"config.json": b"{}", "weights/model.bin": b"w" * 100})
+    code, log = unpacked(registry, tmp_path, digest)
+    assert code == 0, log
+    assert (tmp_path / "volume" / "weights" / "model.bin").read_bytes() == b"w" * 100
+    marker = json.loads((tmp_path / "volume" / MARKER).read_text())
+    assert (marker["source"], marker["commit"], marker["artefactKey"]) == ("OCI", digest, "key-1")
+    before = len(registry.asked)
+    assert unpacked(registry, tmp_path, digest) == (0, "already staged\n")
+    assert len(registry.asked) == before
+
+
+def test_wkl_100_a_digest_that_is_not_there_is_final(registry: LocalRegistry, tmp_path: Path) -> None:
+    code, log = unpacked(registry, tmp_path, "sha256:" + "00" * 32)
+    assert (code, "404" in log) == (42, True)
+    assert not (tmp_path / "volume" / MARKER).exists()
+
+
+def test_wkl_100_a_registry_that_wants_a_login_gets_it_from_the_pull_secret(tmp_path: Path) -> None:
+    with local_registry("open-sesame") as guarded:
+        digest = guarded.push("models/qwen:1.0", {"model.bin": b"w"})
+        code, log = unpacked(guarded, tmp_path, digest)
+        assert code == 41, log
+        code, log = unpacked(guarded, tmp_path, digest, login=True)
+        assert code == 0, log
+        assert (tmp_path / "volume" / "model.bin").exists()
+
+
+def test_wkl_100_tls_is_spoken_unless_plain_http_was_asked_for(registry: LocalRegistry, tmp_path: Path) -> None:
+    digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
+    code, log = unpacked(registry, tmp_path, digest, plain=False)
+    assert code == 1
+    assert "ssl" in log.lower()

@@ -1,0 +1,161 @@
+"""Device requests become claims (spec/workloads.md 14, cases 21 to 31)."""
+
+from typing import Any
+
+import pytest
+
+from activities.render.engines.claims import plugin_resources
+from activities.render.engines.spec import DeviceRequest, Member
+from activities.render.inputs.findings import DRAUnavailable
+from activities.render.replica import InvalidSpec
+from tests.activities.render.builders import (
+    GPU,
+    a_cluster,
+    a_gang,
+    a_member,
+    an_engine,
+    container,
+    keys,
+    pod,
+    render,
+    the,
+)
+
+CEL = 'device.driver == "gpu.nvidia.com" &&\n  device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("40Gi"))\n'
+EFA = {"name": "efa", "deviceClassName": "efa.networking.k8s.aws", "count": 16}
+KEY = "resource-claim-main-standalone"
+
+
+def requests_of(rendered: Any, key: str = KEY) -> Any:
+    return the(rendered, key)["spec"]["spec"]["devices"]["requests"]
+
+
+def test_wkl_21_a_request_is_copied_word_for_word() -> None:
+    template = the(render(an_engine("main", a_member(requests=[{**GPU, "selectors": [{"cel": CEL}]}]))), KEY)
+    assert (template["apiVersion"], template["kind"]) == ("resource.k8s.io/v1", "ResourceClaimTemplate")
+    assert template["spec"] == {
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "gpu",
+                        "exactly": {
+                            "deviceClassName": "gpu.nvidia.com",
+                            "count": 8,
+                            "selectors": [{"cel": {"expression": CEL}}],
+                        },
+                    }
+                ]
+            }
+        }
+    }
+
+
+def test_wkl_22_two_requests_are_one_claim_that_gives_the_container_everything() -> None:
+    rendered = render(an_engine("main", a_member(requests=[GPU, EFA])))
+    assert [(request["name"], request["exactly"]["count"]) for request in requests_of(rendered)] == [("gpu", 8), ("efa", 16)]
+    template_name = the(rendered, KEY)["metadata"]["name"]
+    assert pod(rendered)["spec"]["resourceClaims"] == [{"name": "devices", "resourceClaimTemplateName": template_name}]
+    assert container(rendered)["resources"]["claims"] == [{"name": "devices"}]
+    assert "limits" not in container(rendered)["resources"]
+
+
+def test_wkl_23_only_what_placement_resolved_is_claimed() -> None:
+    # Synthetic requests never reach a replica: they only steered placement.
+    rendered = render(an_engine("main", a_member(requests=[GPU])))
+    assert [request["name"] for request in requests_of(rendered)] == ["gpu"]
+
+
+def test_wkl_24_a_coordinating_leader_claims_nothing_but_is_placed_like_the_others() -> None:
+    rendered = render(a_gang(leader={"requests": ()}))
+    assert "resource-claim-main-leader" not in keys(rendered)
+    assert "resource-claim-main-worker" in keys(rendered)
+    spec = pod(rendered)["spec"]
+    assert "resourceClaims" not in spec
+    assert "claims" not in container(rendered)["resources"]
+    assert spec["nodeSelector"] == {"modelplane.ai/pool": "h100"}
+    assert spec["tolerations"]
+
+
+def test_wkl_25_count_defaults_to_one_and_selectors_stay_away() -> None:
+    request = requests_of(render(an_engine("main", a_member(requests=[{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}]))))[0]
+    assert request["exactly"] == {"deviceClassName": "gpu.nvidia.com", "count": 1}
+
+
+@pytest.mark.parametrize("selector", [{}, {"cel": ""}, {"cel": None}], ids=["wkl-26 nothing", "wkl-26 empty", "wkl-26 null"])
+def test_a_selector_without_text_would_widen_the_claim_and_is_refused(selector: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec, match=r"device request gpu, selectors\[0\]: cel is missing"):
+        render(an_engine("main", a_member(requests=[{**GPU, "selectors": [selector]}])))
+
+
+@pytest.mark.parametrize(
+    ("version", "request_shape"),
+    [
+        ("v1", {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}}),
+        ("v1beta2", {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 8}}),
+        ("v1beta1", {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}),
+    ],
+    ids=["wkl-21 v1", "wkl-27 v1beta2", "wkl-27 v1beta1 is flat"],
+)
+def test_older_versions_say_the_same_in_their_own_shape(version: str, request_shape: dict[str, Any]) -> None:
+    rendered = render(facts=a_cluster(dra_version=version))
+    assert the(rendered, KEY)["apiVersion"] == f"resource.k8s.io/{version}"
+    assert requests_of(rendered) == [request_shape]
+    assert the(rendered, KEY)["metadata"]["name"] == the(render(), KEY)["metadata"]["name"]
+
+
+def test_wkl_28_without_dra_a_claim_is_refused_by_its_own_reason() -> None:
+    with pytest.raises(
+        DRAUnavailable, match=r"cluster eu-1 serves no version of resource.k8s.io, which engine main member Standalone"
+    ) as caught:
+        render(facts=a_cluster(dra_version=""))
+    assert caught.value.reason == "DRAUnavailable"
+
+
+def test_wkl_29_a_changed_claim_is_a_new_template_and_rolls_the_pods() -> None:
+    before = render(an_engine("main", a_member(requests=[{**GPU, "count": 4}])))
+    after = render()
+    assert the(before, KEY)["metadata"]["name"] != the(after, KEY)["metadata"]["name"]
+    assert before.engines[0].template_hash != after.engines[0].template_hash
+    assert before.engines[0].workload_name == after.engines[0].workload_name
+
+
+def test_wkl_30_a_changed_image_leaves_the_template_alone() -> None:
+    other = render(an_engine("main", a_member(image="acme/vllm:2")))
+    assert the(other, KEY) == the(render(), KEY)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_wkl_31_alternatives_never_appear(version: str) -> None:
+    rendered = render(a_gang(), facts=a_cluster(dra_version=version))
+    for forbidden in ("firstAvailable", "allocationMode", "adminAccess", "constraints"):
+        assert forbidden not in repr(rendered.objects)
+
+
+def test_a_device_plugin_request_is_a_limit_and_an_equal_request() -> None:
+    plugin = {"name": "gaudi", "resourceName": "habana.ai/gaudi", "count": 8}
+    rendered = render(an_engine("main", a_member(requests=[plugin])), facts=a_cluster(dra_version=""))
+    resources = container(rendered)["resources"]
+    assert resources["limits"] == {"habana.ai/gaudi": "8"}
+    assert resources["requests"] == {"cpu": "100m", "memory": "256Mi", "habana.ai/gaudi": "8"}
+    assert "claims" not in resources
+    assert KEY not in keys(rendered)
+    assert {"key": "habana.ai/gaudi", "operator": "Exists", "effect": "NoSchedule"} in pod(rendered)["spec"]["tolerations"]
+
+
+def test_plugin_and_dra_devices_may_meet_in_one_member() -> None:
+    rendered = render(an_engine("main", a_member(requests=[GPU, {"name": "nic", "resourceName": "acme/nic", "count": 2}])))
+    assert container(rendered)["resources"]["limits"] == {"acme/nic": "2"}
+    assert container(rendered)["resources"]["claims"] == [{"name": "devices"}]
+    assert [request["name"] for request in requests_of(rendered)] == ["gpu"]
+
+
+def test_requests_for_one_plugin_resource_add_up() -> None:
+    requests = tuple(DeviceRequest(name, 2, resource_name="acme/nic") for name in ("a", "b"))
+    member = Member("Standalone", "p", 1, "i", (), (), (), (), {}, {}, requests)
+    assert plugin_resources(member) == {"acme/nic": "4"}
+
+
+def test_device_requests_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidSpec, match="device request 'gpu' is there 2 times"):
+        render(an_engine("main", a_member(requests=[GPU, GPU])))

@@ -1,0 +1,85 @@
+"""The order in which a replica leaves (spec/workloads.md 10 and 14, case 112)."""
+
+import pytest
+
+from activities.render.objects.rendered import Rendered
+from activities.render.objects.teardown import STEPS, SWEEP, SWEPT_KINDS, deletions, step_of
+from tests.activities.render.builders import a_cluster, a_gang, render, render_pair
+
+EVERYTHING = {"epp_metrics_auth": True, "kai_mode": "explicit"}
+
+
+def inventory(rendered: Rendered) -> list[tuple[str, str]]:
+    return [(item.key, item.manifest["kind"]) for item in rendered.objects]
+
+
+@pytest.mark.parametrize(
+    "rendered",
+    [
+        render(),
+        render(a_gang(), facts=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING),
+        render(facts=a_cluster(routing="service")),
+        render_pair(facts=a_cluster(dra_version="v1beta1")),
+    ],
+    ids=["standalone", "everything", "service", "pair"],
+)
+def test_every_object_is_deleted_by_one_step_and_found_by_the_sweep(rendered: Rendered) -> None:
+    found = inventory(rendered)
+    assert sorted(entry for step in STEPS for entry in deletions(step, found)) == sorted(found)
+    kinds = {kind for _, kind in SWEPT_KINDS}
+    for key, kind in found:
+        assert step_of(key).number != SWEEP
+        assert kind in kinds
+        assert kind in {kind for _, kind in step_of(key).kinds}
+
+
+def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
+    rendered = render(a_gang(), facts=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING)
+    assert [(step.number, [key for key, _ in deletions(step, inventory(rendered))]) for step in STEPS] == [
+        (1, []),
+        (2, []),
+        (3, ["model-route"]),
+        (4, ["inference-pool"]),
+        (
+            5,
+            [
+                "epp",
+                "epp-service",
+                "epp-destinationrule",
+                "epp-config",
+                "epp-rolebinding",
+                "epp-role",
+                "epp-clusterrolebinding",
+                "epp-clusterrole",
+                "epp-metrics-token",
+                "epp-serviceaccount",
+            ],
+        ),
+        (6, ["monitor-epp", "monitor-engines"]),
+        (7, ["model-serving-main"]),
+        (8, ["gang-main"]),
+        (9, ["resource-claim-main-worker", "resource-claim-main-leader"]),
+        (10, []),
+        (11, []),
+        (12, []),
+    ]
+
+
+def test_decode_is_emptied_before_prefill() -> None:
+    engines = next(step for step in STEPS if step.number == 7)
+    assert [key for key, _ in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
+
+
+def test_nodes_are_free_only_when_pods_and_claims_are_gone() -> None:
+    engines = next(step for step in STEPS if step.number == 7)
+    assert {kind for _, kind in engines.wait_kinds} == {"ReplicaSet", "StatefulSet", "Pod", "ResourceClaim"}
+
+
+def test_copies_go_in_their_own_step_and_the_unknown_is_left_to_the_sweep() -> None:
+    assert step_of("secret-hub").number == step_of("configmap-tuning").number == 10
+    assert step_of("something-new").number == SWEEP
+
+
+def test_steps_are_numbered_as_people_count() -> None:
+    assert [step.number for step in STEPS] == list(range(1, 13))
+    assert [step.number for step in STEPS if not step.on_cluster] == [1, 2, 12]

@@ -1,0 +1,336 @@
+"""Picker, pool and route (spec/workloads.md 14, cases 43 and 45 to 53; spec/stack-and-routing.md, cases 95 to 97)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.render.inputs.findings import RoutingUnsupported
+from activities.render.inputs.settings import InvalidSettings, RenderSettings
+from activities.render.replica import InvalidSpec
+from api_types import apiversions
+from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, render, render_pair, the
+
+W = "qwen3-8b-1a2b3-3726121d"
+PICKER_KEYS = {"epp", "epp-service", "epp-config", "epp-serviceaccount", "epp-role", "epp-rolebinding", "inference-pool"}
+
+
+def config(rendered: Any) -> Any:
+    return json.loads(the(rendered, "epp-config")["data"]["epp-config.yaml"])
+
+
+def plugins(rendered: Any) -> dict[str, Any]:
+    return {plugin["type"]: plugin.get("parameters") for plugin in config(rendered)["plugins"]}
+
+
+def picker(rendered: Any) -> Any:
+    return the(rendered, "epp")["spec"]["template"]
+
+
+def test_wkl_43_the_picker_of_a_pair_never_turns_disaggregation_off() -> None:
+    rendered = render_pair()
+    assert config(rendered)["apiVersion"] == "llm-d.ai/v1alpha1"
+    assert config(rendered)["kind"] == "EndpointPickerConfig"
+    producer = {"autoTune": False, "blockSizeTokens": 16, "maxPrefixBlocksToMatch": 256, "lruCapacityPerServer": 31250}
+    assert list(plugins(rendered).items()) == [
+        ("approx-prefix-cache-producer", producer),
+        ("prefix-cache-scorer", None),
+        ("disagg-headers-handler", None),
+        ("queue-scorer", None),
+        ("prefill-filter", None),
+        ("decode-filter", None),
+        ("max-score-picker", None),
+        ("prefix-based-pd-decider", {"nonCachedTokens": 16}),
+        ("disagg-profile-handler", {"deciders": {"prefill": "prefix-based-pd-decider"}}),
+    ]
+    scorers = [{"pluginRef": "prefix-cache-scorer", "weight": 2}, {"pluginRef": "queue-scorer", "weight": 1}]
+    assert config(rendered)["schedulingProfiles"] == [
+        {"name": role, "plugins": [{"pluginRef": f"{role}-filter"}, {"pluginRef": "max-score-picker"}, *scorers]}
+        for role in ("prefill", "decode")
+    ]
+    assert "prepareDataPlugins" not in repr(config(rendered))
+
+
+def test_the_unified_picker_knows_one_profile() -> None:
+    rendered = render()
+    assert list(plugins(rendered)) == ["approx-prefix-cache-producer", "prefix-cache-scorer", "queue-scorer", "max-score-picker"]
+    assert [profile["name"] for profile in config(rendered)["schedulingProfiles"]] == ["default"]
+
+
+def test_the_kv_cache_scorer_is_an_option() -> None:
+    rendered = render(settings={"epp_kv_cache_weight": 2})
+    assert "kv-cache-utilization-scorer" in plugins(rendered)
+    assert {"pluginRef": "kv-cache-utilization-scorer", "weight": 2} in config(rendered)["schedulingProfiles"][0]["plugins"]
+
+
+@pytest.mark.parametrize(
+    ("member", "tokens", "source", "warned"),
+    [
+        pytest.param({"args": ["--block-size", "32"]}, 32, "--block-size in args", False, id="wkl-45 two words"),
+        pytest.param({"args": ["--page-size=64"]}, 64, "--page-size in args", False, id="wkl-45 one word"),
+        pytest.param({"args": ["--block-size=auto"]}, 16, "default", False, id="wkl-45 auto"),
+        pytest.param({}, 16, "default", False, id="wkl-45 nothing"),
+        pytest.param({"args": ["--block-size=0"]}, 16, "default", True, id="wkl-45 zero"),
+        pytest.param({"args": ["--block-size=1025"]}, 16, "default", True, id="wkl-45 too large"),
+        pytest.param({"args": ["--block-size"]}, 16, "default", False, id="wkl-45 no value"),
+        pytest.param(
+            {"command": ["bash", "-c"], "args": ["python3 -m sglang.launch_server --page-size 32 &"]},
+            32,
+            "--page-size in shell text",
+            False,
+            id="wkl-46 shell text",
+        ),
+    ],
+)
+def test_the_picker_counts_in_the_engines_blocks(member: dict[str, Any], tokens: int, source: str, *, warned: bool) -> None:
+    rendered = render(an_engine("main", a_member(**member)))
+    assert plugins(rendered)["approx-prefix-cache-producer"]["blockSizeTokens"] == tokens
+    assert (rendered.engines[0].kv_block_size, rendered.engines[0].kv_block_size_source) == (tokens, source)
+    assert bool(rendered.warnings) is warned
+
+
+def test_the_block_size_follows_the_first_engine_or_decode() -> None:
+    first, second = (an_engine(name, a_member(args=[f"--block-size={size}"])) for name, size in (("one", 32), ("two", 64)))
+    assert plugins(render(first, second))["approx-prefix-cache-producer"]["blockSizeTokens"] == 32
+    pair = render_pair(decode={"args": ["--block-size=64"]}, prefill={"args": ["--block-size=32"]})
+    assert plugins(pair)["approx-prefix-cache-producer"]["blockSizeTokens"] == 64
+
+
+def test_wkl_47_a_changed_block_size_rolls_the_picker_and_nothing_else_of_the_surface() -> None:
+    before, after = render(), render(an_engine("main", a_member(args=["--block-size=32"])))
+    checksum = "modelplane.ai/epp-config-checksum"
+    assert picker(before)["metadata"]["annotations"][checksum] != picker(after)["metadata"]["annotations"][checksum]
+    for key in ("inference-pool", "model-route", "epp-service"):
+        assert the(before, key) == the(after, key)
+
+
+def test_wkl_48_one_pod_already_has_a_pool_and_no_service_but_the_pickers() -> None:
+    rendered = render()
+    assert set(keys(rendered)) >= PICKER_KEYS | {"model-route"}
+    services = [item.manifest["metadata"]["name"] for item in rendered.objects if item.manifest["kind"] == "Service"]
+    assert services == [f"{W}-epp"]
+
+
+@pytest.mark.parametrize("rendered", [render(), render_pair()], ids=["wkl-48 unified", "wkl-49 pair"])
+def test_the_pool_holds_every_serving_pod_of_either_role(rendered: Any) -> None:
+    pool = the(rendered, "inference-pool")
+    assert pool["apiVersion"] == "inference.networking.k8s.io/v1"
+    assert pool["metadata"]["name"] == f"{W}-pool"
+    assert pool["spec"] == {
+        "selector": {"matchLabels": {"modelplane.ai/serving": W}},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": {"name": f"{W}-epp", "port": {"number": 9002}, "failureMode": "FailOpen"},
+    }
+
+
+def test_wkl_50_the_route_strips_its_prefix_and_never_times_out() -> None:
+    route = the(render(), "model-route")
+    assert route["apiVersion"] == "gateway.networking.k8s.io/v1"
+    assert route["metadata"]["name"] == W
+    assert route["spec"] == {
+        "parentRefs": [{"name": "inference-gateway", "namespace": "modelplane-system"}],
+        "rules": [
+            {
+                "matches": [{"path": {"type": "PathPrefix", "value": "/ml-team/qwen3-8b-1a2b3/"}}],
+                "filters": [{"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}],
+                "timeouts": {"request": "0s"},
+                "backendRefs": [{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": f"{W}-pool"}],
+            }
+        ],
+    }
+
+
+def test_wkl_51_the_picker_is_probed_bounded_and_allowed_what_it_reads() -> None:
+    rendered = render()
+    pod = picker(rendered)
+    container = pod["spec"]["containers"][0]
+    assert container["args"] == [
+        f"--pool-name={W}-pool",
+        "--pool-namespace=ml-team",
+        "--pool-group=inference.networking.k8s.io",
+        "--config-file=/config/epp-config.yaml",
+        "--grpc-port=9002",
+        "--zap-encoder=json",
+        "--tracing=false",
+        "--metrics-endpoint-auth=false",
+    ]
+    assert container["readinessProbe"] == {"grpc": {"port": 9003, "service": "inference-extension"}, "periodSeconds": 2}
+    assert container["livenessProbe"]["grpc"] == {"port": 9003, "service": "inference-extension"}
+    assert container["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {"grpc": 9002, "grpc-health": 9003, "metrics": 9090}
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 130
+    assert pod["metadata"]["labels"] == {"app": f"{W}-epp"}
+    assert the(rendered, "epp")["spec"]["strategy"] == {"type": "Recreate"}
+    rights = {
+        (group, resource) for rule in the(rendered, "epp-role")["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
+    }
+    assert rights == {
+        ("", "pods"),
+        ("inference.networking.k8s.io", "inferencepools"),
+        ("inference.networking.x-k8s.io", "inferenceobjectives"),
+        ("inference.networking.x-k8s.io", "inferencemodelrewrites"),
+        ("llm-d.ai", "inferenceobjectives"),
+        ("llm-d.ai", "inferencemodelrewrites"),
+    }
+    assert the(rendered, "epp-service")["spec"] == {
+        "selector": {"app": f"{W}-epp"},
+        "ports": [
+            {"name": "grpc-ext-proc", "port": 9002, "targetPort": 9002, "appProtocol": "http2"},
+            {"name": "metrics", "port": 9090, "targetPort": 9090},
+        ],
+    }
+
+
+def test_several_pickers_elect_a_leader() -> None:
+    rendered = render(settings={"epp_replicas": 2})
+    container = picker(rendered)["spec"]["containers"][0]
+    assert "--ha-enable-leader-election=true" in container["args"]
+    assert (container["readinessProbe"]["grpc"]["service"], container["livenessProbe"]["grpc"]["service"]) == ("readiness", "liveness")
+    resources = {resource for rule in the(rendered, "epp-role")["rules"] for resource in rule["resources"]}
+    assert {"leases", "events"} <= resources
+
+
+def test_extra_picker_flags_are_sorted_and_cannot_replace_ours() -> None:
+    flags = {"v": "4", "kv-cache-usage-percentage-metric": "x"}
+    args = picker(render(picker_flags=flags, settings={"epp_extra_flags": {"v": "2"}}))["spec"]["containers"][0]["args"]
+    assert args[-2:] == ["--kv-cache-usage-percentage-metric=x", "--v=4"]
+    with pytest.raises(InvalidSpec, match="endpoint picker: flag --pool-name is set by the platform"):
+        render(picker_flags={"pool-name": "theirs"})
+
+
+def test_wkl_52_a_cluster_without_pools_routes_to_a_plain_service() -> None:
+    rendered = render(facts=a_cluster(routing="service"))
+    service = the(rendered, "model-service")
+    assert service["metadata"]["name"] == W
+    assert service["spec"] == {
+        "selector": {"modelplane.ai/serving": W},
+        "ports": [{"name": "http", "port": 8000, "targetPort": 8000}],
+    }
+    assert the(rendered, "model-route")["spec"]["rules"][0]["backendRefs"] == [{"name": W, "port": 8000}]
+    assert PICKER_KEYS.isdisjoint(keys(rendered))
+    assert rendered.routing is not None
+    assert rendered.routing.surface == "service"
+
+
+def test_wkl_53_a_pair_needs_a_picker() -> None:
+    with pytest.raises(
+        RoutingUnsupported, match="cluster eu-1 routes to plain Services, and PrefillDecode needs an endpoint picker"
+    ) as caught:
+        render_pair(facts=a_cluster(routing="service"))
+    assert caught.value.reason == "RoutingUnsupported"
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "present"),
+    [
+        pytest.param("none", {"monitoring_enabled": False}, set(), id="stk-95 none, monitoring off"),
+        pytest.param("istio", {}, {"epp-destinationrule"}, id="stk-96 istio"),
+        pytest.param("gke", {"epp_metrics_auth": True}, {"epp-clusterrole", "epp-clusterrolebinding"}, id="stk-97 gke with auth"),
+        pytest.param(
+            "none",
+            {"epp_metrics_auth": True},
+            {"epp-clusterrole", "epp-clusterrolebinding", "epp-metrics-token"},
+            id="stk-97 others with auth",
+        ),
+        pytest.param(
+            "none",
+            {"epp_metrics_auth": True, "monitoring_enabled": False},
+            {"epp-clusterrole", "epp-clusterrolebinding"},
+            id="stk-97 auth that nobody scrapes",
+        ),
+    ],
+)
+def test_mesh_and_metrics_rights_come_only_where_needed(provider: str, settings: dict[str, Any], present: set[str]) -> None:
+    rendered = render(facts=a_cluster(mesh_provider=provider), settings=settings)
+    optional = {"epp-destinationrule", "epp-clusterrole", "epp-clusterrolebinding", "epp-metrics-token"}
+    assert optional & set(keys(rendered)) == present
+    for key in present & {"epp-clusterrole", "epp-clusterrolebinding"}:
+        assert "namespace" not in the(rendered, key)["metadata"]
+        assert the(rendered, key)["metadata"]["name"] == f"{W}-epp"
+
+
+def test_stk_96_the_mesh_is_told_about_the_pickers_own_certificate() -> None:
+    rule = the(render(facts=a_cluster(mesh_provider="istio")), "epp-destinationrule")
+    assert rule["spec"] == {
+        "host": f"{W}-epp.ml-team.svc.cluster.local",
+        "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
+    }
+
+
+def monitors(rendered: Any) -> dict[str, Any]:
+    return {key: the(rendered, key)["spec"] for key in keys(rendered) if key.startswith("monitor-")}
+
+
+def test_serving_pods_and_picker_are_scraped_with_fleet_labels() -> None:
+    found = monitors(render())
+    assert found.keys() == {"monitor-engines", "monitor-epp"}
+    assert found["monitor-engines"] == {
+        "selector": {"matchLabels": {"modelplane.ai/serving": W}},
+        "podMetricsEndpoints": [
+            {
+                "port": "http",
+                "path": "/metrics",
+                "interval": "30s",
+                "relabelings": [
+                    {"targetLabel": "model_deployment", "replacement": "qwen3-8b"},
+                    {"targetLabel": "model_namespace", "replacement": "ml-team"},
+                    {"targetLabel": "inference_cluster", "replacement": "eu-1"},
+                ],
+            }
+        ],
+    }
+    assert found["monitor-epp"]["selector"] == {"matchLabels": {"app": f"{W}-epp"}}
+    assert found["monitor-epp"]["podMetricsEndpoints"][0]["port"] == "metrics"
+
+
+def test_each_phase_is_scraped_apart() -> None:
+    found = monitors(render_pair())
+    assert found.keys() == {"monitor-prefill", "monitor-decode", "monitor-epp"}
+    assert found["monitor-decode"]["selector"] == {"matchLabels": {"modelplane.ai/serving": W, "llm-d.ai/role": "decode"}}
+
+
+def test_a_scraper_shows_its_token_where_metrics_are_guarded() -> None:
+    rendered = render(settings={"epp_metrics_auth": True})
+    endpoint = monitors(rendered)["monitor-epp"]["podMetricsEndpoints"][0]
+    assert endpoint["authorization"] == {"credentials": {"name": f"{W}-epp-metrics", "key": "token"}}
+    token = the(rendered, "epp-metrics-token")
+    assert token["type"] == "kubernetes.io/service-account-token"
+    assert token["metadata"]["annotations"]["kubernetes.io/service-account.name"] == f"{W}-epp"
+
+
+@pytest.mark.parametrize(
+    ("apis", "enabled"),
+    [(frozenset({apiversions.GATEWAY}), None), (apiversions.STACK, False), (frozenset(), True)],
+    ids=["without the kind", "turned off", "wanted but not served"],
+)
+def test_nothing_is_scraped_where_it_cannot_or_shall_not_be(apis: frozenset[str], enabled: bool | None) -> None:
+    assert monitors(render(facts=a_cluster(apis=apis), settings={"monitoring_enabled": enabled})) == {}
+
+
+def test_tracing_reaches_picker_and_sidecar_and_no_engine() -> None:
+    rendered = render_pair(settings={"tracing_enabled": True, "tracing_endpoint": "http://otel:4317"})
+    container = picker(rendered)["spec"]["containers"][0]
+    assert "--tracing=true" in container["args"]
+    variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert list(variables)[:2] == ["NAMESPACE", "POD_NAME"]
+    assert variables["OTEL_SERVICE_NAME"] == "modelplane-epp"
+    assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://otel:4317"
+    assert (variables["OTEL_TRACES_SAMPLER"], variables["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.01")
+    spec = the(rendered, "model-serving-alpha")["spec"]["template"]["spec"]
+    assert "--tracing" in spec["initContainers"][0]["args"]
+    assert spec["initContainers"][0]["env"][0] == {"name": "OTEL_SERVICE_NAME", "value": "llm-d-routing-sidecar"}
+    assert not any(entry["name"].startswith("OTEL") for entry in spec["containers"][0]["env"])
+
+
+def test_settings_that_no_renderer_could_honour_are_refused_together() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        RenderSettings(
+            epp_image="mirror.example/epp:v0.8.1", epp_failure_mode="Never", epp_replicas=0, termination_grace_seconds=-1, kai_mode="x"
+        )
+    assert len(caught.value.problems) == 5
+    assert "its tag must start with one of v0.9" in str(caught.value)
+
+
+def test_a_mirrored_image_of_the_same_release_is_accepted() -> None:
+    image = "mirror.example:5000/epp:v0.9.4-acme@sha256:" + "0" * 64
+    assert picker(render(settings={"epp_image": image}))["spec"]["containers"][0]["image"] == image

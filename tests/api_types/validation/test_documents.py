@@ -1,0 +1,139 @@
+"""YAML and JSON are read as users write them (spec/api.md 1, step 1)."""
+
+from typing import Any
+
+import pytest
+
+from api_types.validation.manifests import InvalidManifest, admit, parse
+from tests.api_types.builders import CHECKS
+
+
+def value(text: str) -> Any:
+    """Read one YAML value."""
+    (document,) = parse(f"v: {text}\n", "a.yaml")
+    return document["v"]
+
+
+SCALARS: list[tuple[str, Any]] = [
+    ("true", True),
+    ("False", False),
+    ("yes", "yes"),
+    ("no", "no"),
+    ("on", "on"),
+    ("Off", "Off"),
+    ("y", "y"),
+    ("2026-11-21", "2026-11-21"),
+    ("12:30:45", "12:30:45"),
+    ("1_000", "1_000"),
+    ("0b11", "0b11"),
+    ("0o17", 15),
+    ("0x1F", 31),
+    ("017", 17),
+    ("-3", -3),
+    ("1e3", 1000.0),
+    ("1.35", 1.35),
+    ("null", None),
+    ("~", None),
+    ("''", ""),
+    ('"1"', "1"),
+    ("!!str 1", "1"),
+    ("'true'", "true"),
+    ("=", "="),
+    ("9" * 100, "9" * 100),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), SCALARS, ids=[text[:12] for text, _ in SCALARS])
+def test_a_scalar_has_the_type_of_the_core_schema(text: str, want: Any) -> None:
+    got = value(text)
+    assert got == want
+    assert isinstance(got, type(want))
+
+
+@pytest.mark.parametrize("text", ["1.30", "1.360", "1e1"])
+def test_advice_to_quote_a_number_shows_it_as_it_was_written(text: str) -> None:
+    for source in (f"{{kubernetesVersion: {text}, region: a}}", f'{{"kubernetesVersion": {text}, "region": "a"}}'):
+        spec = f"spec: {{cluster: {{source: EKS, eks: {source}}}}}"
+        (document,) = parse(f"apiVersion: modelplane.ai/v1alpha1\nkind: InferenceCluster\nmetadata: {{name: a}}\n{spec}", "a.yaml")
+        with pytest.raises(InvalidManifest) as caught:
+            admit(document, CHECKS)
+        assert caught.value.problems[0].problem == f'must be a string; quote it: "{text}"'
+
+
+def test_a_file_holds_several_documents_and_empty_ones_count_for_nothing() -> None:
+    documents = parse("# first\nkind: A\n---\n---\n# only a comment\n---\nkind: B\n...\n---\nkind: C\n", "all.yaml")
+    assert [one["kind"] for one in documents] == ["A", "B", "C"]
+    assert [(one.source, one.number, one.line) for one in documents] == [("all.yaml", 1, 2), ("all.yaml", 4, 7), ("all.yaml", 5, 10)]
+
+
+def test_json_is_read_one_or_several_after_another() -> None:
+    assert [dict(one) for one in parse('{"kind": "A", "n": 1}\n{"kind": "B"}', "a.json")] == [{"kind": "A", "n": 1}, {"kind": "B"}]
+    assert parse('{"kind": "A"}\n\n{"kind": "B"}', "a.json")[1].line == 3
+
+
+def test_flow_style_yaml_that_begins_like_json_is_read_as_yaml() -> None:
+    assert [dict(one) for one in parse("{kind: A, on: yes}", "a.yaml")] == [{"kind": "A", "on": "yes"}]
+
+
+def test_a_v1_list_counts_as_its_items() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n- {kind: A}\n- {kind: B}\n"
+    assert [one["kind"] for one in parse(text, "a.yaml")] == ["A", "B"]
+
+
+def test_anchors_and_merges_are_followed_and_own_keys_win() -> None:
+    (document,) = parse("base: &base {a: 1, b: 2}\nv:\n  <<: *base\n  b: 3\nw: *base\n", "a.yaml")
+    assert document["v"] == {"a": 1, "b": 3}
+    assert document["w"] == {"a": 1, "b": 2}
+
+
+HEAD = "apiVersion: modelplane.ai/v1alpha1\nkind: ModelCache\nmetadata: {name: x}\n"
+
+ITEMS = "apiVersion: v1\nkind: List\nitems: [x]\n"
+
+BAD = [
+    ("a key given twice", "a: 1\nb: 2\na: 3\n", 'bad.yaml document 1 line 3: key "a" is given twice'),
+    ("a key given twice in JSON", '{"a": 1,\n "a": 2}', 'bad.yaml document 1 line 2: key "a" is given twice'),
+    ("an unknown alias", "a: *nowhere\n", "bad.yaml document 1 line 1: unknown alias *nowhere"),
+    ("a foreign tag", "a: 1\n---\nb: !!python/object:os.system x\n", "bad.yaml document 2 line 3: tag "),
+    ("binary data", "a: !!binary aGk=\n", "bad.yaml document 1 line 1: tag "),
+    ("a merge of a list of text", "a:\n  <<: [x]\n", "bad.yaml document 1 line 2: << merges objects only"),
+    ("brackets that do not close", "a: 1\n---\nb: [1, 2\n", "bad.yaml document 2 line "),
+    ("a tab for indentation", "a:\n\t- b\n", "bad.yaml document 1 line 2: not YAML: "),
+    ("a list at the top", "- a\n", "bad.yaml document 1 (line 1): must be an object with apiVersion and kind"),
+    ("text at the top", "a: 1\n---\nhello\n", "bad.yaml document 2 (line 3): must be an object with apiVersion and kind"),
+    ("a key that is a list", "? [a]\n: 1\n", "bad.yaml document 1 line 1: a key must be a string"),
+    (
+        "a list of text as items",
+        "apiVersion: v1\nkind: List\nitems: [x]\n",
+        "bad.yaml document 1 (line 1): items: each item must be an object",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_what_cannot_be_read_is_refused_with_file_document_and_line(text: str, want: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse(text, "bad.yaml")
+    assert str(caught.value).startswith(want)
+
+
+def test_a_few_aliases_cannot_stand_for_gigabytes() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
+    spec = "\n  ".join(["spec:", *lines])
+    (document,) = parse(f"{HEAD}{spec}", "bomb.yaml")
+    with pytest.raises(InvalidManifest, match="has more than 100000 values"):
+        admit(document, CHECKS)
+
+
+def test_an_alias_to_its_own_list_ends_as_an_error() -> None:
+    (document,) = parse(f"{HEAD}spec: &s {{a: *s}}\n", "loop.yaml")
+    with pytest.raises(InvalidManifest, match="is nested more than 64 levels deep"):
+        admit(document, CHECKS)
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 5000 + "]" * 5000, "[" * 5000 + "]" * 5000], ids=["yaml", "json"])
+def test_nesting_that_no_parser_survives_is_an_error_of_the_file(text: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse(text, "deep")
+    assert str(caught.value) == "deep document 1 line 1: is nested more than 64 levels deep"

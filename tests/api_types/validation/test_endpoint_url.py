@@ -1,0 +1,69 @@
+"""URLs of endpoints are read as routes will use them (spec/stack-and-routing.md 5.1, 6.4)."""
+
+import pytest
+
+from api_types.validation.endpoint_url import masked, read_url, rewrite_path_problems
+
+USABLE = [
+    ("http://34.55.100.10/v1", "34.55.100.10", 80, "IPv4"),
+    ("https://api.together.xyz/v1", "api.together.xyz", 443, "FQDN"),
+    ("http://[2001:db8::1]/v1", "2001:db8::1", 80, "IPv6"),
+    ("http://[2001:db8::1]:8080/v1", "2001:db8::1", 8080, "IPv6"),
+    ("HTTPS://API.Example.COM:8443/x", "api.example.com", 8443, "FQDN"),
+    ("http://host.example:/x", "host.example", 80, "FQDN"),
+    ("https://host.example:65535", "host.example", 65535, "FQDN"),
+    ("https://host.example:1", "host.example", 1, "FQDN"),
+]
+
+
+@pytest.mark.parametrize(("url", "host", "port", "kind"), USABLE, ids=[f"stk-5.1 {row[0]}" for row in USABLE])
+def test_a_usable_url_gives_host_port_and_address_type(url: str, host: str, port: int, kind: str) -> None:
+    read = read_url(url)
+    assert (read.host, read.port, read.address_type, read.problems) == (host, port, kind, ())
+
+
+UNUSABLE = [
+    ("not-a-url", True),
+    ("https://host:abc", True),
+    ("http://h.example:99999", True),
+    ("https://h.example:0", True),
+    ("http://user:pw@h.example/", True),
+    ("http://[::1", True),
+    ("", True),
+    ("ftp://h.example/", False),
+    ("//h.example/", False),
+    ("http://localhost:8000", False),
+    ("http://svc:8000", False),
+    ("http://127.0.0.1", False),
+    ("http://169.254.169.254", False),
+    ("http://[fe80::1]/", False),
+]
+
+
+@pytest.mark.parametrize(("url", "refused"), UNUSABLE, ids=[f"stk-5.1 {row[0]}" for row in UNUSABLE])
+def test_an_unusable_url_says_why_and_only_some_are_refused_at_admission(url: str, refused: bool) -> None:
+    read = read_url(url)
+    assert read.problems
+    assert bool(read.refusals) is refused
+
+
+def test_credentials_are_masked_before_a_url_is_shown() -> None:
+    assert masked("http://user:pw@h.example/a@b") == "http://***@h.example/a@b"
+    assert masked("http://h.example/a@b") == "http://h.example/a@b"
+
+
+PATHS = [
+    ("/", True),
+    ("/v1/", True),
+    ("/" + "a" * 1023, True),
+    ("/" + "a" * 1024, False),
+    ("v1", False),
+    ("//", False),
+    ("/a/../b", False),
+    ("/..", False),
+]
+
+
+@pytest.mark.parametrize(("path", "usable"), PATHS, ids=[f"stk-6.4 {path[:8]} of {len(path)}" for path, _ in PATHS])
+def test_a_rewrite_path_is_one_that_a_route_can_carry(path: str, usable: bool) -> None:
+    assert (rewrite_path_problems(path) == ()) is usable

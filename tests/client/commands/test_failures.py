@@ -1,0 +1,197 @@
+"""What goes wrong before anything is sent: each mistake has its words, its next step and its exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.conftest import Cli
+
+DEPLOYMENT = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: qwen}
+spec:
+  replicas: %s
+  template:
+    spec:
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: '%s'}]}]}
+          template: {spec: {containers: [{name: engine, image: example.com/vllm:1}]}}
+"""
+GOOD = DEPLOYMENT % (2, 'device.driver == "gpu.nvidia.com"')
+BAD = DEPLOYMENT % (1001, "device.capacity[")
+REPLICA = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelReplica
+metadata: {name: qwen-1}
+spec:
+  clusterName: oslo
+  engines:
+  - name: main
+    members:
+    - nodePoolName: h100
+      deviceRequests: [{name: gpu, deviceClassName: gpu.nvidia.com, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}]
+      template: {spec: {containers: [{name: engine, image: example.com/vllm:1}]}}
+"""
+
+USAGE = [
+    ("api-G11 an unknown option", ["get", "md", "--nope"], 2, "No such option"),
+    ("api-G11 an unknown command", ["gett", "md"], 2, "No such command"),
+    ("api-G11 an unknown kind", ["get", "modeldeploymnet"], 2, "did you mean ModelDeployment?"),
+    ("api-G11 nothing named", ["describe"], 2, "Missing argument"),
+    ("api-G11 a name in all namespaces", ["get", "md", "qwen", "-A"], 2, "cannot be looked up in all namespaces"),
+    ("api-G11 scaling what has no replicas", ["scale", "ic/oslo", "--replicas", "1"], 2, "has no replicas to scale"),
+    ("ruling-14 one below the bounds", ["scale", "md/qwen", "--replicas", "-1"], 2, "must be between 0 and 1000, got -1"),
+    ("ruling-14 one above the bounds", ["scale", "md/qwen", "--replicas", "1001"], 2, "must be between 0 and 1000, got 1001"),
+    ("a deletion of nothing", ["delete"], 2, "name objects or files"),
+    ("a deletion of objects and files", ["delete", "md/qwen", "-f", "x.yaml"], 2, "name objects or files"),
+    ("ruling-74 force without a reason", ["delete", "md/qwen", "--force"], 2, "--force needs --reason"),
+    (
+        "ruling-74 force with an unknown scope",
+        ["delete", "md/qwen", "--force", "--reason", "x", "--scope", "most"],
+        2,
+        "must be step or all",
+    ),
+    ("a bad label selector", ["get", "md", "-l", "a b"], 2, "is not a label selector"),
+    ("no files", ["apply"], 2, "nothing to read"),
+    ("a file that is not there", ["apply", "-f", "/nope.yaml"], 2, "cannot read /nope.yaml"),
+    ("logs where nothing ever ran", ["logs"], 3, "there are no logs"),
+]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("story", "words", "code", "say"), USAGE, ids=[row[0] for row in USAGE])
+def test_bad_usage_is_refused_before_anything_is_sent(cli: Cli, story: str, words: list[str], code: int, say: str) -> None:
+    result = cli(*words)
+    assert (result.code, result.out) == (code, ""), story
+    assert say in result.err
+    assert "Traceback" not in result.err
+
+
+CONNECTED = [
+    ["get", "md"],
+    ["describe", "md/qwen"],
+    ["scale", "md/qwen", "--replicas", "1"],
+    ["delete", "md/qwen"],
+    ["events"],
+    ["ui", "md/qwen"],
+]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("words", CONNECTED, ids=[f"api-G11 {words[0]}" for words in CONNECTED])
+def test_without_temporal_every_command_says_how_to_get_one(cli: Cli, words: list[str]) -> None:
+    result = cli(*words)
+    assert (result.code, result.out) == (6, "")
+    assert result.err.splitlines()[0] == "error: Temporal at 127.0.0.1:1 does not answer"
+    assert "modelplane up" in result.err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_apply_without_temporal_says_how_to_get_one(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    result = cli("apply", "-f", str(tmp_path / "good.yaml"))
+    assert result.code == 6
+    assert "does not answer" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("command", ["apply", "validate"])
+def test_every_error_of_every_document_is_told_at_once(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "a.yaml").write_text(BAD)
+    (tmp_path / "b.yaml").write_text(GOOD.replace("name: engine", "name: vllm"))
+    result = cli(command, "-f", str(tmp_path))
+    assert result.code == 2
+    assert "4 errors in the input; nothing was sent" in result.err
+    assert "given twice" in result.err
+    assert "spec.replicas: must be between 0 and 1000, got 1001" in result.err
+    assert "does not compile" in result.err
+    assert 'must be named engine, got "vllm"' in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_ruling_41_what_the_control_plane_writes_is_refused_with_the_kind_to_write_instead(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "replica.yaml").write_text(REPLICA)
+    result = cli("apply", "-f", str(tmp_path / "replica.yaml"))
+    assert result.code == 2
+    assert "ModelReplica qwen-1: written by the control plane; write a ModelDeployment instead" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("client.commands.change.apply.SERVED", ())
+    (tmp_path / "good.yaml").write_text(GOOD)
+    result = cli("apply", "-f", str(tmp_path / "good.yaml"))
+    assert result.code == 2
+    assert "ModelDeployment qwen: not served by this release" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_valid_manifest_needs_no_server_to_be_called_valid(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    result = cli("validate", "-f", str(tmp_path / "good.yaml"))
+    assert (result.code, result.out, result.err) == (0, "modeldeployment/qwen is valid\n", "")
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_broken_yaml_is_shown_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("kind: [\n")
+    result = cli("validate", "-f", str(tmp_path / "broken.yaml"))
+    assert result.code == 2
+    assert "broken.yaml" in result.err
+    assert "line" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_empty_file_is_no_success(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("---\n")
+    result = cli("apply", "-f", str(tmp_path / "empty.yaml"))
+    assert result.code == 2
+    assert "no manifest in" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_manifests_are_read_from_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(GOOD)
+    with (tmp_path / "in").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert cli("validate", "-f", "-").out == "modeldeployment/qwen is valid\n"
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_warning_does_not_stop_anything(cli: Cli, tmp_path: Path) -> None:
+    flat = GOOD.replace("  template:\n    spec:\n      engines:\n", "  engines:\n")
+    (tmp_path / "flat.yaml").write_text(flat)
+    result = cli("validate", "-f", str(tmp_path / "flat.yaml"))
+    assert (result.code, result.out) == (0, "modeldeployment/qwen is valid\n")
+    assert result.err.startswith("warning: ModelDeployment default/qwen: spec: flat ModelDeployment shape is deprecated")
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_namespace_option_counts_where_the_manifest_names_none(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(GOOD.replace("replicas: 2", 'replicas: "2"'))
+    result = cli("validate", "-n", "ml-team", "-f", str(tmp_path / "bad.yaml"))
+    assert "ModelDeployment ml-team/qwen: spec.replicas: must be an integer" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_kinds_are_listed_with_what_this_release_serves(cli: Cli) -> None:
+    rows = [line.split() for line in cli("schema").out.splitlines()]
+    assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "SERVED"]
+    assert ["modeldeployments", "md", "modelplane.ai/v1alpha1", "true", "ModelDeployment", "yes"] in rows
+    assert ["servingstacks", "ss", "infrastructure.modelplane.ai/v1alpha1", "true", "ServingStack", "no"] in rows
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("name", ["md", "modeldeployments", "ModelDeployment"])
+def test_the_schema_of_a_kind_goes_by_any_of_its_names(cli: Cli, name: str) -> None:
+    assert '"replicas"' in cli("schema", name).out
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_help_tells_the_exit_codes(cli: Cli) -> None:
+    result = cli("--help")
+    assert result.code == 0
+    assert "6 control plane unreachable" in " ".join(result.out.split())

@@ -1,0 +1,107 @@
+"""`modelplane up` and `modelplane down`, from nothing to a Ready model and back."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from client.configuration import HOME_VARIABLE
+from client.errors import ExitCode
+from tests.client.conftest import Cli
+
+FLEET = """
+classes:
+  small:
+    devices:
+      - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 2, capacity: {memory: {value: 81559Mi}}}
+clusters:
+  - name: only
+    labels: {modelplane.ai/region: here}
+    pools: [{name: small, class: small, nodes: 2}]
+"""
+DEMO = Path(__file__).parents[3] / "examples" / "testbed" / "demo.yaml"
+
+
+def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as users do, in a process of its own."""
+    environment = {**os.environ, HOME_VARIABLE: str(home), **more}
+    command = [sys.executable, "-m", "client.main", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
+
+
+def processes_of(home: Path) -> list[str]:
+    """The command lines of all processes that name the home, those of zombies excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended while we looked
+            if str(home) in words:
+                found.append(words)
+    return found
+
+
+@pytest.mark.testbed
+@pytest.mark.timeout(900)
+def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_goes_on_with_the_data(tmp_path: Path) -> None:
+    home, fleet = tmp_path / "home", tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET)
+    try:
+        up = modelplane(home, "up", "--fleet", str(fleet), "--apply", str(DEMO), "--wait")
+        assert up.returncode == 0, up.stderr
+        for line in (r"only +Existing +10\.245\.\d+\.1 +True", r"default +demo +2 +True", r"default +demo-\w{8} +only +True"):
+            assert re.search(line, up.stdout), up.stdout
+        assert re.search(
+            r"ModelDeployment default/demo in the Temporal UI: http://127\.0\.0\.1:\d+/namespaces/default/workflows/\S+", up.stdout
+        )
+        assert re.search(r"Temporal CLI +/\S+/temporal --address 127\.0\.0\.1:\d+", up.stdout)
+        before = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
+
+        down = modelplane(home, "down")
+        assert down.returncode == 0, down.stderr
+        assert processes_of(home) == []
+        assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
+
+        # Without --fleet it is the same fleet as before, not the built-in one.
+        # A Temporal that the environment names is somebody else's: this fleet is made known to its own.
+        again = modelplane(home, "up", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
+        assert again.returncode == 0, again.stderr
+        assert "inferencecluster/only unchanged" in again.stdout
+        after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert modelplane(home, "get", "ic", "-o", "name").stdout.split() == ["inferencecluster/only"]
+    finally:
+        wiped = modelplane(home, "down", "--wipe")
+    assert wiped.returncode == 0, wiped.stderr
+    assert not home.exists()
+    assert processes_of(home) == []
+
+
+def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli, nowhere: Path) -> None:
+    nowhere.mkdir()
+    (nowhere / "precious").write_text("mine")
+    result = cli("down", "--wipe")
+    assert (result.code, result.err) == (0, f"no fleet was started in {nowhere}\n")
+    assert (nowhere / "precious").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_bad_fleet_file_is_refused_before_anything_starts(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET.replace("class: small", "class: big"))
+    result = cli("up", "--fleet", str(tmp_path / "fleet.yaml"))
+    assert result.code == ExitCode.REFUSED
+    assert "big is not under classes" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_bad_manifest_is_refused_before_anything_starts(cli: Cli, tmp_path: Path, nowhere: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("kind: ModelDeployment\n")
+    result = cli("up", "--apply", str(tmp_path / "bad.yaml"))
+    assert result.code == ExitCode.REFUSED
+    assert not nowhere.exists()

@@ -1,0 +1,192 @@
+"""`modelplane plan`: offline from files alone, and how its options are read."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.output.plan_text import decision_lines, plan_lines
+from tests.client.conftest import Cli
+from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_list, a_replica
+
+NOT_READY = {"conditions": [{"type": "Ready", "status": "False", "reason": "Installing"}]}
+
+
+def planned(cli: Cli, folder: Path, *trees: Tree, words: tuple[str, ...] = ()) -> list[Any]:
+    """Plan trees offline; gives the decisions."""
+    result = cli("plan", "--offline", "-f", a_file(folder, *trees), "-o", "json", *words)
+    assert result.code == 0, result.err
+    decisions: list[Any] = json.loads(result.out)["decisions"]
+    return decisions
+
+
+def places(decision: Any) -> list[tuple[str, str]]:
+    return [(placement["action"], placement["cluster"]) for placement in decision["placements"]]
+
+
+OFFLINE = [
+    ("sch-103 spreads over clusters", [a_cluster("eu"), a_cluster("us"), a_deployment()], [("Create", "eu"), ("Create", "us")], 0),
+    (
+        "ruling-G10 takes what a status says of Ready",
+        [a_cluster("eu"), a_cluster("us", status=NOT_READY), a_deployment()],
+        [("Create", "eu")] * 2,
+        0,
+    ),
+    (
+        "ruling-G10 an address that is written and empty is no gateway",
+        [a_cluster("eu"), a_cluster("us", status={"gateway": {"address": ""}}), a_deployment()],
+        [("Create", "eu")] * 2,
+        0,
+    ),
+    (
+        "sch-105 keeps what stands",
+        [a_cluster("eu"), a_cluster("us"), a_replica("chat-old", "us"), a_deployment()],
+        [("Create", "eu"), ("Keep", "us")],
+        0,
+    ),
+    (
+        "ruling-55 a replica that leaves still holds its node",
+        [a_cluster("eu", nodes=1), a_replica("other-1", "eu", "other", deletionTimestamp="2026-03-01T12:00:00Z"), a_deployment(replicas=1)],
+        [],
+        1,
+    ),
+    ("a fleet without clusters places nothing", [a_deployment(replicas=3)], [], 3),
+]
+
+
+@pytest.mark.parametrize(("trees", "want", "short"), [row[1:] for row in OFFLINE], ids=[row[0] for row in OFFLINE])
+def test_files_alone_say_where_replicas_go(cli: Cli, tmp_path: Path, trees: list[Tree], want: list[tuple[str, str]], short: int) -> None:
+    (decision,) = planned(cli, tmp_path, a_class(), *trees)
+    assert (places(decision), decision["shortfall"]) == (want, short)
+
+
+def test_the_tree_for_machines_leaves_nothing_out(cli: Cli, tmp_path: Path) -> None:
+    (decision,) = planned(cli, tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=1))
+    name = decision["placements"][0]["replica"]
+    assert decision == {
+        "namespace": "ml",
+        "name": "chat",
+        "desired": 1,
+        "shortfall": 0,
+        "message": decision["message"],
+        "placements": [
+            {"replica": name, "cluster": "eu", "index": 0, "action": "Create", "engines": [{"name": "main", "pool": "h200", "nodes": 1}]}
+        ],
+        "evictions": [],
+        "clusters": {
+            "eu": {
+                "reason": "InsufficientNodes",
+                "detail": decision["clusters"]["eu"]["detail"],
+                "pools": {"h200": {"reason": "InsufficientNodes", "detail": decision["clusters"]["eu"]["pools"]["h200"]["detail"]}},
+            }
+        },
+    }
+
+
+def test_deployments_are_decided_by_priority_and_shown_as_written(cli: Cli, tmp_path: Path) -> None:
+    """Row 94: priority first, document order second and in the output."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("priorityClasses: {gold: 100}\n")
+    gold = a_deployment("gold", 1, spec={"scheduling": {"priorityClassName": "gold"}})
+    decisions = planned(cli, tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment("early", 1), gold, words=("--policy", str(policy)))
+    assert [(decision["name"], decision["shortfall"]) for decision in decisions] == [("early", 1), ("gold", 0)]
+
+
+def test_a_shortfall_is_told_and_fails_only_on_request(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=3))
+    result = cli("plan", "--offline", "-f", file)
+    title, header, row, why = result.out.splitlines()
+    assert (result.code, title) == (0, "ModelDeployment ml/chat: 1 of 3 replicas have a place")
+    assert header.split() == ["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"]
+    assert row.split()[0] == "Create"
+    assert "0/1 clusters are available: 1 had too few free nodes for engine main (best: needs 1, 0 free on eu/h200)." in why
+    failed = cli("plan", "--offline", "-f", file, "--fail-on-shortfall")
+    assert (failed.code, failed.out) == (1, result.out)
+    assert "ModelDeployment ml/chat: 1 of 3 replicas scheduled" in failed.err
+
+
+def test_wide_shows_each_pool_and_the_steps(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
+    lines = [line.split() for line in cli("plan", "--offline", "-f", file, "-o", "wide").out.splitlines()]
+    assert ["CLUSTER", "POOL", "REASON", "DETAIL"] in lines
+    assert ["eu", "h200", "InsufficientNodes"] in [line[:3] for line in lines]
+    assert ["1.", "+"] in [line[:2] for line in lines]
+
+
+def test_files_come_from_folders_and_standard_input_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    a_file(folder, a_class(), name="classes.json")
+    a_file(folder, a_cluster("eu"), name="clusters.json")
+    monkeypatch.setattr("sys.stdin", io.StringIO(a_list(a_deployment(replicas=1))))
+    result = cli("plan", "--offline", "-f", str(folder), "-f", "-", "-o", "yaml")
+    assert (result.code, "action: Create" in result.out) == (0, True)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_offline_connects_to_nothing(cli: Cli, tmp_path: Path) -> None:
+    assert cli("plan", "--offline", "-f", a_file(tmp_path, a_class(), a_cluster("eu"), a_deployment())).code == 0
+
+
+BAD_USAGE = [
+    ("api-G11 nothing to plan", ["plan"], "nothing to plan"),
+    ("api-G11 offline without files", ["plan", "--offline"], "nothing to read"),
+    ("api-G11 a drain offline", ["plan", "--offline", "--drain", "eu"], "ask about the live fleet"),
+    ("api-G11 another's decisions on the live fleet", ["plan", "--drain", "eu", "--compat", "reference"], "--compat needs --offline"),
+    ("a pool without its cluster", ["plan", "--delete-pool", "h200"], "--delete-pool h200: write CLUSTER/POOL"),
+    ("a scale without a number", ["plan", "--scale", "md/chat"], "--scale md/chat: write md/NAME=REPLICAS"),
+    ("a scale of a cluster", ["plan", "--scale", "ic/eu=2"], "only a ModelDeployment can be scaled"),
+    ("ruling-14 a scale out of bounds", ["plan", "--scale", "md/chat=1001"], "must be between 0 and 1000, got 1001"),
+    ("a policy that is not there", ["plan", "--policy", "/nope.yaml", "--drain", "eu"], "cannot read /nope.yaml"),
+    ("names are no form of a plan", ["plan", "--drain", "eu", "-o", "name"], "Invalid value for '--output'"),
+]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("story", "words", "say"), BAD_USAGE, ids=[row[0] for row in BAD_USAGE])
+def test_bad_usage_is_refused_before_anything_is_asked(cli: Cli, story: str, words: list[str], say: str) -> None:
+    result = cli(*words)
+    assert (result.code, result.out) == (2, ""), story
+    assert say in " ".join(result.err.split())
+
+
+def test_all_mistakes_of_a_policy_are_told_at_once(cli: Cli, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("accounting: nodes\nprofil: dense\n")
+    result = cli("plan", "--offline", "-f", a_file(tmp_path, a_deployment()), "--policy", str(policy))
+    assert result.code == 2
+    assert "profil: unknown field, did you mean profile?" in result.err
+    assert "accounting: must be one of" in result.err
+
+
+def test_a_status_that_is_none_is_refused(cli: Cli, tmp_path: Path) -> None:
+    bad = a_cluster("eu", status={"conditions": "Ready"})
+    result = cli("plan", "--offline", "-f", a_file(tmp_path, a_class(), bad, a_deployment()))
+    assert result.code == 2
+    assert "InferenceCluster eu: status.conditions" in result.err
+
+
+def test_a_class_is_read_as_it_was_exported(cli: Cli, tmp_path: Path) -> None:
+    exported = {**a_class(), "status": {"clusters": ["eu"], "conditions": [{"type": "Ready", "status": "True"}]}}
+    (decision,) = planned(cli, tmp_path, exported, a_cluster("eu"), a_deployment())
+    assert decision["shortfall"] == 0
+
+
+def test_evictions_nodes_and_steps_are_shown() -> None:
+    decision = {
+        "namespace": "ml",
+        "name": "chat",
+        "desired": 1,
+        "shortfall": 0,
+        "message": "",
+        "placements": [],
+        "evictions": [{"replica": "chat-1", "cluster": "eu", "reason": "Drained"}],
+        "clusters": {},
+    }
+    assert [line.split() for line in decision_lines(decision, wide=False)][2] == ["Evict", "chat-1", "eu", "-", "Drained"]
+    pool = {"cluster": "eu", "pool": "h200", "nodesBefore": 1, "nodesAfter": 0, "costMilliBefore": 12500, "costMilliAfter": -1}
+    lines = plan_lines({"decisions": [], "pools": [pool], "steps": [["- eu/chat-1 Drained"]]}, wide=True)
+    assert lines[2].split() == ["eu", "h200", "1", "0", "12.50", "unknown"]
+    assert lines[-1].split() == ["1.", "-", "eu/chat-1", "Drained"]

@@ -1,0 +1,71 @@
+"""What users read of a teardown: its steps in `describe`, and what a forced one left behind."""
+
+from typing import Any
+
+import pytest
+
+from api_types.messages.cluster_work import Awaited
+from client.commands.change.delete import left_behind
+from client.commands.inspect.describe import teardown
+from workflows.model_replica.teardown_progress import TeardownProgress
+
+HELD: dict[str, Any] = {"id": "apps/v1/Deployment/ml/qwen-main", "why": "finalizer example.com/hold"}
+
+
+def told(progress: TeardownProgress) -> dict[str, Any]:
+    return {"status": {"teardown": progress.shown()}}
+
+
+def test_wkl_10_describe_shows_every_step_and_what_the_one_at_hand_waits_for() -> None:
+    progress = TeardownProgress(number=4, taken={"1": "done", "2": "done", "3": "given up"}, looks=1)
+    progress.waiting = [Awaited(**HELD)]
+    lines = teardown(told(progress))
+    assert lines[:6] == [
+        "STEP   WHAT                                  STATE      WAITS FOR",
+        "1      withdraw the endpoint                 done       <none>",
+        "2      drain                                 done       <none>",
+        "3      delete the route                      given up   <none>",
+        "4      delete the pool or Service            waiting    apps/v1/Deployment/ml/qwen-main (finalizer example.com/hold)",
+        "5      delete the endpoint picker            to come    <none>",
+    ]
+    assert len(lines) == 13
+
+
+def test_wkl_10_describe_shows_why_a_step_is_tried_again() -> None:
+    lines = teardown(told(TeardownProgress(number=3, looks=2, trouble=("ClusterUnreachable", "cluster eu: no answer"))))
+    assert lines[3].endswith("waiting   ClusterUnreachable: cluster eu: no answer")
+
+
+def test_an_object_that_is_not_being_deleted_has_no_steps() -> None:
+    assert teardown({"status": {}}) == []
+
+
+LEFT = [
+    {"kind": "Pod", "name": "b-0", "namespace": "ml", "location": "us", "reason": "forced"},
+    {"kind": "ClusterRole", "name": "epp", "location": "eu", "reason": "forced"},
+    {"kind": "Deployment", "name": "a", "namespace": "ml", "location": "eu", "reason": "forced; finalizer x"},
+]
+
+
+@pytest.mark.parametrize(
+    ("story", "tree", "lines"),
+    [
+        ("ruling-74 nothing", {"status": {}}, ["left nothing behind"]),
+        ("ruling-74 nobody can tell", None, ["may have left objects behind: no worker answers for it"]),
+        (
+            "ruling-74 objects by cluster",
+            {"status": {"leftBehind": LEFT}},
+            [
+                "left 3 objects behind:",
+                "  WHERE   KIND          NAMESPACE   NAME   WHY",
+                "  eu      ClusterRole   <none>      epp    forced",
+                "  eu      Deployment    ml          a      forced; finalizer x",
+                "  us      Pod           ml          b-0    forced",
+            ],
+        ),
+        ("ruling-74 one object", {"status": {"leftBehind": LEFT[:1]}}, ["left 1 object behind:"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_forced_deletion_lists_what_it_leaves(story: str, tree: dict[str, Any] | None, lines: list[str]) -> None:
+    assert left_behind(tree)[: len(lines)] == lines, story

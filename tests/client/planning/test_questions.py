@@ -1,0 +1,216 @@
+"""The questions of `modelplane plan` (spec/scheduling.md 18.6 #4): headroom, the cheapest cluster to add, a check before a drain."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.errors import NotFound
+from client.planning.hypothesis import Hypothesis
+from client.planning.local_decisions import now_ms
+from client.planning.questions import CAN_DRAIN, HEADROOM, Question, answer
+from client.planning.whatif import live_world
+from scheduler.model.policy import Quota, SchedulerOptions
+from tests.client.conftest import Cli
+from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_replica
+from tests.client.planning.test_live_fleet import CHAT, two_sites
+
+PRICE = "modelplane.ai/price-per-node-hour"
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+
+
+def priced(name: str, price: str = "", memory: str = "141Gi") -> Tree:
+    made = a_class(name)
+    made["spec"]["devices"][0]["capacity"]["memory"]["value"] = memory
+    made["metadata"]["annotations"] = {PRICE: price} if price else {}
+    return made
+
+
+def of_class(name: str, class_name: str, nodes: int = 2) -> Tree:
+    made = a_cluster(name, nodes)
+    made["spec"]["nodePools"][0]["className"] = class_name
+    return made
+
+
+def asked(cli: Cli, folder: Path, *trees: Tree, words: tuple[str, ...]) -> Any:
+    """Ask offline; gives the answer."""
+    result = cli("plan", "--offline", "-f", a_file(folder, *trees), "-n", "ml", "-o", "json", *words)
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+# --- headroom -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_18_6_4_headroom_counts_beside_everything_that_is_wanted(cli: Cli, tmp_path: Path) -> None:
+    """Four nodes, one of them for another deployment."""
+    fleet = [a_class(), a_cluster("eu"), a_cluster("us"), a_deployment("other", 1), a_deployment(replicas=2)]
+    found = asked(cli, tmp_path, *fleet, words=("--headroom", "md/chat"))
+    assert (found["headroom"], found["wanted"], found["enough"]) == (3, 2, True)
+    assert sum(found["clusters"].values()) == 3
+    assert "0/2 clusters are available" in found["message"]
+
+
+def test_18_6_4_headroom_for_people_says_what_keeps_the_next_one_away(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
+    words = ("plan", "--offline", "-f", file, "--headroom", "md/chat", "-n", "ml")
+    result = cli(*words)
+    title, header, row, why = result.out.splitlines()
+    assert (result.code, title) == (0, "ModelDeployment ml/chat: headroom 1, wanted 2")
+    assert (header.split(), row.split()) == (["CLUSTER", "REPLICAS"], ["eu", "1"])
+    assert why.startswith("  One more: 1 of 2 replicas scheduled")
+    failed = cli(*words, "--fail-on-shortfall")
+    assert (failed.code, failed.out) == (1, result.out)
+
+
+def test_18_6_4_headroom_follows_the_policy_that_is_given(cli: Cli, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("quotas: [{namespace: ml, maxNodes: 3}]\n")
+    fleet = [a_class(), a_cluster("eu", nodes=9), a_deployment(replicas=1)]
+    assert asked(cli, tmp_path, *fleet, words=("--headroom", "md/chat", "--policy", str(policy)))["headroom"] == 3
+
+
+# --- the cheapest cluster -------------------------------------------------------------------------------------------------------------
+
+
+def test_18_6_4_the_cheapest_of_the_offered_clusters_is_named(cli: Cli, tmp_path: Path) -> None:
+    """Three replicas, one place: two are missing. The small one is cheap and too small, the unpriced one is the last that is enough."""
+    fleet = [a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=3)]
+    classes = [priced("fast", "98.32"), priced("slow", "12.5"), priced("free-of-price"), priced("weak", "0.1", memory="24Gi")]
+    choice = [
+        of_class("fast-one", "fast"),
+        of_class("slow-one", "slow"),
+        of_class("small-one", "slow", nodes=1),
+        of_class("unpriced-one", "free-of-price"),
+        of_class("weak-one", "weak"),
+    ]
+    file = a_file(tmp_path, *classes, *choice, name="offers.json")
+    words = ("--cheapest-cluster", file, "--for", "md/chat")
+    found = asked(cli, tmp_path, *fleet, words=words)
+    assert (found["missing"], found["cheapest"], found["enough"]) == (2, "slow-one", True)
+    assert [(each["cluster"], each["replicas"], each["nodes"], each["costMilli"], each["enough"]) for each in found["offers"]] == [
+        ("slow-one", 2, {"h200": 2}, 25_000, True),
+        ("fast-one", 2, {"h200": 2}, 196_640, True),
+        ("unpriced-one", 2, {"h200": 2}, -1, True),
+        ("small-one", 1, {"h200": 1}, 12_500, False),
+        ("weak-one", 0, {}, 0, False),
+    ]
+    shown = cli("plan", "--offline", "-f", a_file(tmp_path, *fleet), "-n", "ml", *words).out.splitlines()
+    assert shown[0] == "ModelDeployment ml/chat: 2 of 3 replicas have no place; the cheapest that is enough is slow-one"
+    assert shown[1].split() == ["CLUSTER", "TAKES", "NODES", "COST/H", "RESULT"]
+    assert shown[2].split() == ["slow-one", "2", "of", "2", "h200", "x2", "25.00", "enough"]
+    assert shown[4].split()[-2:] == ["unknown", "enough"]
+
+
+def test_18_6_4_classes_alone_stand_for_clusters_that_the_deployment_would_select(cli: Cli, tmp_path: Path) -> None:
+    picky = a_deployment(replicas=2, clusterSelector={"matchLabels": {"tier": "gold"}})
+    file = a_file(tmp_path, priced("fast", "98.32"), priced("slow", "12.5"), name="offers.json")
+    found = asked(cli, tmp_path, a_class(), a_cluster("eu"), picky, words=("--cheapest-cluster", file, "--for", "md/chat"))
+    assert (found["missing"], found["cheapest"]) == (2, "class/slow")
+
+
+def test_18_6_4_where_nothing_is_missing_nothing_has_to_be_added(cli: Cli, tmp_path: Path) -> None:
+    offers = a_file(tmp_path, priced("slow", "12.5"), name="offers.json")
+    fleet = a_file(tmp_path, a_class(), a_cluster("eu"), a_deployment(replicas=2))
+    result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat", "--fail-on-shortfall")
+    assert (result.code, result.out) == (0, "ModelDeployment ml/chat: all 2 replicas have a place; nothing has to be added\n")
+
+
+def test_18_6_4_no_offer_that_is_enough_is_a_no(cli: Cli, tmp_path: Path) -> None:
+    offers = a_file(tmp_path, priced("weak", "1", memory="24Gi"), name="offers.json")
+    fleet = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
+    result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat", "--fail-on-shortfall")
+    assert (result.code, result.out.splitlines()[0].endswith("none of these clusters is enough alone")) == (1, True)
+    assert "had no pool for engine main" in result.out
+
+
+# --- draining -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_18_6_4_a_drain_check_says_what_moves_and_what_stays(cli: Cli, tmp_path: Path) -> None:
+    stoic = a_deployment("stoic", 1, **TOLERANT)
+    fleet = [a_class(), a_cluster("eu"), a_cluster("us"), stoic, a_replica("stoic-1", "eu", "stoic"), a_deployment(replicas=1)]
+    fleet += [a_replica("chat-1", "eu"), a_replica("orphan-1", "us", "orphan")]
+    found = asked(cli, tmp_path, *fleet, words=("--can-drain", "eu"))
+    (move,) = found["moves"]
+    assert (found["possible"], move["name"], move["leaves"], move["comes"], move["missing"]) == (True, "chat", ["chat-1"], ["us"], 0)
+    assert found["stays"] == [{"namespace": "ml", "name": "stoic", "replica": "stoic-1", "tolerates": True}]
+
+
+def test_18_6_4_a_drain_that_would_lose_a_replica_is_a_no(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=1), a_replica("chat-1", "eu"))
+    result = cli("plan", "--offline", "-f", file, "--can-drain", "ic/eu", "--fail-on-shortfall")
+    title, header, row = result.out.splitlines()
+    assert (result.code, title) == (1, "InferenceCluster eu cannot be drained now without a loss")
+    assert header.split() == ["DEPLOYMENT", "LEAVES", "COMES", "SHORT"]
+    assert row.split()[:3] == ["ml/chat", "1", "-"]
+    assert "had untolerated taint" in row
+
+
+# --- the live fleet -------------------------------------------------------------------------------------------------------------------
+
+
+def test_18_6_4_questions_about_the_live_fleet_take_suppositions_with_them() -> None:
+    """Four nodes on two sites, two of them used; a quota, a scale and a drain are supposed."""
+    live = two_sites()
+    before = live.fleet.dump()
+
+    def headroom(supposed: Hypothesis, policy: SchedulerOptions | None = None) -> Any:
+        return answer(Question(HEADROOM, CHAT), live_world(live, supposed, policy, now_ms()), now_ms())["headroom"]
+
+    assert headroom(Hypothesis()) == 4
+    assert headroom(Hypothesis(drained=("eu",))) == 2
+    assert headroom(Hypothesis(trees=[a_cluster("new", nodes=3)])) == 7
+    assert headroom(Hypothesis(), SchedulerOptions(quotas=(Quota("ml", max_nodes=3),))) == 3
+    drain = answer(Question(CAN_DRAIN, cluster="eu"), live_world(live, Hypothesis(scales={CHAT: 3}), None, now_ms()), now_ms())
+    assert (drain["possible"], drain["moves"][0]["missing"]) == (False, 1)
+    assert live.fleet.dump() == before
+
+
+UNKNOWN = [
+    ("a deployment", Question(HEADROOM, ("ml", "nope")), "ModelDeployment ml/nope"),
+    ("a cluster", Question(CAN_DRAIN, cluster="oslo"), "InferenceCluster oslo"),
+]
+
+
+@pytest.mark.parametrize(("story", "question", "say"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
+def test_a_question_about_what_is_not_there_names_it(story: str, question: Question, say: str) -> None:
+    del story
+    with pytest.raises(NotFound, match=say):
+        answer(question, live_world(two_sites(), Hypothesis(), None, now_ms()), now_ms())
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------------------------
+
+BAD_USAGE = [
+    ("two questions", ["--headroom", "md/chat", "--can-drain", "eu"], "--headroom and --can-drain are several questions"),
+    ("offers for nobody", ["--cheapest-cluster", "offers.yaml"], "--cheapest-cluster and --for go together"),
+    ("nobody's offers", ["--for", "md/chat"], "--cheapest-cluster and --for go together"),
+    ("headroom of a cluster", ["--headroom", "ic/eu"], "this is asked about a ModelDeployment"),
+    ("headroom of a kind", ["--headroom", "md"], "this is asked about a ModelDeployment"),
+    ("headroom of several kinds", ["--headroom", "md,ic"], "write --headroom md/NAME"),
+    ("offers that are not there", ["--cheapest-cluster", "/nope.yaml", "--for", "md/chat"], "/nope.yaml"),
+    ("the reference knows no questions", ["--offline", "--headroom", "md/chat", "--compat", "reference"], "answers no such question"),
+    ("a question about no files", ["--offline", "--headroom", "md/chat"], "nothing to read"),
+]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("story", "words", "say"), BAD_USAGE, ids=[row[0] for row in BAD_USAGE])
+def test_a_question_that_cannot_be_read_is_refused_before_anything_is_asked(cli: Cli, story: str, words: list[str], say: str) -> None:
+    result = cli("plan", *words)
+    assert (result.code, result.out) == (2, ""), story
+    assert say in " ".join(result.err.split())
+
+
+def test_every_offer_that_cannot_be_used_is_named_at_once(cli: Cli, tmp_path: Path) -> None:
+    fleet = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
+    offers = a_file(tmp_path, a_cluster("eu"), of_class("new", "b200"), name="offers.json")
+    result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat")
+    assert result.code == 2
+    assert "InferenceCluster eu is in the fleet already; an offer needs a name of its own" in result.err
+    assert "InferenceCluster new: class b200 of pool h200 is not known" in result.err
+    strange = a_file(tmp_path, a_deployment(), name="strange.json")
+    refused = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", strange, "--for", "md/chat")
+    assert (refused.code, "holds ModelDeployment" in refused.err) == (2, True)

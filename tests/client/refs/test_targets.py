@@ -1,0 +1,55 @@
+import pytest
+
+from api_types.resources.kinds import BY_KIND
+from client.errors import Refused
+from client.refs.targets import kinds_and_names, objects_named, served_kinds, target
+
+WORDS = [
+    ("a short name", ["md"], [("ModelDeployment", None)]),
+    ("a plural", ["inferenceclusters"], [("InferenceCluster", None)]),
+    ("a kind as it is written", ["ModelDeployment"], [("ModelDeployment", None)]),
+    ("two kinds", ["ic,icl"], [("InferenceCluster", None), ("InferenceClass", None)]),
+    ("a kind and names", ["md", "a", "b"], [("ModelDeployment", "a"), ("ModelDeployment", "b")]),
+    ("objects of two kinds", ["md/a", "ic/b"], [("ModelDeployment", "a"), ("InferenceCluster", "b")]),
+    ("all", ["all"], [(kind, None) for kind in served_kinds()]),
+]
+
+
+@pytest.mark.parametrize(("story", "words", "want"), WORDS, ids=[row[0] for row in WORDS])
+def test_objects_are_named_as_with_kubectl(story: str, words: list[str], want: list[tuple[str, str | None]]) -> None:
+    assert [(kind.kind, name) for kind, name in kinds_and_names(words)] == want, story
+
+
+REFUSED = [
+    ("nothing", [], "name a kind or an object"),
+    ("an unknown kind", ["modeldeploymnt"], "did you mean ModelDeployment"),
+    ("a kind of a later release", ["servingstacks"], "not served by this release"),
+    ("several kinds with a name", ["md,ic", "a"], "cannot share names"),
+    ("a slash without a name", ["md/"], "does not name an object"),
+    ("two slashes", ["md/a/b"], "does not name an object"),
+    ("slashed and plain words mixed", ["md/a", "b"], "does not name an object"),
+]
+
+
+@pytest.mark.parametrize(("story", "words", "say"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_names_no_object_is_refused_with_the_next_step(story: str, words: list[str], say: str) -> None:
+    with pytest.raises(Refused) as refused:
+        kinds_and_names(words)
+    assert say in refused.value.message, story
+    assert refused.value.next_step
+
+
+def test_a_command_on_objects_wants_names() -> None:
+    with pytest.raises(Refused, match="which ModelDeployment"):
+        objects_named(["md"], None)
+
+
+def test_a_namespace_counts_only_where_the_kind_has_one() -> None:
+    cluster, deployment = target(BY_KIND["InferenceCluster"], "ml", "oslo"), target(BY_KIND["ModelDeployment"], None, "qwen")
+    assert (cluster.workflow_id, deployment.workflow_id) == ("inferencecluster/oslo", "modeldeployment/default/qwen")
+    assert (cluster.title, deployment.title) == ("InferenceCluster oslo", "ModelDeployment default/qwen")
+
+
+def test_an_object_is_named_so_that_the_words_can_be_typed_again() -> None:
+    assert target(BY_KIND["ModelDeployment"], "ml", "qwen").command == "md/qwen -n ml"
+    assert target(BY_KIND["ModelDeployment"], "default", "qwen").command == "md/qwen"

@@ -1,0 +1,60 @@
+"""What is sealed with a key is told apart from what is missing or silent."""
+
+import base64
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from api_types.resources.kinds import BY_KIND
+from api_types.settings import EncryptionSettings, Settings, TemporalSettings
+from client.errors import CommandFailed
+from client.refs.targets import target
+from client.temporal.connection import connect
+from client.temporal.control_plane import ControlPlane
+from testbed.testbed import Running
+
+pytestmark = pytest.mark.testbed
+
+
+@workflow.defn(name="Sealed")
+class Sealed:
+    """Answers one query until it is cancelled."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.query
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "ModelDeployment"}
+
+
+def sealed_with(folder: Path, running: Running, **keys: bytes) -> Settings:
+    """Settings with these keys, the first of which is active."""
+    files = {}
+    for key_id, key in keys.items():
+        files[key_id] = folder / key_id
+        files[key_id].write_text(base64.b64encode(key).decode())
+    encryption = EncryptionSettings(keys=files, active_key=next(iter(keys), ""))
+    return Settings(temporal=TemporalSettings(address=running.temporal_address), encryption=encryption)
+
+
+async def test_an_object_that_is_sealed_with_another_key_is_told_as_such(testbed: Running, tmp_path: Path) -> None:
+    wanted = target(BY_KIND["ModelDeployment"], f"t-{uuid.uuid4().hex[:8]}", "qwen")
+    right = sealed_with(tmp_path, testbed, one=os.urandom(32))
+    queue = uuid.uuid4().hex
+    client = await connect(right)
+    async with Worker(client, task_queue=queue, workflows=[Sealed], workflow_runner=UnsandboxedWorkflowRunner()):
+        handle = await client.start_workflow(Sealed.run, id=wanted.workflow_id, task_queue=queue)
+        try:
+            assert await ControlPlane(client, right).describe(wanted) == {"kind": "ModelDeployment"}
+            for wrong in (sealed_with(tmp_path, testbed), sealed_with(tmp_path, testbed, two=os.urandom(32))):
+                with pytest.raises(CommandFailed, match="is encrypted, and not with a key of this program"):
+                    await ControlPlane(await connect(wrong), wrong).describe(wanted)
+        finally:
+            await handle.terminate()

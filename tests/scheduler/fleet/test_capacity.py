@@ -1,0 +1,72 @@
+"""What adapters saw of a pool (cases 171 and 172)."""
+
+from scheduler.fleet.manifests import cluster_view
+from scheduler.model.inputs import ClusterView, PoolObservation
+from tests.scheduler.builders import (
+    NOW,
+    actions,
+    cluster,
+    condition,
+    decided,
+    deployment,
+    fleet,
+    message,
+    places,
+    pool,
+    settled,
+    standing,
+)
+
+
+def seen(nodes: int = 4, **fields: int) -> ClusterView:
+    return cluster("a", pool("p", nodes, observed=PoolObservation(**{"observed_at": NOW, **fields})))
+
+
+def test_171_fewer_nodes_than_declared_refuse_the_third() -> None:
+    world = fleet(seen(schedulable=2))
+    decision = settled(world, deployment(want=3))
+    assert (places(decision), decision.shortfall) == (["a/0", "a/1"], 1)
+    assert "0 free on a/p" in message(decision)
+
+
+def test_what_may_still_grow_counts() -> None:
+    assert len(places(decided(fleet(seen(schedulable=1, growable=2)), deployment(want=4)))) == 3
+
+
+def test_more_nodes_than_declared_are_not_promised() -> None:
+    assert len(places(decided(fleet(seen(nodes=2, schedulable=9)), deployment(want=4)))) == 2
+
+
+def test_a_queue_bounds_what_it_has_not_admitted_yet() -> None:
+    world = fleet(seen(queue_free=1, admitted=2))
+    standing(world, deployment(name="x", want=2), "a/0", "a/1")
+    assert len(places(decided(world, deployment(want=4)))) == 1
+
+
+def test_172_a_snapshot_that_is_too_old_is_ignored() -> None:
+    world = fleet(seen(schedulable=1))
+    limit = world.options.observed_limit_seconds * 1000
+    assert len(places(decided(world, deployment(want=4), NOW + limit))) == 1
+    assert len(places(decided(world, deployment(want=4), NOW + limit + 1))) == 4
+
+
+def test_a_pool_found_full_by_observation_is_looked_at_again_when_that_is_old() -> None:
+    world = fleet(seen(schedulable=0))
+    assert places(decided(world, deployment())) == []
+    assert places(decided(world, deployment(), NOW + 10**9)) == ["a/0"]
+
+
+def test_lost_capacity_is_reported_and_moves_nothing() -> None:
+    world = fleet(seen(schedulable=1))
+    view = deployment(want=2)
+    standing(world, view, "a/0", "a/1")
+    decision = decided(world, view)
+    assert actions(decision) == {"a/0": "Keep", "a/1": "Keep"}
+    assert condition(decision, "CapacityLost") == ("True", "CapacityLost")
+    assert "1 nodes of a/p are there, 2 are charged" in message(decision, "CapacityLost")
+
+
+def test_the_observation_travels_in_the_published_pool() -> None:
+    observed = {"schedulable": 3, "growable": 1, "queueFree": 2, "admitted": 1, "observedAt": 5}
+    manifest = {"metadata": {"name": "a"}, "status": {"gpuPools": [{"name": "p", "nodes": 4, "devices": [], "observed": observed}]}}
+    assert cluster_view(manifest).pools[0].observed == PoolObservation(3, 1, 0, 2, 1, 5)

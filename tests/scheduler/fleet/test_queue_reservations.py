@@ -1,0 +1,169 @@
+"""A strict queue keeps capacity for whoever waits ahead, for a while (spec/scheduling.md 18.4 #10)."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.queue_reservations import next_expiry
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.policy import PlacementPolicy, SchedulerOptions
+from scheduler.planning.plan import explain_request
+from tests.scheduler.builders import (
+    NOW,
+    alone,
+    ask,
+    at_least,
+    cluster,
+    codes,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    places,
+    pool,
+    settled,
+    standing,
+)
+
+STRICT = SchedulerOptions(queue_order="StrictOrder", priority_classes={"high": 10})
+MINUTE = 60_000
+BIG = deployment(engine(copies=4), name="big")
+SMALL = deployment(name="small")
+HIGH = replace(deployment(name="high"), policy=PlacementPolicy(priority_class="high"))
+
+
+def half_full(options: SchedulerOptions = STRICT) -> Fleet:
+    """Two of four nodes are taken, so the big one waits and the small one would fit."""
+    world = fleet(cluster("a", 4), options=options)
+    standing(world, deployment(name="old"), "a/0", "a/1")
+    return world
+
+
+@pytest.mark.parametrize(("order", "small"), [("BestEffort", ["a/0"]), ("StrictOrder", [])], ids=["BestEffort passes", "StrictOrder waits"])
+def test_18_4_10_a_small_request_behind_a_blocked_one(order: str, small: list[str]) -> None:
+    world = half_full(SchedulerOptions(queue_order=order))
+    assert settled(world, BIG).shortfall == 1
+    assert places(decided(world, SMALL, NOW + MINUTE)) == small
+
+
+def test_18_4_10_a_hold_ends_after_hold_for_and_does_not_begin_again() -> None:
+    world = half_full()
+    settled(world, BIG)
+    assert next_expiry(world.holds, NOW, STRICT.hold_for_seconds) == NOW + 5 * MINUTE + 1
+    assert places(decided(world, SMALL, NOW + 5 * MINUTE)) == []
+    assert settled(world, BIG, NOW + 4 * MINUTE, "again").waiting_since == NOW
+    assert places(decided(world, SMALL, NOW + 5 * MINUTE + 1)) == ["a/0"]
+    assert next_expiry(world.holds, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds) is None
+
+
+def test_18_4_10_the_time_of_holding_is_a_setting() -> None:
+    world = half_full(replace(STRICT, hold_for_seconds=30))
+    settled(world, BIG)
+    assert [places(decided(world, SMALL, NOW + wait)) for wait in (30_000, 30_001)] == [[], ["a/0"]]
+
+
+def test_18_4_10_whoever_stands_ahead_is_not_held_back() -> None:
+    world = half_full()
+    settled(world, BIG)
+    assert places(decided(world, HIGH)) == ["a/0"]
+
+
+def test_18_4_10_of_two_who_wait_the_first_keeps_the_second_back_and_not_the_other_way_round() -> None:
+    world = half_full()
+    settled(world, BIG)
+    settled(world, replace(SMALL, replicas=9), NOW + 1, "later")
+    world.release(next(uid for uid in world.owned("ml", "old")))
+    world.release(next(uid for uid in world.owned("ml", "old")))
+    assert places(decided(world, replace(SMALL, replicas=9), NOW + 2)) == []
+    assert places(decided(world, BIG, NOW + 2)) == ["a/0"]
+
+
+def test_18_4_10_only_candidate_pools_are_held() -> None:
+    weak = pool("weak", 1, gpu("40Gi"))
+    world = fleet(cluster("a", pool("p", 1), weak), cluster("b", 1, labels={"region": "eu"}), options=STRICT)
+    settled(world, replace(BIG, match_labels={}))
+    modest = deployment(engine("main", alone(ask(at_least("20Gi")))), name="modest")
+    assert [e.pool for p in decided(world, modest).placements for e in p.engines] == ["weak"]
+    elsewhere = fleet(cluster("a", 1, labels={"region": "us"}), cluster("b", 1, labels={"region": "eu"}), options=STRICT)
+    settled(elsewhere, replace(BIG, match_labels={"region": "us"}))
+    assert places(decided(elsewhere, SMALL)) == ["b/0"]
+
+
+def test_18_4_10_a_hold_ends_with_the_wait() -> None:
+    world = half_full()
+    settled(world, BIG)
+    world.release(next(iter(world.owned("ml", "old"))))
+    world.release(next(iter(world.owned("ml", "old"))))
+    assert settled(world, BIG, NOW + 1, "again").shortfall == 0
+    assert not world.holds
+
+
+def test_18_4_10_who_only_waits_for_a_cache_or_cannot_be_compiled_holds_nothing() -> None:
+    world = half_full()
+    broken = deployment(engine("main", alone(ask("device."))), name="broken")
+    assert settled(world, broken).waiting_since == -1
+    assert not world.holds
+
+
+def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
+    world = half_full()
+    settled(world, BIG)
+    refused = decided(world, SMALL)
+    assert codes(refused) == {"Policy": 1}
+    assert refused.message.endswith("0/1 clusters are available: 1 violated StrictOrder: ml/big waits ahead.")
+    found = explain_request(world, ScheduleRequest("why", SMALL), NOW)["clusters"]["a"]
+    assert found["pools"]["p"] == {
+        "reason": "InsufficientNodes",
+        "detail": "engine main: needs 1, 2 free of 4, kept for others (StrictOrder: ml/big waits ahead)",
+    }
+
+
+def test_18_4_10_what_stands_is_kept_and_grows_only_beside_what_is_held() -> None:
+    world = half_full()
+    settled(world, BIG)
+    grown = deployment(engine(copies=2), name="old", want=2, template="v2")
+    decision = decided(world, grown)
+    assert places(decision) == ["a/0", "a/1"]
+    assert {note.reason for note in decision.notes} == {"ResizeBlocked"}
+
+
+def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_leaves_itself() -> None:
+    world = fleet(cluster("a", 3), options=STRICT)
+    standing(world, SMALL, "a/0", pools="lost")
+    standing(world, deployment(name="old"), "a/1")
+    settled(world, BIG)
+    moved = decided(world, SMALL)
+    assert [note.reason for note in moved.notes] == ["ReplacementBlocked"]
+    renamed = deployment(engine("renamed"), name="kept")
+    standing(world, deployment(name="kept"), "a/0")
+    replaced = decided(world, renamed)
+    assert (places(replaced), replaced.notes) == (["a/0"], ())
+
+
+@pytest.mark.parametrize("accounting", ["node", "device-safe"])
+def test_18_4_10_a_batch_is_its_single_decisions_in_order(accounting: str) -> None:
+    options = replace(STRICT, accounting=accounting)
+
+    def asked() -> list[ScheduleRequest]:
+        views: list[DeploymentView] = [BIG, SMALL, HIGH]
+        return [ScheduleRequest(f"ask-{view.name}", view) for view in views]
+
+    batch = decide(half_full(options), asked(), NOW)
+    single = half_full(options)
+    one_by_one = []
+    for request in asked():
+        one_by_one += decide(single, [request], NOW)
+        apply(single, one_by_one[-1], request.deployment)
+    assert [replace(d, snapshot_version=0) for d in batch] == [replace(d, snapshot_version=0) for d in one_by_one]
+    assert Fleet.load(single.dump()).holds == single.holds
+
+
+def test_18_4_10_leaving_the_strict_order_ends_all_holds() -> None:
+    world = half_full()
+    settled(world, BIG)
+    world.set_options(SchedulerOptions())
+    assert not world.holds
+    assert places(decided(world, SMALL)) == ["a/0"]

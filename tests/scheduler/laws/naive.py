@@ -1,0 +1,192 @@
+"""A second scheduler, written from the text of the specification alone and in the simplest way: what the reference decides.
+
+It shares no code with the one under test beyond the plain data both read. It knows the selectors of random fleets only, does not index
+anything, and follows sections 3 to 5 and 10 with the fixes that `compat: reference` turns off left out.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from scheduler.model.decision import EnginePlacement
+from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, EngineView, MemberView, PoolView, ReplicaView, Taint, Toleration
+
+_AT_LEAST = re.compile(r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0')
+Charges = Counter[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Stands:
+    """One replica of the answer, with the pool of each engine by name."""
+
+    cluster: str
+    index: int
+    pools: tuple[tuple[str, str], ...]
+
+
+def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wants: DeploymentView) -> list[Stands]:
+    """Give where the replicas of one deployment stand in the end."""
+    selected = {c.name: c for c in clusters if all(c.labels.get(k) == v for k, v in wants.match_labels.items())}
+    own = sorted((r for r in replicas if (r.namespace, r.deployment) == (wants.namespace, wants.name)), key=lambda r: r.name)
+    kept = scaled_down(retained(own, selected, wants), wants.replicas)
+    used: Charges = Counter()
+    for replica in replicas:
+        if (replica.namespace, replica.deployment) != (wants.namespace, wants.name) or replica in kept:
+            used.update(charged(replica))
+    stands = [Stands(r.cluster, r.index, tuple((e.engine, e.members[0].pool) for e in r.engines)) for r in kept]
+    while len(stands) < wants.replicas:
+        found = fill_one(selected, wants, stands, used)
+        if found is None:
+            break
+        stands.append(found)
+    return sorted(stands, key=lambda s: (s.cluster, s.index))
+
+
+def retained(own: list[ReplicaView], selected: dict[str, ClusterView], wants: DeploymentView) -> list[ReplicaView]:
+    kept: list[ReplicaView] = []
+    for replica in own:
+        cluster = selected.get(replica.cluster)
+        if cluster is None or any((r.cluster, r.index) == (replica.cluster, replica.index) for r in kept):
+            continue
+        if untolerated(cluster.taints, wants.tolerations, {"NoExecute"}) or not pins_hold(replica.engines, cluster, wants.engines):
+            continue
+        kept.append(replica)
+    return kept
+
+
+def pins_hold(stamped: tuple[EnginePlacement, ...], cluster: ClusterView, engines: tuple[EngineView, ...]) -> bool:
+    names = {e.name: e for e in engines}
+    if len(stamped) != len(engines) or any(stamp.engine not in names for stamp in stamped):
+        return False
+    for stamp in stamped:
+        members = names[stamp.engine].members
+        if [m.role for m in stamp.members] != [m.role for m in members]:
+            return False
+        claims = []
+        for placed, member in zip(stamp.members, members, strict=True):
+            pool = next((p for p in cluster.pools if p.name == placed.pool), None)
+            resolved = None if pool is None else resolve(member, pool.device_set)
+            if resolved is None:
+                return False
+            claims.append(resolved > 0)
+        if not any(claims):
+            return False
+    return True
+
+
+def scaled_down(kept: list[ReplicaView], wanted: int) -> list[ReplicaView]:
+    left = list(kept)
+    while len(left) > wanted:
+        load = Counter(r.cluster for r in left)
+        left.remove(max(left, key=lambda r: (load[r.cluster], r.cluster, r.index)))
+    return left
+
+
+def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, stands: list[Stands], used: Charges) -> Stands | None:
+    load = Counter(s.cluster for s in stands)
+    for name in sorted(selected, key=lambda name: (load[name], name)):
+        cluster = selected[name]
+        if not cluster.ready or not cluster.gateway_address or untolerated(cluster.taints, wants.tolerations, {"NoSchedule", "NoExecute"}):
+            continue
+        placed = arranged(cluster, wants.engines, used)
+        if placed is None:
+            continue
+        taken = {s.index for s in stands if s.cluster == name}
+        index = next(i for i in range(len(taken) + 1) if i not in taken)
+        for pool, nodes in placed.values():
+            used[name, pool] += nodes
+        return Stands(name, index, tuple((engine.name, placed[engine.name][0]) for engine in wants.engines))
+    return None
+
+
+def arranged(cluster: ClusterView, engines: tuple[EngineView, ...], used: Charges) -> dict[str, tuple[str, int]] | None:
+    """Put every engine on its first pool with room, or give None."""
+    free = {p.name: p.nodes - used[cluster.name, p.name] for p in cluster.pools}
+    placed: dict[str, tuple[str, int]] = {}
+    for engine in engines:
+        capable = [any((resolve(m, p.device_set) or 0) > 0 for p in cluster.pools) for m in engine.members]
+        for pool in cluster.pools:
+            nodes = cost_on(pool, engine, capable)
+            if nodes is not None and free[pool.name] >= nodes:
+                free[pool.name] -= nodes
+                placed[engine.name] = (pool.name, nodes)
+                break
+        else:
+            return None
+    return placed
+
+
+def cost_on(pool: PoolView, engine: EngineView, capable: list[bool]) -> int | None:
+    """Nodes of an engine on a pool, None if it may not stand there."""
+    resolved = [resolve(member, pool.device_set) for member in engine.members]
+    if any(r is None for r in resolved) or not any(resolved):
+        return None
+    if any(can and not r for can, r in zip(capable, resolved, strict=True)):
+        return None
+    return sum(pods(m) * engine.copies for m, r in zip(engine.members, resolved, strict=True) if r)
+
+
+def resolve(member: MemberView, devices: DeviceSet) -> int | None:
+    """Requests of a member that claim something on these devices, None if one is not satisfied: the first entry with enough left wins."""
+    left = [max(0, entry.count) for entry in devices.entries]
+    claimed = 0
+    for request in member.requests:
+        for j, entry in enumerate(devices.entries):
+            memory = next(int(text.removesuffix("Gi")) for name, text in entry.capacity if name == "memory")
+            if left[j] >= request.count and all(memory >= least(selector) for selector in request.selectors):
+                left[j] -= request.count
+                claimed += entry.claim != "Synthetic"
+                break
+        else:
+            return None
+    return claimed
+
+
+def least(selector: str) -> int:
+    found = _AT_LEAST.fullmatch(selector)
+    assert found, selector
+    return int(found[1])
+
+
+def charged(replica: ReplicaView) -> Charges:
+    total: Charges = Counter()
+    for engine in replica.engines:
+        for member in engine.members:
+            if member.requests:
+                total[replica.cluster, member.pool] += (member.worker_nodes if member.role == "Worker" else 1) * engine.copies
+    return total
+
+
+def grows(replica: ReplicaView, wants: DeploymentView, clusters: list[ClusterView]) -> bool:
+    """Whether keeping a replica would make it larger than it was stamped: there the reference overcommits (D2)."""
+    cluster = next((c for c in clusters if c.name == replica.cluster), None)
+    engines = {e.name: e for e in wants.engines}
+    if cluster is None:
+        return False
+    for stamp in replica.engines:
+        engine = engines.get(stamp.engine)
+        if engine is None or len(engine.members) != len(stamp.members):
+            continue
+        for placed, member in zip(stamp.members, engine.members, strict=True):
+            pool = next((p for p in cluster.pools if p.name == placed.pool), None)
+            now = pods(member) * engine.copies if pool and resolve(member, pool.device_set) else 0
+            before = (placed.worker_nodes if placed.role == "Worker" else 1) * stamp.copies if placed.requests else 0
+            if now > before:
+                return True
+    return False
+
+
+def pods(member: MemberView) -> int:
+    return member.worker_nodes if member.role == "Worker" else 1
+
+
+def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], effects: set[str]) -> bool:
+    return any(taint.effect in effects and not any(tolerated(taint, t) for t in tolerations) for taint in taints)
+
+
+def tolerated(taint: Taint, toleration: Toleration) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return (toleration.key, toleration.value) == (taint.key, taint.value)

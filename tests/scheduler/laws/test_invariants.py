@@ -1,0 +1,305 @@
+"""The laws of the scheduler (I1 to I13), each over ten thousand random fleets.
+
+A fleet follows from its number, so a failure names all it takes to see it again. `MODELPLANE_FLEETS` asks for more of them
+(a soak by hand), `MODELPLANE_FIRST_FLEET` for others.
+"""
+
+import os
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.device_matching import MatchRules, member_need
+from scheduler.hardware.template import charges
+from scheduler.model.decision import Decision
+from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import DeploymentView, RequestView, ScheduleRequest
+from scheduler.model.policy import PlacementPolicy, Rollout, SchedulerOptions
+from scheduler.placement.cycle import at_larger
+from tests.scheduler.builders import NOW, alone, cluster, decided, deployment, engine, fleet, pool
+from tests.scheduler.laws.fleets import World, random_world, worlds
+from tests.scheduler.laws.naive import decide_naively, grows
+
+FLEETS = int(os.environ.get("MODELPLANE_FLEETS", "10000"))
+FIRST = int(os.environ.get("MODELPLANE_FIRST_FLEET", "0"))
+# So that the fleets can be shared out, and a failure comes soon.
+SHARES = 20
+# A rollout of five replicas one at a time, and what drains meanwhile.
+STEPS_MAX = 12
+REFERENCE = SchedulerOptions(compat="reference")
+fuzzed = settings(max_examples=max(200, FLEETS // 50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def all_requests(world: World) -> list[ScheduleRequest]:
+    return [ScheduleRequest(f"ask-{view.name}", view) for view in world.deployments]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A fleet after its requests were decided in one batch and applied, and the decisions."""
+
+    world: World
+    fleet: Fleet
+    made: list[Decision]
+
+
+def run(world: World) -> Outcome:
+    built = world.build()
+    made = decide(built, all_requests(world), NOW)
+    for decision in made:
+        apply(built, decision)
+    return Outcome(world, built, made)
+
+
+def free(built: Fleet) -> dict[tuple[str, str], int]:
+    return {(name, at): nodes for name in built.clusters for at, nodes in built.free(name).items()}
+
+
+def i1_no_pool_is_promised_more_than_it_has(outcome: Outcome) -> None:
+    world = outcome.world
+    before = free(world.build())
+    after = free(outcome.fleet)
+    assert all(nodes >= 0 or nodes >= before[at] for at, nodes in after.items())
+
+
+def i2_new_engines_stand_on_published_pools_with_something_to_claim(outcome: Outcome) -> None:
+    built, made = outcome.fleet, outcome.made
+    for decision in made:
+        for placement in decision.placements:
+            if placement.action not in ("Create", "Replace"):
+                continue
+            for stamp in placement.engines:
+                assert {member.pool for member in stamp.members} <= set(built.clusters[placement.cluster].positions)
+                assert len({member.pool for member in stamp.members}) == 1
+                assert any(member.requests for member in stamp.members)
+
+
+def i3_the_order_of_what_is_known_changes_nothing(outcome: Outcome) -> None:
+    world = outcome.world
+    clusters, replicas = list(world.clusters), list(world.replicas)
+    dice = random.Random(world.seed)  # noqa: S311  # not for secrets
+    dice.shuffle(clusters)
+    dice.shuffle(replicas)
+    other = replace(world, clusters=tuple(clusters), replicas=tuple(replicas))
+    assert [d.digest for d in outcome.made] == [d.digest for d in decide(other.build(), all_requests(world), NOW)]
+
+
+def i4_what_was_decided_stays_decided(outcome: Outcome) -> None:
+    """Rolling changes take several steps, so the steps are gone through first; then nothing may move any more."""
+    world = outcome.world
+    built = outcome.fleet
+    for step in range(STEPS_MAX):
+        for entry in list(built.entries()):
+            if entry.state == "Releasing":
+                built.release(entry.uid)
+            else:
+                built.observe(entry.uid, ready=True, serving=True)
+        version = built.version
+        for view in world.deployments:
+            apply(built, decided(built, view, request_id=f"step-{step}"))
+        if built.version == version:
+            break
+    for view in world.deployments:
+        again = decided(built, view, request_id="again")
+        assert again.ledger_delta == ()
+        assert all(placement.action == "Keep" for placement in again.placements)
+
+
+def i5_no_identity_and_no_name_is_given_twice(outcome: Outcome) -> None:
+    made = outcome.made
+    placements = [(d.namespace, d.deployment, p) for d in made for p in d.placements]
+    identities = Counter((ns, name, p.cluster, p.index) for ns, name, p in placements)
+    names = Counter((ns, p.replica_name) for ns, _, p in placements)
+    on_cluster = Counter((p.cluster, p.replica_name) for _, _, p in placements)
+    assert all(count == 1 for counts in (identities, names, on_cluster) for count in counts.values())
+
+
+def i6_a_shortfall_has_a_reason_for_every_cluster(outcome: Outcome) -> None:
+    built, made = outcome.fleet, outcome.made
+    for decision in made:
+        assert len(decision.placements) <= decision.desired
+        assert decision.shortfall == decision.desired - len(decision.placements)
+        if decision.shortfall:
+            assert sum(group.count for group in decision.diagnosis.groups) == len(built.clusters)
+
+
+def i7_more_capacity_drops_nothing_that_was_kept(outcome: Outcome) -> None:
+    """A replica that only stayed because its successor had no place is the exception, and is reported as such."""
+    world = outcome.world
+    view = world.deployments[0]
+    more = 1 + world.seed % 4
+    before = outcome.made[0]
+    blocked = {note.replica_name for note in before.notes}
+    larger = tuple(replace(c, pools=tuple(replace(p, nodes=p.nodes + more) for p in c.pools)) for c in world.clusters)
+    after = decided(replace(world, clusters=larger).build(), view)
+    kept = {p.uid for p in before.placements if p.action in ("Keep", "Update") and p.replica_name not in blocked}
+    assert kept <= {p.uid for p in after.placements} | {e.uid for e in after.evictions if blocked}
+
+
+def i8_a_kept_replica_stays_where_it_was_stamped(outcome: Outcome) -> None:
+    world = outcome.world
+    stood = {entry.uid: entry for entry in world.replicas}
+    for decision in outcome.made:
+        for placement in decision.placements:
+            entry = stood.get(placement.uid)
+            if entry is None:
+                continue
+            assert (placement.cluster, placement.index, placement.replica_name) == (entry.cluster, entry.index, entry.name)
+            stamp = {engine.engine: [member.pool for member in engine.members] for engine in entry.engines}
+            assert {engine.engine: [member.pool for member in engine.members] for engine in placement.engines} == stamp
+
+
+def i9_filling_never_stops_while_some_arrangement_fits(outcome: Outcome) -> None:
+    """Brute force over every arrangement of one more replica's engines on every candidate cluster."""
+    world = outcome.world
+    view, decision = world.deployments[0], outcome.made[0]
+    if not decision.shortfall:
+        return
+    built = world.build()
+    before = {entry.uid: entry.engines for entry in built.entries()}
+    apply(built, decision)
+    for placement in decision.placements:
+        entry = built.replica(placement.uid)
+        if placement.action == "Update" and entry is not None:
+            # What a replica gives up by shrinking is there for the next decision.
+            built.put_replica(replace(entry, engines=at_larger(before[placement.uid], placement.engines)))
+    for name in built.clusters:
+        assert not fits_somewhere(built, view, name), name
+
+
+def fits_somewhere(built: Fleet, view: DeploymentView, name: str) -> bool:
+    slot = built.clusters[name]
+    seen = slot.view
+    taints = () if view.tolerations else seen.taints
+    if not seen.ready or seen.deleting or not seen.gateway_address or taints:
+        return False
+    if any(seen.labels.get(key) != value for key, value in view.match_labels.items()):
+        return False
+    free_nodes = built.free(name)
+    needs = [[member_need(m.requests, MatchRules()) for m in e.members] for e in view.engines]
+
+    def fit(i: int, free: dict[str, int]) -> bool:
+        if i == len(view.engines):
+            return True
+        capable = [any(n.fit(p.device_set).resolved for p in slot.pools) for n in needs[i]]
+        if not any(capable):
+            return False
+        cost = view.engines[i].copies * sum(
+            (m.worker_nodes if m.role == "Worker" else 1) for m, claims in zip(view.engines[i].members, capable, strict=True) if claims
+        )
+        for one in slot.pools:
+            fits = [n.fit(one.device_set) for n in needs[i]]
+            usable = all(f.fits and (bool(f.resolved) or not c) for f, c in zip(fits, capable, strict=True))
+            if usable and free[one.name] >= cost and fit(i + 1, {**free, one.name: free[one.name] - cost}):
+                return True
+        return False
+
+    return fit(0, dict(free_nodes))
+
+
+def i10_the_books_equal_a_recount(outcome: Outcome) -> None:
+    built = outcome.fleet
+    assert built.audit() == []
+    for entry in list(built.entries()):
+        if entry.state == "Releasing":
+            built.release(entry.uid)
+    assert built.audit() == []
+    for name in built.clusters:
+        recount: Counter[str] = Counter()
+        for entry in built.entries():
+            if entry.cluster == name:
+                recount.update(charges(entry.engines))
+        used = {pool: built.clusters[name].pools[p].nodes - built.free(name)[pool] for pool, p in built.clusters[name].positions.items()}
+        assert used == {pool: recount[pool] for pool in used}
+
+
+@fuzzed
+@given(st.text(max_size=40), st.text(max_size=12), st.text(max_size=12), st.integers(-2, 70), st.integers(1, 64))
+def test_i12_no_selector_and_no_device_stops_the_scheduler(selector: str, value: str, quantity: str, have: int, count: int) -> None:
+    entry = DeviceEntry("gpu", "DRA", "d", "c", have, (("a", "version", value),), (("memory", quantity),))
+    built = fleet(cluster("a", pool("p", 1, entry)))
+    decision = decided(built, deployment(engine("main", alone(RequestView("r", count, (selector,))))))
+    assert len(decision.placements) <= 1
+
+
+def i11_the_reference_decides_the_same(outcome: Outcome) -> None:
+    """Against a second program, written from the text alone; where the reference overcommits (D2) it is not followed."""
+    world = outcome.world
+    view = world.deployments[0]
+    clusters, replicas = list(world.clusters), list(world.replicas)
+    if any(grows(entry, view, clusters) for entry in replicas if entry.deployment == view.name):
+        return
+    ours = decide(world.build(), [ScheduleRequest("ask", view)], NOW, REFERENCE)[0].placements
+    placed = [(p.cluster, p.index, {e.engine: e.members[0].pool for e in p.engines}) for p in ours]
+    assert placed == [(s.cluster, s.index, dict(s.pools)) for s in decide_naively(clusters, replicas, view)]
+
+
+def i13_a_batch_is_its_single_decisions_in_order(outcome: Outcome) -> None:
+    world = outcome.world
+    single = world.build()
+    one_by_one = []
+    for request in all_requests(world):
+        one_by_one += decide(single, [request], NOW)
+        apply(single, one_by_one[-1])
+    assert [replace(d, snapshot_version=0) for d in outcome.made] == [replace(d, snapshot_version=0) for d in one_by_one]
+
+
+LAWS = (
+    i1_no_pool_is_promised_more_than_it_has,
+    i2_new_engines_stand_on_published_pools_with_something_to_claim,
+    i3_the_order_of_what_is_known_changes_nothing,
+    i5_no_identity_and_no_name_is_given_twice,
+    i6_a_shortfall_has_a_reason_for_every_cluster,
+    i7_more_capacity_drops_nothing_that_was_kept,
+    i8_a_kept_replica_stays_where_it_was_stamped,
+    i9_filling_never_stops_while_some_arrangement_fits,
+    i11_the_reference_decides_the_same,
+    i13_a_batch_is_its_single_decisions_in_order,
+    # These two change the fleet, so they come last.
+    i10_the_books_equal_a_recount,
+    i4_what_was_decided_stays_decided,
+)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_law_holds_on_random_fleets(share: int) -> None:
+    for seed in range(FIRST + share, FIRST + FLEETS, SHARES):
+        outcome = run(random_world(seed))
+        for law in LAWS:
+            law(outcome)
+
+
+@fuzzed
+@given(worlds())
+def test_a_decision_leaves_the_fleet_as_it_was(world: World) -> None:
+    built = world.build()
+    before = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [slot.view for slot in built.clusters.values()])
+    decide(built, all_requests(world), NOW)
+    after = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [slot.view for slot in built.clusters.values()])
+    assert after == before
+    assert built.audit() == []
+
+
+@fuzzed
+@given(worlds(), st.sampled_from((Rollout("AllAtOnce"), Rollout(max_surge=1), Rollout(max_surge=2, max_unavailable=0))))
+def test_every_rollout_ends_with_all_replicas_on_the_current_template(world: World, rollout: Rollout) -> None:
+    view = replace(world.deployments[0], policy=PlacementPolicy(rollout))
+    built = world.build()
+    for step in range(30):
+        decision = decided(built, view, request_id=f"step-{step}")
+        apply(built, decision)
+        for entry in list(built.entries()):
+            if entry.state == "Releasing":
+                built.release(entry.uid)
+            else:
+                built.observe(entry.uid, ready=True, serving=True)
+    stuck = {note.replica_name for note in decision.notes}
+    old = [p.replica_name for p in decision.placements if p.template != view.template and p.replica_name not in stuck]
+    assert old == []
+    assert len(decision.placements) <= view.replicas + 2

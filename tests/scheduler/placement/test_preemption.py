@@ -1,0 +1,160 @@
+"""Who makes room for whom (cases 167 and 168)."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.decide import apply, decide
+from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
+from scheduler.model.policy import PlacementPolicy, SchedulerOptions
+from tests.scheduler.builders import (
+    NOW,
+    bind_all,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    message,
+    places,
+    release_leaving,
+    settled,
+    standing,
+)
+
+OPTIONS = SchedulerOptions(priority_classes={"high": 100, "mid": 50})
+
+
+def urgent(
+    *engines: EngineView, preemption: str = "LowerPriority", want: int = 1, name: str = "urgent", klass: str = "high"
+) -> DeploymentView:
+    policy = PlacementPolicy(priority_class=klass, preemption=preemption)
+    return deployment(*engines, want=want, name=name, policy=policy)
+
+
+def test_167_the_fewest_replicas_of_the_lowest_priority_make_room() -> None:
+    world = fleet(cluster("a", 4), cluster("b", 4), options=OPTIONS)
+    for name, at, copies, priority in (("x", "a/0", 4, 10), ("y", "b/0", 2, 0), ("z", "b/0", 2, 0)):
+        standing(world, deployment(engine(copies=copies), name=name), at, priority=priority)
+    decision = settled(world, urgent(engine(copies=2)))
+    assert places(decision) == ["b/0"]
+    assert [(v.deployment, v.reason, v.detail) for v in decision.victims] == [("y", "Preempted", "Preempted by ml/urgent")]
+    assert decision.placements[0].after == (decision.victims[0].uid,)
+
+
+def test_167_the_victims_nodes_are_promised_to_the_preemptor() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    decision = settled(world, urgent())
+    assert world.free("a") == {"p": 0}
+    assert world.audit() == []
+    assert places(decided(world, deployment(name="late"))) == []
+    release_leaving(world)
+    bind_all(world)
+    assert world.free("a") == {"p": 1}
+    assert world.audit() == []
+    assert places(decided(world, urgent(), request_id="2")) == places(decision)
+
+
+def test_a_victims_deployment_finds_another_place_on_its_own() -> None:
+    world = fleet(cluster("a", 1), cluster("b", 0), options=OPTIONS)
+    standing(world, deployment(name="x"), "a/0")
+    settled(world, urgent())
+    world.put_cluster(cluster("b", 1))
+    assert places(decided(world, deployment(name="x"))) == ["b/0"]
+
+
+def test_the_youngest_of_equals_goes() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(name="old"), "a/0", since=1)
+    standing(world, deployment(name="young"), "a/0", since=2)
+    assert [v.deployment for v in settled(world, urgent()).victims] == ["young"]
+
+
+REFUSALS = [
+    ("168 equal priority", {"priority": 100}, urgent(), "1 replicas have no lower priority"),
+    ("168 Never", {"priority": 0}, urgent(preemption="Never"), "preemption is off (preemptionPolicy Never)"),
+    ("min available", {"priority": 0, "min_available": 1}, urgent(), "1 replicas are needed for minAvailable"),
+]
+
+
+@pytest.mark.parametrize(("story", "fields", "view", "reason"), REFUSALS, ids=[row[0] for row in REFUSALS])
+def test_168_nobody_goes_and_the_reason_is_shown(story: str, fields: dict[str, Any], view: DeploymentView, reason: str) -> None:
+    del story
+    world = fleet(cluster("a", 1), options=OPTIONS)
+    standing(world, deployment(name="x"), "a/0", **fields)
+    decision = decided(world, view)
+    assert (places(decision), decision.victims) == ([], ())
+    assert reason.lower() in message(decision).lower()
+
+
+def test_168_a_deployment_is_preempted_once_per_cooldown() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(name="x", want=2), "a/0", "a/1")
+    first = settled(world, urgent(want=2))
+    assert (len(first.victims), first.shortfall) == (1, 1)
+    assert "preempted a moment ago" in message(first)
+    release_leaving(world)
+    bind_all(world)
+    later = NOW + OPTIONS.preemption_cooldown_seconds * 1000
+    assert decided(world, urgent(want=2), later - 1, "2").victims == ()
+    assert len(decided(world, urgent(want=2), later, "2").victims) == 1
+
+
+def test_the_highest_victim_counts_before_their_number() -> None:
+    world = fleet(cluster("a", 2), cluster("b", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="one"), "a/0", priority=50)
+    standing(world, deployment(name="two"), "b/0")
+    standing(world, deployment(name="three"), "b/0")
+    assert {v.deployment for v in decided(world, urgent(engine(copies=2))).victims} == {"two", "three"}
+
+
+def test_a_higher_one_in_the_same_batch_is_never_a_victim() -> None:
+    world = fleet(cluster("a", 1), options=OPTIONS)
+    first, second = decide(world, [ScheduleRequest("1", urgent()), ScheduleRequest("2", urgent(name="other", klass="mid"))], NOW)
+    assert (places(first), places(second)) == (["a/0"], [])
+    apply(world, first)
+    assert world.audit() == []
+
+
+def test_nobody_goes_when_that_would_not_be_enough() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(name="x"), "a/0")
+    decision = decided(world, urgent(engine(copies=3)))
+    assert (decision.victims, places(decision)) == ((), [])
+
+
+def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_promised_once() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    first = settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
+    assert [victim.deployment for victim in first.victims] == ["x"]
+    higher = urgent(engine(copies=2), name="higher")
+    second = settled(world, higher, request_id="2")
+    assert places(second) == ["a/0"]
+    assert [victim.deployment for victim in second.victims] == ["middle"]
+    assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+    leaving = [entry for entry in world.entries() if entry.state == "Releasing"]
+    assert {entry.deployment: entry.heir for entry in leaving} == dict.fromkeys(("x", "middle"), ("ml", "higher"))
+    assert set(second.placements[0].after) == {entry.uid for entry in leaving}
+
+
+@pytest.mark.parametrize("order", [("x", "middle"), ("middle", "x")], ids=" then ".join)
+def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_nobody_else_whoever_leaves_first(order: tuple[str, str]) -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
+    settled(world, urgent(engine(copies=2), name="higher"), request_id="2")
+    for name in order:
+        world.release(next(iter(world.owned("ml", name))))
+        assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+    assert [entry.deployment for entry in world.entries()] == ["higher"]
+    world.release(next(iter(world.owned("ml", "higher"))))
+    assert world.free("a") == {"p": 2}
+
+
+def test_18_4_3_an_equal_one_does_not_take_a_nomination_over() -> None:
+    world = fleet(cluster("a", 1), options=OPTIONS)
+    standing(world, deployment(name="x"), "a/0")
+    settled(world, urgent(name="first"))
+    assert places(decided(world, urgent(name="second"), request_id="2")) == []

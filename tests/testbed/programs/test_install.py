@@ -1,0 +1,229 @@
+"""Programs are had once per version, by the first way that works, and never half."""
+
+import hashlib
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from testbed.programs import install
+from testbed.programs.download import DownloadRefused
+from testbed.programs.install import Installer, InstallFailed
+from testbed.programs.versions import DEFINITIONS, TOOLS, Download, Tool
+
+FAKE_GO = """#!/bin/sh
+echo run >> {runs}
+if [ -e {fails} ]; then echo "no such module"; exit 1; fi
+while [ "$1" != "-o" ]; do shift; done
+printf '#!/bin/sh\\necho widget v1.2.3\\n' > "$2"
+chmod +x "$2"
+"""
+
+
+class Machine:
+    """A machine with a `go` that only pretends, its own PATH and its own cache."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bin, self.cache = folder / "bin", folder / "cache"
+        self._runs, self._fails = folder / "runs", folder / "fails"
+        self.bin.mkdir()
+        modules = folder / "modules" / "widget"
+        modules.mkdir(parents=True)
+        for name in ("go.mod", "go.sum"):
+            (modules / name).touch()
+        monkeypatch.setattr(install, "MODULES", modules.parent)
+        monkeypatch.setenv("PATH", f"{self.bin}:/usr/bin:/bin")
+        self.program("go", FAKE_GO.format(runs=self._runs, fails=self._fails))
+        self.said: list[str] = []
+
+    def program(self, name: str, text: str) -> Path:
+        path = self.bin / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def break_builds(self, *, broken: bool = True) -> None:
+        if broken:
+            self._fails.touch()
+        else:
+            self._fails.unlink()
+
+    @property
+    def builds(self) -> int:
+        return len(self._runs.read_text().splitlines()) if self._runs.exists() else 0
+
+    def have(self, *tools: Tool) -> dict[str, Path]:
+        return Installer(self.said.append, self.cache).programs(tools)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def widget(download: Download | None = None, name: str = "widget") -> Tool:
+    return Tool(name=name, version="1.2.3", module="widget", packages={name: "example.com/widget"}, minutes=1, download=download)
+
+
+@pytest.fixture
+def releases() -> Iterator[Callable[[dict[str, bytes]], str]]:
+    """Serve files on loopback: `releases({"/widget": b"..."})` answers the address; requests are noted in `releases.asked`."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def serve(files: dict[str, bytes]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = files.get(self.path)
+                self.send_response(404 if body is None else 200)
+                self.send_header("content-length", str(len(body or b"")))
+                self.end_headers()
+                self.wfile.write(body or b"")
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_program_on_path_is_used_when_it_has_the_pinned_version(machine: Machine) -> None:
+    path = machine.program("widget", "#!/bin/sh\necho widget version v1.2.3 linux/amd64\n")
+    assert machine.have(widget()) == {"widget": path}
+    assert machine.builds == 0
+
+
+@pytest.mark.parametrize("answer", ["echo widget v1.2.4", "echo widget v1.2.3-rc.1", "echo widget", "exit 1", "echo v11.2.3"])
+def test_a_program_on_path_with_another_version_is_passed_over(answer: str, machine: Machine) -> None:
+    machine.program("widget", f"#!/bin/sh\n{answer}\n")
+    assert machine.have(widget())["widget"] == machine.cache / "tools/widget-1.2.3/bin/widget"
+    assert machine.builds == 1
+
+
+def test_a_program_is_built_once(machine: Machine) -> None:
+    assert machine.have(widget()) == machine.have(widget())
+    assert machine.builds == 1
+
+
+def test_two_runs_at_once_build_once(machine: Machine) -> None:
+    machine.program("go", (machine.bin / "go").read_text().replace("while", "sleep 0.3; while"))
+    threads = [threading.Thread(target=machine.have, args=(widget(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert machine.builds == 1
+    assert any("another run is installing it" in line for line in machine.said)
+
+
+def test_a_failed_build_says_why_and_leaves_nothing_half_made(machine: Machine) -> None:
+    machine.break_builds()
+    with pytest.raises(InstallFailed, match="no such module"):
+        machine.have(widget())
+    assert [path.name for path in (machine.cache / "tools").iterdir()] == ["widget-1.2.3.lock"]
+    machine.break_builds(broken=False)
+    assert machine.have(widget())["widget"].is_file()
+
+
+def test_what_an_interrupted_build_left_is_cleared_away(machine: Machine) -> None:
+    leftover = machine.cache / "tools" / ".widget-1.2.3.abcdef" / "bin"
+    leftover.mkdir(parents=True)
+    machine.have(widget())
+    assert sorted(path.name for path in (machine.cache / "tools").iterdir()) == ["widget-1.2.3", "widget-1.2.3.lock"]
+
+
+def test_without_go_the_error_says_what_to_install(machine: Machine) -> None:
+    (machine.bin / "go").unlink()
+    os.environ["PATH"] = str(machine.bin)
+    with pytest.raises(InstallFailed, match=r"widget 1\.2\.3: .*install Go 1\.26"):
+        machine.have(widget())
+
+
+def test_the_official_download_is_preferred_to_a_build(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
+    body = b"#!/bin/sh\n"
+    sums = f"{'0' * 64}  other\n{hashlib.sha256(body).hexdigest()}  widget\n".encode()
+    address = releases({"/widget": body, "/sums": sums})
+    path = machine.have(widget(Download(url=f"{address}/{{binary}}", checksum_url=f"{address}/sums")))["widget"]
+    assert path.read_bytes() == body
+    assert os.access(path, os.X_OK)
+    assert machine.builds == 0
+
+
+def test_a_download_that_is_not_what_was_published_is_refused(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
+    address = releases({"/widget": b"tampered", "/sums": f"{hashlib.sha256(b'true').hexdigest()}\n".encode()})
+    with pytest.raises(DownloadRefused, match="sha256"):
+        machine.have(widget(Download(url=f"{address}/{{binary}}", checksum_url=f"{address}/sums")))
+    assert not (machine.cache / "tools/widget-1.2.3").exists()
+    assert machine.builds == 0
+
+
+def test_a_release_that_is_not_there_is_built(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
+    assert machine.have(widget(Download(url=f"{releases({})}/{{binary}}")))["widget"].is_file()
+    assert machine.builds == 1
+
+
+def test_one_host_out_of_reach_ends_all_downloading(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
+    """The second tool could be downloaded, and is built all the same: a closed network must not cost a time-out per program."""
+    closed = widget(Download(url="http://127.0.0.1:1/{binary}"))
+    open_ = widget(Download(url=f"{releases({'/gadget': b'downloaded'})}/{{binary}}"), name="gadget")
+    programs = machine.have(closed, open_)
+    assert machine.builds == 2
+    assert programs["gadget"].read_bytes() != b"downloaded"
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
+    text = (Path(install.__file__).parent / "tools" / tool.module / "go.mod").read_text()
+    for package in tool.packages.values():
+        assert re.search(rf"^(\ttool |tool |\t){re.escape(package)}$", text, re.MULTILINE)
+    modules = dict(re.findall(r"^\s*(?:require )?(\S+) v(\d\S*)", text, re.MULTILINE))
+    built = {version for module, version in modules.items() if next(iter(tool.packages.values())).startswith(module)}
+    assert tool.version in built
+
+
+@pytest.mark.testbed
+@pytest.mark.parametrize("module", sorted({tool.module for tool in TOOLS}))
+def test_each_module_is_complete_as_it_is_shipped(module: str, tmp_path: Path) -> None:
+    """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
+    for name in ("go.mod", "go.sum"):
+        (tmp_path / name).write_text((Path(install.__file__).parent / "tools" / module / name).read_text())
+    tools = [tool for tool in TOOLS if tool.module == module]
+    left_out = [package for tool in tools for package in tool.left_out]
+    for package in left_out:
+        install.leave_out(package, "go", install.MODULES / module, tmp_path)
+    packages = [package for tool in tools for package in tool.packages.values()]
+    answer = subprocess.run(
+        ["go", "list", "-mod=readonly", "-deps", "-f", "{{.ImportPath}}", *packages],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    built = set(answer.stdout.split())
+    assert set(packages) | {f"{package.module}/{package.folder}" for package in left_out} <= built
+    assert not [name for name in built if "aws-sdk-go-v2/service/ec2" in name or "lego/v4/providers/dns/" in name]
+
+
+@pytest.mark.testbed
+def test_definitions_are_read_from_their_modules(tmp_path: Path) -> None:
+    from testbed.cluster.webhooks import custom_resources  # noqa: PLC0415
+
+    installer = Installer(print, tmp_path)
+    kinds = {
+        each.name: {crd["spec"]["names"]["kind"] for crd in custom_resources(installer.definitions(each.name))} for each in DEFINITIONS
+    }
+    assert {"GatewayClass", "Gateway", "HTTPRoute", "ReferenceGrant"} <= kinds["gateway-api"]
+    assert kinds["inference-extension"] == {"InferencePool", "InferenceObjective"}
+    assert kinds["lws"] == {"LeaderWorkerSet"}

@@ -1,0 +1,321 @@
+"""A control plane under test: the testbed, a worker process that can be killed, and the few moves that tests make on them."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from kubernetes.client import ApiClient
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.messaging import attributes_of
+from api_types import labels, names, queues
+from api_types.messages.entities import Delete, Scale, SetSpec
+from testbed.testbed import Running
+
+Json = dict[str, Any]
+LOOK_EVERY = 0.3
+# A deadline only bounds a failure; on a machine with other work everything takes longer.
+PATIENCE = 120.0
+_MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = PATIENCE, what: str = "") -> Any:
+    """Look until it holds; fail with the last sight."""
+    deadline = time.monotonic() + within
+    seen: Any = None
+    while time.monotonic() < deadline:
+        seen = await look()
+        if holds(seen):
+            return seen
+        await asyncio.sleep(LOOK_EVERY)
+    raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {yaml.safe_dump(seen)[:6000]}")
+
+
+class WorkerProcess:
+    """The worker as users run it: a process of its own."""
+
+    def __init__(self, settings: dict[str, str], log: Path) -> None:
+        self._settings = settings
+        self._log = log
+        self._listen = f"127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {**os.environ, **self._settings, "MODELPLANE_WORKER__LISTEN": self._listen}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-m", "worker"], env=environment, stdout=log, stderr=log)
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
+            try:
+                if httpx.get(f"http://{self._listen}/healthz").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(LOOK_EVERY)
+        raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        assert self._process
+        return self._process.pid
+
+    def metrics(self) -> str:
+        return httpx.get(f"http://{self._listen}/metrics").text
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self._process:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """End it as an operator would; gives the exit code."""
+        assert self._process
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(60)
+        self._process = None
+        return code
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class ControlPlane:
+    """What tests do to the control plane, in its own words."""
+
+    def __init__(self, client: Client, running: Running, worker: WorkerProcess | None, kube: Callable[[Any], ApiClient]) -> None:
+        self.client = client
+        self.running = running
+        self._worker = worker
+        self._kube = kube
+        self._kinds: dict[str, list[tuple[str, Json]]] = {}
+
+    @property
+    def worker(self) -> WorkerProcess:
+        """The worker process; a test may bring workers of its own instead."""
+        assert self._worker
+        return self._worker
+
+    # --- objects ------------------------------------------------------------------------------------------------------------------
+
+    def handle(self, kind: str, name: str, namespace: str = "") -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(names.workflow_id(kind, namespace, name))
+
+    async def apply(self, document: Json) -> str:
+        metadata = document["metadata"]
+        kind, namespace, name = document["kind"], metadata.get("namespace", ""), metadata["name"]
+        request_id = uuid.uuid4().hex
+        await self.client.start_workflow(
+            kind,
+            None,
+            id=names.workflow_id(kind, namespace, name),
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            search_attributes=attributes_of(kind, namespace, name),
+            start_signal="set_spec",
+            start_signal_args=[SetSpec(request_id=request_id, by="test", manifest=document).wire()],
+        )
+        return request_id
+
+    async def describe(self, kind: str, name: str, namespace: str = "") -> Json:
+        """The object, or an empty tree if it does not exist."""
+        handle = self.handle(kind, name, namespace)
+        try:
+            seen: Json = await handle.query("describe", reject_condition=QueryRejectCondition.NOT_OPEN)
+        except WorkflowQueryRejectedError:
+            return {}
+        except RPCError as error:
+            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.FAILED_PRECONDITION):
+                return {}
+            raise
+        return seen
+
+    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = PATIENCE) -> Json:
+        seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
+        return seen
+
+    async def ready(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> Json:
+        return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
+
+    async def gone(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> None:
+        await self.until(kind, name, lambda seen: not seen, namespace, within)
+
+    async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
+        await self.handle(kind, name, namespace).signal("delete", Delete(request_id=uuid.uuid4().hex, by="test", **more).wire())
+
+    async def scale(self, name: str, namespace: str, replicas: int) -> None:
+        await self.handle("ModelDeployment", name, namespace).signal(
+            "scale", Scale(request_id=uuid.uuid4().hex, by="test", replicas=replicas).wire()
+        )
+
+    async def scheduler(self, query: str) -> Any:
+        return await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).query(query)
+
+    # --- clusters -----------------------------------------------------------------------------------------------------------------
+
+    def get(self, cluster: str, path: str) -> Any:
+        """GET an API path of a cluster; None for 404."""
+        return self.call(cluster, "GET", path)
+
+    def call(
+        self,
+        cluster: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        *,
+        accept: str = "application/json",
+    ) -> Any:
+        """Send one request to a cluster; None for 404."""
+        api = self._kube(self.running.clusters[cluster])
+        headers = {"Content-Type": content_type, "Accept": accept}
+        response = api.call_api(method, self.running.clusters[cluster].server + path, header_params=headers, body=body)
+        text = response.read()
+        if response.status == HTTPStatus.NOT_FOUND:
+            return None
+        assert response.status < HTTPStatus.BAD_REQUEST, f"{method} {path}: {response.status} {text!r}"
+        return json.loads(text)
+
+    def our_objects(self, cluster: str, namespace: str) -> list[str]:
+        """Everything in a namespace that carries our labels or came of what does, of every kind that the cluster serves."""
+        found: list[str] = []
+        for base, resource in self._listable(cluster):
+            scope = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+            listed = self.call(cluster, "GET", f"{base}{scope}/{resource['name']}", accept=_METADATA_ONLY) or {"items": []}
+            ours = resource["kind"] == "ResourceClaim"
+            items = listed["items"] or ()  # null for the kinds that are made up while one looks
+            found += [f"{resource['kind']}/{item['metadata']['name']}" for item in items if ours or _is_ours(item["metadata"])]
+        return sorted(set(found))
+
+    def _listable(self, cluster: str) -> list[tuple[str, Json]]:
+        """Every kind that the cluster serves and lists, with the path of its group; asked once, for no test here adds kinds."""
+        if cluster not in self._kinds:
+            groups = self.get(cluster, "/apis")["groups"]
+            bases = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+            served = [(base, each) for base in bases for each in (self.get(cluster, base) or {}).get("resources", ())]
+            self._kinds[cluster] = [(base, each) for base, each in served if "list" in each["verbs"] and "/" not in each["name"]]
+        return self._kinds[cluster]
+
+    def pods(self, cluster: str, namespace: str) -> list[Json]:
+        items: list[Json] = self.get(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return items
+
+
+def _is_ours(metadata: Json) -> bool:
+    marks = metadata.get("labels") or {}
+    return marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE or not marks.keys().isdisjoint(_MARKS)
+
+
+def condition(seen: Json, kind: str) -> str:
+    """The status of a condition, empty if it is not there."""
+    return next((item["status"] for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def reason(seen: Json, kind: str) -> str:
+    """The reason of a condition, empty if it is not there."""
+    return next((item["reason"] for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def message(seen: Json, kind: str) -> str:
+    """The message of a condition, empty if it is not there."""
+    return next((item.get("message", "") for item in seen.get("status", {}).get("conditions", ()) if item["type"] == kind), "")
+
+
+def said(tree: Any) -> Iterator[str]:
+    """What every payload of a history says: they stand in it as base64."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == "data" and isinstance(value, str):
+                yield base64.b64decode(value).decode(errors="replace")
+            else:
+                yield from said(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from said(item)
+
+
+def a_deployment(
+    name: str, namespace: str, *, replicas: int = 1, gpus: int = 1, image: str = "registry.example/engine:1", **more: Any
+) -> Json:
+    """A ModelDeployment of one Standalone engine."""
+    device = {"name": "gpu", "count": gpus, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}
+    member = {
+        "nodeSelector": {"devices": [device]},
+        "template": {"spec": {"containers": [{"name": "engine", "image": image, "args": ["--model=example/model"]}]}},
+    }
+    template = {"spec": {"engines": [{"name": "main", "members": [member]}], **more}}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def a_cache(name: str, namespace: str, repo: str, *, match: dict[str, str] | None = None, refresh: str = "", **block: Any) -> Json:
+    """A ModelCache of a repository of the hub, 20 GiB."""
+    selector = {"clusterSelector": {"matchLabels": match}} if match else {}
+    annotations = {"annotations": {labels.REFRESH: refresh}} if refresh else {}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": name, "namespace": namespace, **annotations},
+        "spec": {"source": "HuggingFace", "huggingFace": {"repo": repo, "sizeGiB": 20, **block}, **selector},
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> Iterator[WorkerProcess]:
+    """A worker of a Temporal server, with `more` environment; ended at the end."""
+    worker = worker_process(temporal_address, secrets, log, **more)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str) -> WorkerProcess:
+    """A worker that is not started yet."""
+    settings = {
+        "MODELPLANE_TEMPORAL__ADDRESS": temporal_address,
+        "MODELPLANE_SECRETS__DIRECTORY": str(secrets),
+        "MODELPLANE_KUBECONFIG__ALLOW_LOOPBACK": "true",
+        "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "1",
+        **more,
+    }
+    return WorkerProcess(settings, log)
+
+
+@asynccontextmanager
+async def connected(running: Running) -> AsyncIterator[Client]:
+    yield await Client.connect(running.temporal_address, data_converter=pydantic_data_converter)

@@ -1,0 +1,35 @@
+"""A real Temporal server that asks workflows to continue as new after a few events, so that a short test spans many runs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from testbed.programs.install import Installer
+from testbed.programs.versions import TOOLS
+from testbed.testbed import TEMPORAL
+from worker import register_search_attributes
+
+
+@asynccontextmanager
+async def impatient_server(events: int) -> AsyncIterator[Client]:
+    """Start the server, and end it at the end. It suggests a new run after `events` events."""
+    program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
+    limit = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={events}"]
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter, dev_server_existing_path=str(program), dev_server_extra_args=limit
+    ) as server:
+        await register_search_attributes(server.client)
+        yield server.client
+
+
+def address_of(client: Client) -> str:
+    """Give the address of a client's server."""
+    return client.service_client.config.target_host
+
+
+async def runs(client: Client, workflow_id: str) -> int:
+    """Count the runs of a workflow."""
+    return sum([1 async for _ in client.list_workflows(f'WorkflowId = "{workflow_id}"')])

@@ -1,0 +1,279 @@
+"""A fleet that exists by its reports alone: a real Temporal server, the real workers in this process, and no Kubernetes.
+
+The scheduler cannot tell it from a fleet of machines. Each cluster's workflow has no spec, so it neither connects nor reports; its reports
+come from here, and the replicas that are placed on it find it and wait for a connection without another word.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.messaging import attributes_of, ensure_scheduler
+from api_types import names, queues
+from api_types.messages.entities import ReportCluster, Scale, SetSpec, Tell
+from api_types.settings import QueueSettings, Settings, WorkerSettings
+from testbed.programs.install import Installer
+from testbed.programs.versions import TOOLS
+from testbed.testbed import TEMPORAL, TEMPORAL_POLL_RPS
+from tests.workflows.environment.harness import WorkerProcess, worker_process
+from worker import build_hands, build_workers, register_search_attributes
+
+Json = dict[str, Any]
+
+NAMESPACE = "ml-team"
+# Workers that leave without grace are gone at once; this is far more than they need on a busy machine.
+STOP_SECONDS = 60
+
+# An entity without a worker must not hold a look up for long.
+QUERY_TIMEOUT = timedelta(seconds=5)
+# Not there, no worker in time, no worker ever since, or more questions at once than the server keeps for one workflow.
+_UNANSWERED = (
+    RPCStatusCode.NOT_FOUND,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+)
+
+
+@dataclass(frozen=True)
+class ReportedCluster:
+    """One cluster of the fleet: its pools by name, with their nodes."""
+
+    name: str
+    pools: dict[str, int]
+
+    def report(self, sequence: int) -> ReportCluster:
+        """Say it as InferenceCluster would: eight GPUs per node, Ready, with a gateway."""
+        device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
+        manifest = {
+            "metadata": {"name": self.name, "uid": f"uid-{self.name}", "labels": {}, "annotations": {}},
+            "spec": {"nodePools": [{"name": pool, "className": "h100", "nodeCount": nodes} for pool, nodes in self.pools.items()]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": ""}],
+                "gateway": {"address": "10.245.0.1"},
+                "gpuPools": [{"name": pool, "nodes": nodes, "devices": [device]} for pool, nodes in self.pools.items()],
+            },
+        }
+        return ReportCluster(name=self.name, uid=f"uid-{self.name}", sequence=sequence, manifest=manifest)
+
+
+def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor) -> dict[str, Worker]:
+    """The workers that users run, in this process, by task queue.
+
+    Without the deadlock detector: it measures wall time, and this process is clients, workers and test at once, on a machine that may be
+    busy.
+    """
+    with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
+        return build_workers(client, settings, build_hands(settings), threads)
+
+
+@dataclass
+class WorkersHere:
+    """Workers for the two queues of workflows in this process, so that nothing is started anew but they themselves."""
+
+    address: str
+    _workers: dict[asyncio.Task[None], Worker] = field(default_factory=dict)
+    _threads: list[ThreadPoolExecutor] = field(default_factory=list)
+
+    async def start(self) -> None:
+        connection = await _connect(self.address)
+        settings = Settings(
+            queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
+        )
+        threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
+        workers = workers_here(connection, settings, threads)
+        self._threads.append(threads)
+        self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
+
+    async def lose(self) -> None:
+        """Stop them where they stand, as far as a process can do that to a part of itself."""
+        for task in self._workers:
+            task.cancel()
+        await self._until_ended()
+
+    async def shut_down(self) -> None:
+        """Stop them in order, so that nothing of theirs is left in this process."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
+        await self._until_ended()
+
+    async def _until_ended(self) -> None:
+        ending, self._workers = self._workers, {}
+        async with asyncio.timeout(STOP_SECONDS):
+            outcomes = await asyncio.gather(*ending, return_exceptions=True)
+        for threads in self._threads:
+            threads.shutdown()
+        self._threads.clear()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+@dataclass
+class WorkerApart:
+    """The worker as users run it, a process of its own that is lost by SIGKILL."""
+
+    process: WorkerProcess
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.process.start)
+
+    async def lose(self) -> None:
+        await asyncio.to_thread(self.process.kill)
+
+    async def shut_down(self) -> None:
+        await self.lose()
+
+
+@dataclass
+class ProtocolFleet:
+    """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
+
+    client: Client
+    clients: list[Client]
+    workers: "WorkersHere | WorkerApart"
+    clusters: dict[str, ReportedCluster] = field(default_factory=dict)
+    _sequence: int = 0
+
+    # --- workers ------------------------------------------------------------------------------------------------------------------
+
+    async def start_workers(self) -> None:
+        """Start the workers that users run, and the scheduler with them."""
+        await self.workers.start()
+        await ensure_scheduler(self.client)
+
+    async def lose_workers(self) -> None:
+        """Stop them where they stand: nothing in hand is waited for."""
+        await self.workers.lose()
+
+    async def restart_workers(self) -> None:
+        """Lose them and start others."""
+        await self.lose_workers()
+        await self.start_workers()
+
+    # --- the scheduler ------------------------------------------------------------------------------------------------------------
+
+    async def terminate_scheduler(self) -> None:
+        """Lose the scheduler with all it knows; the clusters answer the one that follows."""
+        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+        await self.report()
+
+    async def scheduler(self, query: str) -> Any:
+        """Ask the scheduler; None while it cannot answer."""
+        return await self._query(names.FLEET_SCHEDULER_ID, query)
+
+    # --- clusters -----------------------------------------------------------------------------------------------------------------
+
+    async def add(self, clusters: Iterable[ReportedCluster]) -> None:
+        """Make clusters known, or known with other capacity."""
+        for cluster in clusters:
+            self.clusters[cluster.name] = cluster
+            await self.client.start_workflow(
+                "InferenceCluster",
+                None,
+                id=names.workflow_id("InferenceCluster", "", cluster.name),
+                task_queue=queues.WORKFLOWS,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                search_attributes=attributes_of("InferenceCluster", "", cluster.name),
+            )
+        await self.report()
+
+    async def report(self) -> None:
+        """Report every cluster, newer than before."""
+        self._sequence += 1
+        for cluster in self.clusters.values():
+            report = cluster.report(self._sequence).wire()
+            await ensure_scheduler(self.client, Tell(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report))
+
+    # --- deployments --------------------------------------------------------------------------------------------------------------
+
+    async def submit(self, documents: list[Json]) -> None:
+        """Apply all of them at once, the clients in turn."""
+        await asyncio.gather(*(self.apply(document, self.clients[i % len(self.clients)]) for i, document in enumerate(documents)))
+
+    async def apply(self, document: Json, client: Client | None = None, request_id: str = "") -> None:
+        """Apply a deployment as every client does: one signal that also starts. Without an id of its own it is the first of its name."""
+        name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+        await (client or self.client).start_workflow(
+            "ModelDeployment",
+            None,
+            id=names.workflow_id("ModelDeployment", namespace, name),
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            search_attributes=attributes_of("ModelDeployment", namespace, name),
+            start_signal="set_spec",
+            start_signal_args=[SetSpec(request_id=request_id or f"apply/{name}", by="test", manifest=document).wire()],
+        )
+
+    async def scale(self, name: str, replicas: int, request_id: str) -> None:
+        order = Scale(request_id=request_id, by="test", replicas=replicas).wire()
+        await self.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name)).signal("scale", order)
+
+    async def describe(self, name: str) -> Json | None:
+        """Give a deployment as its manifest; None while it cannot answer."""
+        seen: Json | None = await self._query(names.workflow_id("ModelDeployment", NAMESPACE, name), "describe")
+        return seen
+
+    async def running(self, kind: str) -> int:
+        """Count the running workflows of a kind, as visibility knows them."""
+        return (await self.client.count_workflows(f'ExecutionStatus = "Running" AND WorkflowType = "{kind}"')).count
+
+    async def _query(self, workflow_id: str, query: str) -> Any:
+        try:
+            return await self.client.get_workflow_handle(workflow_id).query(query, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status in _UNANSWERED:
+                return None
+            raise
+
+
+def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
+    """Count what the entries charge by (cluster, pool), in nodes, without the scheduler's own arithmetic: a whole node per pod."""
+    charged: Counter[tuple[str, str]] = Counter()
+    for entry in ledger:
+        for engine in entry["engines"]:
+            for member in engine["members"]:
+                charged[entry["cluster"], member["pool"]] += engine.get("copies", 1) * member.get("workerNodes", 1)
+    return charged
+
+
+@contextlib.asynccontextmanager
+async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIterator[ProtocolFleet]:
+    """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end.
+
+    With a folder `apart` the worker is a process of its own, with its log there.
+    """
+    program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
+    paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
+    arguments = [word for pace in paces for word in ("--dynamic-config-value", pace)]
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
+    ) as server:
+        await register_search_attributes(server.client)
+        address = server.client.service_client.config.target_host
+        workers = WorkerApart(worker_process(address, apart / "secrets", apart / "worker.log")) if apart else WorkersHere(address)
+        fleet = ProtocolFleet(server.client, [await _connect(address) for _ in range(clients)], workers)
+        await fleet.start_workers()
+        try:
+            yield fleet
+        finally:
+            await workers.shut_down()
+
+
+async def _connect(address: str) -> Client:
+    return await Client.connect(address, data_converter=pydantic_data_converter)

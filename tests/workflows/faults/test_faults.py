@@ -1,0 +1,146 @@
+"""A bad line to a cluster: nothing is lost, nothing doubled, and a condition says what is awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from activities.secrets.store import SecretStore
+from api_types.messages.entities import RetryNow
+from tests.workflows.environment.faults import (
+    CLUSTER,
+    a_tenant,
+    clean_up,
+    held,
+    here,
+    images,
+    nothing_is_left,
+    put_kubeconfig,
+    ready_count,
+    says_unreachable,
+    the_replica,
+    waits_at_step,
+    went_on,
+    workload,
+)
+from tests.workflows.environment.faulty_proxy import HEALING, SEED, Always, Fault, FaultyProxy, Storm, faulty_proxy
+from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
+from tests.workflows.environment.together import together
+
+pytestmark = pytest.mark.testbed
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A tenant of the test's own."""
+    return a_tenant()
+
+
+@pytest.fixture(scope="module")
+async def line(plane: ControlPlane, store: SecretStore, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyProxy]:
+    """A proxy on the way to the cluster, put there as a rotated kubeconfig and taken away at the end."""
+    cluster = plane.running.clusters[CLUSTER]
+    async with faulty_proxy(cluster, tmp_path_factory.mktemp("line")) as proxy:
+        await put_kubeconfig(store, proxy.kubeconfig())
+
+        async def served() -> int:
+            return proxy.served
+
+        # The observer's next question goes the new way, and its watches with it.
+        await eventually(served, lambda count: count > 20, what="the way through the proxy")
+        yield proxy
+        await put_kubeconfig(store, cluster.kubeconfig.read_bytes())
+
+
+async def test_a_life_over_a_line_that_spoils_every_twentieth_request_ends_as_any_other(
+    plane: ControlPlane, namespace: str, line: FaultyProxy
+) -> None:
+    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
+    async with line.failing(Storm(share=0.05)) as injected:
+        await plane.apply(here("tough", namespace, replicas=2))
+        await plane.until("ModelDeployment", "tough", lambda seen: ready_count(seen) == 2, namespace)
+        await plane.apply(here("tough", namespace, replicas=3, image="registry.example/engine:2"))
+
+        async def running() -> list[str]:
+            return await images(plane, namespace)
+
+        await eventually(running, lambda found: found == ["registry.example/engine:2"] * 3)
+        seen = await plane.ready("ModelDeployment", "tough", namespace)
+        assert len({placement["replica"] for placement in seen["status"]["placements"]}) == len(await held(plane, namespace)) == 3
+        await plane.delete("ModelDeployment", "tough", namespace)
+        await plane.gone("ModelDeployment", "tough", namespace)
+    assert set(injected) == set(HEALING), f"the storm was too short to try everything: {injected}"
+    await nothing_is_left(plane, namespace)
+
+
+async def test_wkl_113_a_line_that_goes_dark_during_a_rollout_and_a_teardown_costs_only_time(
+    plane: ControlPlane, namespace: str, line: FaultyProxy
+) -> None:
+    await plane.apply(here("rolling", namespace))
+    await plane.apply(here("leaving", namespace))
+    await plane.ready("ModelDeployment", "rolling", namespace)
+    await plane.ready("ModelDeployment", "leaving", namespace)
+    rolling, leaving = await the_replica(plane, "rolling", namespace), await the_replica(plane, "leaving", namespace)
+    async with line.dark():
+        await plane.apply(here("rolling", namespace, image="registry.example/engine:2"))
+        await plane.delete("ModelDeployment", "leaving", namespace)
+        await says_unreachable(plane, namespace, rolling, leaving)
+        # Nothing that serves is taken off the air because of a silence this short.
+        assert condition(await plane.describe("ModelReplica", rolling, namespace), "Serving") == "True"
+        plane.worker.kill()
+        await asyncio.to_thread(plane.worker.start)
+    await went_on(plane, namespace, "registry.example/engine:2")
+    await clean_up(plane, "rolling", namespace)
+
+
+async def a_refused_apply(plane: ControlPlane, line: FaultyProxy, fault: Fault, why: str, words: str) -> None:
+    namespace = a_tenant()
+    async with line.failing(Always(fault, "PATCH", namespace, "deployments")):
+        await plane.apply(here("refused", namespace))
+        await plane.until("ModelDeployment", "refused", lambda seen: seen.get("status", {}).get("placements"), namespace)
+        name = await the_replica(plane, "refused", namespace)
+        seen = await plane.until("ModelReplica", name, lambda seen: reason(seen, "ModelAccepted") == why, namespace)
+        assert words in message(seen, "ModelAccepted")
+        assert "apps/v1/Deployment" in message(seen, "ModelAccepted")
+    await plane.handle("ModelReplica", name, namespace).signal("retry_now", RetryNow(by="test").wire())
+    await plane.ready("ModelDeployment", "refused", namespace)
+    await clean_up(plane, "refused", namespace)
+
+
+async def a_refused_deletion(plane: ControlPlane, line: FaultyProxy, fault: Fault) -> None:
+    namespace = a_tenant()
+    await plane.apply(here("refused", namespace))
+    await plane.ready("ModelDeployment", "refused", namespace)
+    name = await the_replica(plane, "refused", namespace)
+    async with line.failing(Always(fault, "DELETE", namespace, "deployments")):
+        await plane.delete("ModelDeployment", "refused", namespace)
+        seen = await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 7), namespace)
+        assert "step 7 of 12: delete the engines" in message(seen, "Deleting")
+        assert len(await held(plane, namespace)) == 1
+        assert workload(plane, namespace)
+    await plane.handle("ModelReplica", name, namespace).signal("retry_now", RetryNow(by="test").wire())
+    await plane.gone("ModelDeployment", "refused", namespace)
+    await nothing_is_left(plane, namespace)
+
+
+REFUSED = {
+    "wkl-11 an invalid apply": partial(a_refused_apply, fault=Fault.INVALID, why="InvalidSpec", words="injected Invalid"),
+    "wkl-11 a failed apply": partial(a_refused_apply, fault=Fault.ERROR, why="ServerError", words="injected InternalError"),
+    "wkl-11 an invalid deletion": partial(a_refused_deletion, fault=Fault.INVALID),
+    "wkl-11 a deletion in conflict": partial(a_refused_deletion, fault=Fault.CONFLICT),
+    "wkl-11 a throttled deletion": partial(a_refused_deletion, fault=Fault.THROTTLED),
+    "wkl-11 a failed deletion": partial(a_refused_deletion, fault=Fault.ERROR),
+}
+
+
+@pytest.fixture(scope="module")
+async def refusals(plane: ControlPlane, line: FaultyProxy) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """All of them side by side, each in a namespace of its own."""
+    async with together({name: partial(scenario, plane, line) for name, scenario in REFUSED.items()}) as begun:
+        yield begun
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_is_refused_says_so_loses_nothing_and_is_tried_again(refusals: dict[str, asyncio.Task[None]], name: str) -> None:
+    await refusals[name]

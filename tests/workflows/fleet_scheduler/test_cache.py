@@ -1,0 +1,367 @@
+"""The scheduler's books alone: what each message changes, and who is asked about again because of it. No server is needed."""
+
+import logging
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from api_types import names
+from api_types.errors import StaleSnapshot
+from api_types.messages.entities import KeptState, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, Tell
+from scheduler.decide import apply, decide
+from scheduler.fleet import registry
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.model.inputs import DeploymentView
+from scheduler.model.policy import PlacementPolicy, TopologySpread
+from scheduler.model.reasons import RELEASING, RESERVED
+from scheduler.model.wire import from_wire, to_wire
+from tests.scheduler.builders import cluster, deployment, engine
+from workflows.fleet_scheduler import carry_over
+from workflows.fleet_scheduler.cache import INBOX_AT_ONCE, Books, SchedulerState, owner_of
+from workflows.fleet_scheduler.carry_over import BooksOrder, Carried, audit_books, newest_answers, pack_books
+from workflows.fleet_scheduler.decide_activity import schedule_request
+from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, in_parts
+from workflows.fleet_scheduler.packing import unpack
+
+LOG = logging.getLogger(__name__)
+START = 1_700_000_000_000
+MINUTE = 60_000
+
+
+class Clock:
+    """A time that moves when told."""
+
+    def __init__(self) -> None:
+        self.ms = START
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def place(view: DeploymentView, number: int = 1, kept: Sequence[KeptState] = ()) -> Place:
+    return Place(
+        request_id=f"{view.uid}/{number}",
+        namespace=view.namespace,
+        name=view.name,
+        uid=view.uid,
+        generation=1,
+        wanted=view.replicas,
+        need=to_wire(view),
+        kept=list(kept),
+    )
+
+
+def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> Books:
+    made = Books(SchedulerState(), clock, LOG)
+    for view in views:
+        made.fleet.put_cluster(view)
+    if policy:
+        made.state.inbox.append(("set_policy", SetPolicy(policy=policy).wire()))
+    return made
+
+
+def turn(made: Books, *orders: tuple[str, Any]) -> list[str]:
+    """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
+    made.state.inbox += [(kind, order.wire()) for kind, order in orders]
+    while made.take_inbox():
+        pass
+    queue, made.state.queue = list(made.state.queue.values()), {}
+    for waiting in queue:
+        decision = decide(made.fleet, [schedule_request(waiting)], made.now())[0]
+        apply(made.fleet, decision, from_wire(DeploymentView, waiting.need))
+        if decision.waits_for_capacity:
+            made.state.unplaced[owner_of(waiting)] = waiting
+    return [waiting.name for waiting in queue]
+
+
+def test_sch_18_4_10_those_behind_a_hold_are_asked_about_when_it_runs_out() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder", "holdForSeconds": 300})
+    turn(made)
+    big, small = deployment(engine(copies=4), name="big"), deployment(name="small")
+    assert turn(made, ("place", place(big)), ("place", place(small))) == ["big", "small"]
+    assert made.holds_end_after() == timedelta(minutes=5, milliseconds=1)
+    clock.ms += 4 * MINUTE
+    assert turn(made) == []
+    clock.ms += MINUTE + 1
+    assert turn(made) == ["big", "small"]
+    assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
+    assert made.holds_end_after() is None
+
+
+def test_sch_18_4_10_a_hold_ends_with_its_deployment_and_is_carried_over() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder"})
+    turn(made)
+    turn(made, ("place", place(deployment(engine(copies=4), name="big"))))
+    assert Fleet.load(made.fleet.dump()).holds == made.fleet.holds
+    made.state.inbox.append(("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
+    assert turn(made, ("place", place(deployment(name="small")))) == ["small"]
+    assert made.holds_end_after() is None
+    assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
+
+
+def carried(made: Books) -> SchedulerState:
+    """Carry books over to the next run, the way the workflow does, through JSON."""
+    run_id = uuid.uuid4().hex
+    registry.register(run_id, made)
+    packed = pack_books(BooksOrder(run_id=run_id, version=made.fleet.version))
+    state = made.carried(Carried.model_validate_json(packed.model_dump_json(by_alias=True)))
+    return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
+
+
+def reopened(state: SchedulerState, clock: Clock) -> Books:
+    made = Books(state, clock, LOG)
+    while made.parts_left:
+        made.read_part()
+    return made
+
+
+def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+    turn(made)
+    turn(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    made.answers = {"one": {"epoch": 3}}
+    made.state.silent = {"modelreplica/ml/lost": "b"}
+    made.state.leaving = {"b": ["ml/x"]}
+    made.state.inbox.append(("released", {"uid": "later"}))
+    kept = made.luggage()
+    entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
+    state = carried(made)
+    assert (state.inbox, state.unplaced, state.clusters) == ([], {}, {})
+    again = reopened(state, clock)
+    assert again.luggage() == kept
+    assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
+    assert again.fleet.options == made.fleet.options
+    assert (list(again.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
+    assert not again.state.rebuild
+
+
+def test_sch_14_books_that_do_not_fit_are_asked_for_again_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 1), policy={"profile": "dense"})
+    turn(made)
+    made.state.inbox.append(("released", {"uid": "later"}))
+    monkeypatch.setattr(carry_over, "CARRIED_CHARACTERS_MAX", 10)
+    again = reopened(carried(made), clock)
+    assert again.state.rebuild
+    assert (list(again.fleet.clusters), again.fleet.options.profile) == ([], "dense")
+    assert again.state.inbox == [("released", {"uid": "later"})]
+
+
+def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry_over, "ANSWERS_CHARACTERS_MAX", 2_000)
+    answers = {f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex} for i in range(200)}
+    kept = unpack(newest_answers(answers))
+    assert list(kept) == list(answers)[-len(kept) :]
+    assert 0 < len(kept) < len(answers)
+
+
+def test_sch_14_a_look_at_other_books_than_those_meant_is_refused() -> None:
+    made = books(Clock(), cluster("a", 1))
+    registry.register("run-1", made)
+    assert audit_books(BooksOrder(run_id="run-1", version=made.fleet.version)) == []
+    for order in (BooksOrder(run_id="run-1", version=made.fleet.version + 1), BooksOrder(run_id="run-2", version=made.fleet.version)):
+        with pytest.raises(StaleSnapshot, match="are not in this process"):
+            pack_books(order)
+
+
+def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
+    made = books(Clock(), cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    registry.register("run-3", made)
+    made.fleet.ledger._used["a"]["p"] = 2
+    assert audit_books(BooksOrder(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
+
+
+def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
+    made = books(Clock(), cluster("a", 5))
+    turn(made, ("place", place(deployment(want=5))))
+    uids = sorted(entry.uid for entry in made.fleet.entries())
+    page = made.ledger_page(uids[1])
+    assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
+    assert (page["version"], page["after"]) == (made.fleet.version, "")
+
+
+def test_large_answers_are_told_in_parts_in_order() -> None:
+    said = [
+        Tell(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size}) for i, size in enumerate((300, 300, 300, 900, 1))
+    ]
+    parts = list(in_parts(said))
+    assert [[tell.workflow_id for tell in part] for part in parts] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
+    assert PLACEMENTS_AT_ONCE == 800
+    assert list(in_parts([])) == []
+
+
+US, EU = {"region": "us"}, {"region": "eu"}
+
+
+@pytest.mark.parametrize(
+    ("wants", "woken"),
+    [
+        ({"match_labels": US}, ["waits"]),
+        ({"match_labels": EU}, []),
+        ({}, ["waits"]),
+        ({"match_labels": EU, "policy": PlacementPolicy(topology_spread=(TopologySpread("region"),))}, ["waits"]),
+    ],
+    ids=["same labels", "other labels", "no labels", "a rule that counts elsewhere"],
+)
+def test_sch_14_only_those_are_asked_about_again_whose_answer_can_change(wants: dict[str, Any], woken: list[str]) -> None:
+    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
+    turn(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
+    assert turn(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == woken
+
+
+def test_sch_14_whoever_waits_to_grow_is_asked_about_when_its_own_cluster_has_room() -> None:
+    made = books(Clock(), cluster("a", 2, labels=US))
+    turn(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
+    made.fleet.put_cluster(cluster("a", 2, labels=EU))
+    grown = deployment(engine(copies=2), name="grows", match_labels=US, template="v2")
+    assert turn(made, ("place", place(grown, 2))) == ["grows"]
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
+    assert turn(made) == []
+
+
+def test_sch_14_a_quota_that_is_used_less_concerns_everybody() -> None:
+    quota = {"namespace": "ml", "maxNodes": 1}
+    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU), policy={"quotas": [quota]})
+    turn(made)
+    turn(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
+    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
+
+
+def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
+    made = books(Clock())
+    made.state.inbox += [("place", place(deployment(name=f"d{i}")).wire()) for i in range(INBOX_AT_ONCE + 10)]
+    assert made.take_inbox()
+    assert len(made.state.queue) == INBOX_AT_ONCE
+    assert not made.take_inbox()
+    assert list(made.state.queue) == [f"ml/d{i}" for i in range(INBOX_AT_ONCE + 10)]
+
+
+def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() -> None:
+    made = books(Clock())
+    made.state.inbox += [("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))]
+    made.take_inbox()
+    assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]
+
+
+def told_of(clock: Clock, sequence: int, workload: str, state: str) -> tuple[str, ReportCluster]:
+    """A report of cluster `a` whose adapter saw a workload so."""
+    seen = {"workload": workload, "state": state, "reason": "Preempted", "since": START}
+    manifest = {
+        "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": clock(), "admission": [seen]}},
+    }
+    return "report_cluster", ReportCluster(name="a", uid="u", sequence=sequence, manifest=manifest)
+
+
+def test_sch_18_5_4_whoever_is_evicted_asks_anew_at_once_and_again_when_it_is_let_back() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    ours = names.workload_name(entry.namespace, entry.name)
+    asked = []
+    for number, (workload, state) in enumerate(
+        [(ours, "Admitted"), (ours, "Evicted"), (ours, "Evicted"), (ours, "Admitted"), ("another", "Evicted")]
+    ):
+        turn(made, told_of(clock, number + 1, workload, state))
+        asked.append(list(made.drained))
+        made.drained = {}
+    assert asked == [[], [("ml", "m")], [], [("ml", "m")], []]
+    turn(made, told_of(clock, 9, ours, "Evicted"))
+    # It waits for its nodes again, and as long as others may.
+    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
+
+
+def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    seen = {"workload": names.workload_name(entry.namespace, entry.name), "state": "Pending", "reason": "Gated", "since": START}
+    manifest = {
+        "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": START, "admission": [seen]}},
+    }
+    turn(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
+    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
+    assert not made.drained
+    clock.ms += 15 * MINUTE
+    turn(made)
+    assert not made.drained
+    clock.ms += 1000
+    turn(made)
+    assert list(made.drained) == [("ml", "m")]
+    assert made.look_again_after() is None
+    # A run that follows does not forget when to look again.
+    clock.ms = START
+    assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
+
+
+def as_told(made: Books, **changes: Any) -> list[KeptState]:
+    """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
+    return [KeptState(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
+
+
+def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:
+    made = books(Clock(), cluster("a", 2))
+    before, after = (deployment(want=2, template=template) for template in ("v1", "v2"))
+    turn(made, ("place", place(before)))
+    turn(made, ("place", place(after, 2, as_told(made))))
+    ordered = [entry.template for entry in made.fleet.entries()]
+    assert sorted(ordered) == ["v1", "v2"]
+    # Nobody heard of it: both replicas are as they were, and Ready.
+    turn(made, ("place", place(after, 3, as_told(made, template="v1"))))
+    assert [entry.template for entry in made.fleet.entries()] == ordered
+    # It arrived, and the replica came back Ready: the other one follows.
+    turn(made, ("place", place(after, 4, as_told(made))))
+    assert [entry.template for entry in made.fleet.entries()] == ["v2", "v2"]
+
+
+def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
+    made = books(Clock(), cluster("a", 1))
+    before, after = (deployment(template=template) for template in ("v1", "v2"))
+    turn(made, ("place", place(before)))
+    turn(made, ("place", place(after, 2, as_told(made))))
+    made.state.inbox.append(("place", place(after, 3, as_told(made, template="v1")).wire()))
+    made.take_inbox()
+    (waiting,) = made.state.queue.values()
+    (placement,) = decide(made.fleet, [schedule_request(waiting)], made.now())[0].placements
+    assert placement.action == "Update"
+
+
+def test_wfl_4_an_eviction_in_an_answer_that_was_overtaken_is_decided_again() -> None:
+    made = books(Clock(), cluster("a", 2))
+    turn(made, ("place", place(deployment(want=2))))
+    turn(made, ("place", place(deployment(want=1), 2, as_told(made))))
+    assert sorted(entry.state for entry in made.fleet.entries()) == [RELEASING, RESERVED]
+    made.state.inbox.append(("place", place(deployment(want=1), 3, as_told(made)).wire()))
+    made.take_inbox()
+    (waiting,) = made.state.queue.values()
+    assert len(decide(made.fleet, [schedule_request(waiting)], made.now())[0].evictions) == 1
+    # Wanted again meanwhile: both stay.
+    turn(made, ("place", place(deployment(want=2), 4, as_told(made))))
+    assert RELEASING not in {entry.state for entry in made.fleet.entries()}
+
+
+def test_wfl_4_what_was_taken_back_before_anybody_started_it_is_asked_after_across_runs() -> None:
+    clock = Clock()
+    made = books(clock, cluster("a", 2))
+    turn(made, ("place", place(deployment(want=2))))
+    made.unbound = dict.fromkeys(entry.uid for entry in made.fleet.entries())
+    turn(made, ("place", place(deployment(want=1), 2)))
+    again = reopened(carried(made), clock)
+    assert again.expired() == []
+    clock.ms += 11 * MINUTE
+    assert sorted(entry.state for entry in again.expired()) == [RELEASING, RESERVED]
+    (leaving,) = (entry for entry in again.expired() if entry.state == RELEASING)
+    turn(again, ("revoked", Revoked(uid=leaving.uid)))
+    assert [entry.state for entry in again.expired()] == [RESERVED]

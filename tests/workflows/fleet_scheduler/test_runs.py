@@ -1,0 +1,80 @@
+"""The scheduler over many runs of its workflow: what it promised stays promised, and large fleets are read part by part."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.messaging import ensure_scheduler
+from api_types import names, queues
+from api_types.messages.entities import Place
+from api_types.settings import QueueSettings, Settings
+from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.model.wire import to_wire
+from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
+from tests.workflows.environment.harness import eventually
+from tests.workflows.environment.impatient import impatient_server, runs
+from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
+from workflows.fleet_scheduler import workflow
+from workflows.fleet_scheduler.packing import unpack
+
+ROUNDS = 12
+AT_ONCE = 10
+
+
+def asks(number: int) -> dict[str, Any]:
+    view = deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")
+    whose = {"namespace": view.namespace, "name": view.name, "uid": view.uid}
+    return Place(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
+
+
+@asynccontextmanager
+async def served_here() -> AsyncIterator[Client]:
+    """A control plane of many runs, served by this process so that a test can reach into it."""
+    settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)))
+    async with impatient_server(events=60) as client:
+        with ThreadPoolExecutor(settings.worker.max_concurrent_activities) as threads:
+            async with AsyncExitStack() as stack:
+                for worker in workers_here(client, settings, threads).values():
+                    await stack.enter_async_context(worker)
+                await ensure_scheduler(client)
+                yield client
+
+
+async def all_entries(scheduler: WorkflowHandle[Any, Any]) -> list[str]:
+    page = await scheduler.query("ledger_page", "")
+    return [entry.uid for entry in unpack_rows(unpack(page["entries"]))]
+
+
+async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
+    scheduler = client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+    for number in range(3):
+        await scheduler.signal("report_cluster", ReportedCluster(f"c{number}", {"p": ROUNDS * AT_ONCE}).report(1).wire())
+    for start in range(0, ROUNDS * AT_ONCE, AT_ONCE):
+        await asyncio.gather(*(scheduler.signal("place", asks(number)) for number in range(start, start + AT_ONCE)))
+        await asyncio.sleep(0.5)
+    return scheduler
+
+
+async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every fleet counts as a large one here, so each run reads the last one's part by part.
+    monkeypatch.setattr(workflow, "PARTS_AT_ONCE", 0)
+    async with served_here() as client:
+        scheduler = await send_rounds(client)
+
+        async def placed() -> int:
+            return int((await scheduler.query("describe"))["status"]["replicas"])
+
+        await eventually(placed, lambda count: count == ROUNDS * AT_ONCE, what="every request placed once")
+        before = sorted(await all_entries(scheduler))
+        assert len(set(before)) == ROUNDS * AT_ONCE
+        assert await scheduler.query("audit") == []
+        assert await runs(client, names.FLEET_SCHEDULER_ID) > 2
+        # Asked again, in a later run, the answer is the same and nothing is charged twice.
+        await asyncio.gather(*(scheduler.signal("place", asks(number)) for number in range(AT_ONCE)))
+        await eventually(lambda: scheduler.query("waiting"), lambda waiting: waiting == [])
+        assert sorted(await all_entries(scheduler)) == before

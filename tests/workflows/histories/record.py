@@ -1,0 +1,61 @@
+"""Record a life of each workflow type, as histories of the present version: `pytest tests/workflows/histories/record.py`.
+
+It is no test and is run by hand, before a release. What is recorded stays: later versions must replay it.
+"""
+
+import json
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_types import names
+from tests.environment.local_hub import LocalHub, Repo, a_commit
+from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment
+
+HISTORIES = Path(__file__).parents[2] / "histories"
+
+
+def scrubbed(value: Any) -> Any:
+    """Take out what names the machine that recorded it."""
+    if isinstance(value, dict):
+        return {key: "worker" if key == "identity" else scrubbed(item) for key, item in value.items()}
+    return [scrubbed(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.testbed
+async def test_record_a_life_of_each_workflow_type(plane: ControlPlane, hub: LocalHub) -> None:
+    namespace = f"t-{uuid.uuid4().hex[:8]}"
+    cluster = min(plane.running.clusters)
+    hub.repos["acme/life"] = Repo()
+    await plane.apply(a_cache("life", namespace, "acme/life"))
+    await plane.apply(a_deployment("life", namespace, replicas=1, modelCacheRef={"name": "life"}))
+    first = await plane.ready("ModelDeployment", "life", namespace)
+    await plane.scale("life", namespace, 2)
+    await plane.until("ModelDeployment", "life", lambda seen: seen["status"]["replicas"]["ready"] == 2, namespace)
+    await plane.apply(a_deployment("life", namespace, replicas=1, image="example/engine:2", modelCacheRef={"name": "life"}))
+    await plane.until("ModelDeployment", "life", lambda seen: seen["status"]["replicas"]["ready"] == 2, namespace)
+    commit = hub.repos["acme/life"].branches["main"] = a_commit("refreshed")
+    await plane.apply(a_cache("life", namespace, "acme/life", refresh="1"))
+    await plane.until("ModelCache", "life", lambda seen: seen["status"].get("resolvedRevision") == commit, namespace)
+    await plane.ready("ModelCache", "life", namespace)
+    await plane.delete("ModelCache", "life", namespace)
+    await plane.delete("ModelDeployment", "life", namespace)
+    for kind in ("ModelDeployment", "ModelCache"):
+        await plane.gone(kind, "life", namespace)
+    pool = (await plane.describe("InferenceCluster", cluster))["spec"]["nodePools"][0]
+    ids = {
+        "ModelCache": names.workflow_id("ModelCache", namespace, "life"),
+        "ModelDeployment": names.workflow_id("ModelDeployment", namespace, "life"),
+        "ModelReplica": names.workflow_id("ModelReplica", namespace, first["status"]["placements"][0]["replica"]),
+        "InferenceCluster": names.workflow_id("InferenceCluster", "", cluster),
+        "InferenceClass": names.workflow_id("InferenceClass", "", pool["className"]),
+        "FleetScheduler": names.FLEET_SCHEDULER_ID,
+    }
+    for kind, workflow_id in ids.items():
+        history = await plane.client.get_workflow_handle(workflow_id).fetch_history()
+        file = HISTORIES / kind / f"{version('modelplane-temporal')}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(scrubbed(history.to_json_dict()), separators=(",", ":")) + "\n")

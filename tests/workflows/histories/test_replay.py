@@ -1,0 +1,32 @@
+"""Old histories still replay. `record_histories.py` records new ones; the runs of a session are replayed when its plane ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+
+from tests.workflows.environment.replaying import replayer
+from workflows import registry
+from workflows.served import SERVED
+
+HISTORIES = Path(__file__).parents[2] / "histories"
+TYPES = sorted([*SERVED, "FleetScheduler"])
+
+
+def test_every_kind_that_is_served_has_its_workflow() -> None:
+    assert tuple(entity.kind for entity in registry.ENTITIES) == SERVED
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_there_is_a_recorded_history_of_every_workflow_type(kind: str) -> None:
+    assert sorted((HISTORIES / kind).glob("*.json")) != []
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*/*.json")), ids=lambda path: f"{path.parent.name} {path.stem}")
+async def test_a_recorded_history_replays(path: Path) -> None:
+    history = json.loads(path.read_text())
+    # An entity's id is its identity, so it must be replayed under its own.
+    workflow_id = history["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"]
+    result = await replayer().replay_workflow(WorkflowHistory.from_json(workflow_id, history))
+    assert result.replay_failure is None

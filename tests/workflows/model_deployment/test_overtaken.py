@@ -1,0 +1,55 @@
+"""Who changes a deployment faster than it is answered: no order of an answer that was overtaken is lost."""
+
+import asyncio
+import random
+
+from api_types import names
+from scheduler.model.reasons import BOUND
+from tests.workflows.environment.harness import Json, a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from tests.workflows.environment.topologies import with_image
+
+DEPLOYMENTS = [f"hasty-{number}" for number in range(4)]
+REPLICAS = 4
+CHANGES = 12
+SEED = random.SystemRandom().randrange(2**32)
+
+
+async def images(fleet: ProtocolFleet, name: str) -> list[str]:
+    """The image that each replica was told last, by the deployment's own account."""
+    seen = await fleet.describe(name)
+    found = []
+    for placement in (seen or {}).get("status", {}).get("placements", []):
+        handle = fleet.client.get_workflow_handle(names.workflow_id("ModelReplica", NAMESPACE, placement["replica"]))
+        replica: Json = await handle.query("describe")
+        found += [engine["members"][0]["template"]["spec"]["containers"][0]["image"] for engine in replica["spec"]["engines"]]
+    return found
+
+
+async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -> None:
+    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
+    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    async with protocol_fleet() as fleet:
+        await fleet.add([ReportedCluster("c", {"p": 2 * len(DEPLOYMENTS) * REPLICAS})])
+
+        async def hurry(name: str) -> None:
+            document = a_deployment(name, NAMESPACE, replicas=REPLICAS)
+            document["spec"]["rollout"] = {"type": "AllAtOnce"}
+            await fleet.apply(document)
+            for number in range(CHANGES):
+                await asyncio.sleep(chance.uniform(0, 0.15))
+                await fleet.scale(name, chance.randint(1, REPLICAS), f"{name}/{number}")
+                await asyncio.sleep(chance.uniform(0, 0.15))
+                await fleet.apply(with_image(document, f"registry.example/engine:{number}"), request_id=f"{name}/image/{number}")
+            await fleet.scale(name, REPLICAS, f"{name}/last")
+
+        await asyncio.gather(*(hurry(name) for name in DEPLOYMENTS))
+        last = [f"registry.example/engine:{CHANGES - 1}"] * REPLICAS
+        for name in DEPLOYMENTS:
+            await eventually(lambda name=name: images(fleet, name), lambda found: found == last, what=f"images of {name}")
+
+        async def states() -> list[str]:
+            return [entry.get("state", BOUND) for entry in await fleet.scheduler("ledger") or []]
+
+        await eventually(states, lambda found: found == [BOUND] * len(DEPLOYMENTS) * REPLICAS, what="the ledger")
+        assert await fleet.scheduler("audit") == []

@@ -1,0 +1,46 @@
+"""What a replica says of itself follows from its birth and from what was seen; no template and no short illness changes it."""
+
+from typing import Any
+
+import pytest
+
+from api_types import labels
+from api_types.messages.cluster_work import Applied, AppliedEngine
+from api_types.messages.entities import ReplicaBirth, SetTemplate
+from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
+from workflows.model_replica.readings import holds_floor
+from workflows.model_replica.state import ReplicaCarried
+from workflows.model_replica.workflow import ModelReplicaWorkflow
+
+APPLIED = Applied(
+    hash="h",
+    workload_name="w",
+    workload_namespace="ml",
+    engines=[AppliedEngine(name="main", kind="Deployment", workload_name="w-main", copies=2)],
+)
+ENGINES: list[dict[str, Any]] = [{"name": "main"}]
+
+
+def seen(pods_ready: int, *, accepted: bool = True) -> ObservedReplica:
+    workload = ObservedWorkload(name="w-main", kind="Deployment", current=True, desired=2, ready=0, pods_ready=pods_ready)
+    return ObservedReplica(workloads=[workload], routes=[ObservedRoute(name="w", accepted=accepted)])
+
+
+@pytest.mark.parametrize(
+    ("observed", "stays"),
+    [(seen(1), True), (seen(0), False), (seen(2, accepted=False), False)],
+    ids=["147 Ready lost while a pod serves", "147 no pod serves", "147 the route is refused"],
+)
+def test_147_an_endpoint_is_withdrawn_with_serving_and_not_with_ready(observed: ObservedReplica, *, stays: bool) -> None:
+    assert holds_floor(APPLIED, observed, ENGINES) is stays
+
+
+def test_155_managed_labels_win_over_those_of_the_template() -> None:
+    birth = ReplicaBirth(
+        uid="u", namespace="ml", name="chat-1", deployment="chat", deployment_uid="d", cluster="eu-1", index=3, generation=1, spec={}
+    )
+    # No server is needed to take a template; the constructor would ask for one.
+    replica = object.__new__(ModelReplicaWorkflow)
+    replica.state = ReplicaCarried(birth=birth)
+    replica.take_template(SetTemplate(generation=1, spec={}, labels={labels.CLUSTER: "x", labels.REPLICA_INDEX: "9", "team": "red"}))
+    assert replica.state.labels == {labels.DEPLOYMENT: "chat", labels.CLUSTER: "eu-1", labels.REPLICA_INDEX: "3", "team": "red"}

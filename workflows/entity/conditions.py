@@ -1,0 +1,53 @@
+"""Conditions and events, as every entity keeps them.
+
+A condition changes its transition time only when its status changes; events that repeat are counted, and only the newest are kept.
+"""
+
+from api_types.resources.status import Condition, EventRecord
+
+TRUE = "True"
+FALSE = "False"
+UNKNOWN = "Unknown"
+
+EVENTS_KEPT = 50
+MESSAGE_MAX = 2000
+
+
+def with_condition(
+    conditions: list[Condition], kind: str, status: str, reason: str, message: str, *, now: str, generation: int
+) -> list[Condition]:
+    """Set one condition; the same list comes back when nothing changes."""
+    message = message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 1] + "…"
+    old = condition_of(conditions, kind)
+    if old and (old.status, old.reason, old.message, old.observed_generation) == (status, reason, message, generation):
+        return conditions
+    since = old.last_transition_time if old and old.status == status else now
+    new = Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=since, observed_generation=generation)
+    if old:
+        return [new if condition.type == kind else condition for condition in conditions]
+    return [*conditions, new]
+
+
+def condition_of(conditions: list[Condition], kind: str) -> Condition | None:
+    """Find a condition by its type."""
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def is_true(conditions: list[Condition], kind: str) -> bool:
+    """Tell whether a condition stands and is True."""
+    found = condition_of(conditions, kind)
+    return found is not None and found.status == TRUE
+
+
+def with_event(events: list[EventRecord], kind: str, reason: str, message: str, *, now: str) -> list[EventRecord]:
+    """Add an event; one with the same words as an earlier one raises its count and moves to the end."""
+    same = next((event for event in events if (event.type, event.reason, event.message) == (kind, reason, message)), None)
+    new = EventRecord(
+        type=kind,
+        reason=reason,
+        message=message,
+        count=same.count + 1 if same else 1,
+        first=same.first if same else now,
+        last=now,
+    )
+    return [*(event for event in events if event is not same), new][-EVENTS_KEPT:]

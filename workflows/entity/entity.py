@@ -1,0 +1,441 @@
+"""What all entities have in common.
+
+An entity is one object with a life: its spec comes in by signal, its status is kept here, its workflow runs until the object is gone.
+The loop is the same everywhere: something changed or is due, so observe, decide, do, publish. Handlers only note what arrived; all work
+happens in `reconcile`, one pass at a time, so a worker may die between any two steps.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from temporalio import workflow
+
+from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY, Messaging
+from api_types import clock, names
+from api_types.base import Message
+from api_types.errors import Conflict, InvalidInput
+from api_types.labels import GROUP
+from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec, Tell
+from api_types.resources.status import Condition, EventRecord, LeftBehind
+from api_types.validation.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump, load
+from workflows.entity import activity_options
+from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true, with_condition, with_event
+
+# Request ids are remembered long enough to outlast every retry of a sender, and no longer.
+REQUESTS_KEPT = 512
+REQUESTS_SHOWN = 64
+
+# A sleeping entity repeats its reports now and then, in case one was lost with its receiver. Twice an hour costs 240 events a day.
+RESYNC = timedelta(minutes=30)
+
+
+class Carried(BaseModel):
+    """All that an entity knows; continue-as-new carries it whole."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+
+    uid: str = ""
+    generation: int = 0
+    revision: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    created: str = ""
+    deleted: str = ""
+    spec: dict[str, Any] | None = None
+    observed_generation: int = 0
+    conditions: list[Condition] = Field(default_factory=list)
+    events: list[EventRecord] = Field(default_factory=list)
+    requests: list[str] = Field(default_factory=list)
+    left_behind: list[LeftBehind] = Field(default_factory=list)
+    forced: str = ""
+    attempts: int = 0
+
+
+StateT = TypeVar("StateT", bound=Carried)
+MessageT = TypeVar("MessageT", bound=Message)
+ResultT = TypeVar("ResultT")
+
+
+class Entity(Generic[StateT]):
+    """One object with a life. A subclass says what its kind does in `reconcile`, and what its status shows in `status`."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, state: StateT) -> None:
+        self.state = state
+        _, *scope, self.name = workflow.info().workflow_id.split("/")
+        self.namespace = scope[0] if scope else ""
+        self.dirty = True
+        self.due: datetime | None = None
+        self._published: tuple[Any, ...] = ()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at: datetime | None = None
+
+    # --- messages from users ------------------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def set_spec(self, order: Any) -> None:
+        """Create the object or change it; a repeat of a request id, or of the same content, changes nothing."""
+        message = self.read(SetSpec, order)
+        if message is None or self.is_repeat(message.request_id):
+            return
+        if self.state.deleted:
+            self.event("Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone")
+            return
+        try:
+            self.accept(self.admitted(message.manifest), message.by)
+        except InvalidManifest as refusal:
+            self.refuse("; ".join(str(problem) for problem in refusal.problems))
+
+    @workflow.signal
+    def delete(self, order: Any) -> None:
+        """Begin the ordered teardown."""
+        message = self.read(Delete, order)
+        if message is None or self.is_repeat(message.request_id):
+            return
+        if not self.state.deleted:
+            self.state.deleted = self.now()
+            self.event("Normal", "Deleting", f"deletion was asked for by {message.by or 'somebody'}")
+        self.delete_ordered(message)
+        self.touch()
+
+    @workflow.signal
+    def force(self, order: Any) -> None:
+        """Give up the teardown step that is waited for, or all of them."""
+        message = self.read(Force, order)
+        if message is None or self.is_repeat(message.request_id):
+            return
+        if not self.state.deleted:
+            self.event("Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first")
+            return
+        self.state.forced = message.scope
+        self.event("Warning", "Forced", f"{message.by or 'somebody'} gave up {message.scope}: {message.reason or 'no reason given'}")
+        self.touch()
+
+    @workflow.signal
+    def retry_now(self, order: Any) -> None:
+        """Try at once what waits for its next attempt."""
+        if self.read(RetryNow, order) is not None:
+            self.state.attempts = 0
+            self.due = None
+            self.retry_ordered()
+            self.wake()
+
+    @workflow.update
+    def replace(self, order: Any) -> dict[str, Any]:
+        """Change the object and answer with it; for callers that need a verdict."""
+        message = Replace.model_validate(order)
+        if not self.is_repeat(message.request_id):
+            self.accept(self.admitted(message.manifest), message.by)
+        return self.manifest()
+
+    @replace.validator
+    def check_replace(self, order: Any) -> None:
+        """Refuse a stale or bad change before it leaves a trace."""
+        try:
+            message = Replace.model_validate(order)
+            if self.state.deleted:
+                raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
+            if message.resource_version and message.resource_version != str(self.state.revision):
+                raise Conflict(
+                    f"{self.title} has resourceVersion {self.state.revision}, not {message.resource_version}: somebody changed it since "
+                    "you read it; read it again and repeat your change"
+                )
+            self.admitted(message.manifest)
+        except ValidationError as error:
+            raise InvalidInput(f"{self.title}: {error}") from error
+        except InvalidManifest as refusal:
+            raise InvalidInput("\n".join(str(problem) for problem in refusal.problems)) from refusal
+
+    @workflow.query
+    def describe(self) -> dict[str, Any]:
+        """Give the object as its manifest with status, and the request ids that it has taken."""
+        return {**self.manifest(), "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:]}
+
+    @workflow.query
+    def waiting(self) -> list[str]:
+        """Say what the object waits for, in words."""
+        return self.waits()
+
+    # --- what a kind says of itself -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def reconcile(self) -> bool:
+        """Observe, decide, do: one pass. True when the object is gone."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Give the kind's own status fields."""
+        return {}
+
+    def waits(self) -> list[str]:
+        """Say what is waited for: by default the messages of the conditions that are not True; a teardown speaks only of itself."""
+        if self.state.deleted and (leaving := condition_of(self.state.conditions, "Deleting")):
+            return [f"{leaving.reason}: {leaving.message}"]
+        return [f"{c.type}: {c.reason}{f' ({c.message})' if c.message else ''}" for c in self.state.conditions if c.status != TRUE]
+
+    def phase(self) -> str:
+        """Give one of the phases that every kind shares."""
+        if self.state.deleted:
+            return "Deleting"
+        if is_true(self.state.conditions, "Ready"):
+            return "Ready"
+        return "Progressing" if self.state.spec else "Pending"
+
+    def details(self) -> list[str]:
+        """Give more lines, in Markdown, for the Temporal UI."""
+        return []
+
+    def merged(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Join a newly applied spec with what others ordered meanwhile."""
+        return spec
+
+    def spec_changed(self) -> None:
+        """Note that there is a new generation."""
+
+    def delete_ordered(self, order: Delete) -> None:
+        """Note how a deletion was asked for."""
+
+    def retry_ordered(self) -> None:
+        """Note that somebody wants the next attempt now."""
+
+    def resync(self) -> None:
+        """Note that reports may be repeated."""
+
+    async def put_down(self) -> None:
+        """End what runs in the background, before continue-as-new and at the end."""
+
+    # --- the life -----------------------------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """Run until the object is gone."""
+        if not self.state.uid:
+            self.state.uid = str(workflow.uuid4())
+        self.state.created = self.state.created or self.now()
+        resync = asyncio.create_task(self._resync_now_and_then())
+        gone = False
+        while not gone:
+            await self._until_work()
+            self.dirty = False
+            self.due = None
+            gone = await self.reconcile()
+            self.publish()
+            if not gone and workflow.info().is_continue_as_new_suggested():
+                break
+        resync.cancel()
+        if self._alarm:
+            self._alarm.cancel()
+        await self.put_down()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if not gone:
+            workflow.continue_as_new(self.state)
+
+    async def _until_work(self) -> None:
+        if not self.dirty:
+            self._set_alarm()
+            await workflow.wait_condition(lambda: self.dirty)
+
+    def _set_alarm(self) -> None:
+        """Have one timer for the next look, and only if there is one. One that rings no later is kept: each change costs two events."""
+        ringing = self._alarm is not None and not self._alarm.done()
+        if ringing and self.due is not None and self._alarm_at is not None and self._alarm_at <= self.due:
+            return
+        if self._alarm is not None and ringing:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, self.due
+        if self.due is not None:
+            self._alarm = asyncio.create_task(self._ring(max(self.due - workflow.now(), timedelta())))
+
+    async def _ring(self, after: timedelta) -> None:
+        await workflow.sleep(after, summary=f"{self.title}: next look"[:100])
+        self.wake()
+
+    async def _resync_now_and_then(self) -> None:
+        while True:
+            await workflow.sleep(RESYNC, summary="repeat reports")
+            self.resync()
+            self.wake()
+
+    def wake(self) -> None:
+        """Ask for another pass."""
+        self.dirty = True
+
+    def look_again(self, after: timedelta) -> None:
+        """Ask for another pass after a while; the earliest wish wins."""
+        at = workflow.now() + after
+        self.due = at if self.due is None else min(at, self.due)
+
+    def is_early(self, moment: str) -> bool:
+        """Tell whether a moment (ISO 8601) is still to come; if so, ask for a pass then."""
+        left = datetime.fromisoformat(moment) - workflow.now()
+        if left <= timedelta():
+            return False
+        self.look_again(left)
+        return True
+
+    def now(self) -> str:
+        """Give the workflow's time as Kubernetes writes it."""
+        return clock.timestamp(workflow.now())
+
+    @property
+    def title(self) -> str:
+        """Name the object for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    # --- keeping the object -------------------------------------------------------------------------------------------------------
+
+    def read(self, model: type[MessageT], order: Any) -> MessageT | None:
+        """Read a signal's argument. A malformed one becomes a condition or an event, since a signal cannot be refused."""
+        try:
+            return model.model_validate(order)
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
+            self.event("Warning", "MalformedMessage", f"a {model.__name__} message was ignored: {problems}")
+            if self.state.spec is None:
+                self.refuse(problems)
+            return None
+
+    def is_repeat(self, request_id: str) -> bool:
+        """Tell whether a request was taken before, and remember it. Without an id nothing is a repeat."""
+        if not request_id:
+            return False
+        if request_id in self.state.requests:
+            return True
+        self.state.requests = [*self.state.requests, request_id][-REQUESTS_KEPT:]
+        return False
+
+    def admitted(self, document: Any) -> Manifest:
+        """Check a manifest in full, CEL aside, against this object's identity and present state."""
+        if not isinstance(document, dict):
+            raise InvalidManifest.of(self.title, "manifest", "must be an object with apiVersion, kind, metadata and spec")
+        manifest = admit(document, NO_CHECKS, self.namespace or "default").manifest
+        written = (manifest.kind, manifest.metadata.namespace or "", manifest.metadata.name)
+        if written != (self.kind, self.namespace, self.name):
+            wrong = names.workflow_id(*written)
+            raise InvalidManifest.of(self.title, "metadata", f"the manifest is of {wrong}; send it to the workflow of that id")
+        if self.state.spec is not None:
+            admit_update(load(self.manifest()), manifest)
+        return manifest
+
+    def accept(self, manifest: Manifest, by: str) -> None:
+        """Take a checked manifest over; a spec that changes nothing changes no generation."""
+        document = dump(manifest)
+        metadata = document["metadata"]
+        labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+        spec = self.merged(document["spec"])
+        if condition_of(self.state.conditions, "SpecAccepted"):
+            self.condition("SpecAccepted", TRUE, "Accepted", "")
+        if (labels, annotations, spec) == (self.state.labels, self.state.annotations, self.state.spec):
+            return
+        if spec != self.state.spec:
+            self.state.generation += 1
+            self.state.attempts = 0
+        self.state.labels, self.state.annotations, self.state.spec = labels, annotations, spec
+        self.spec_changed()
+        if by:
+            self.event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
+        self.touch()
+
+    def refuse(self, problems: str) -> None:
+        """Keep the last good spec and say what is wrong with the new one."""
+        self.condition("SpecAccepted", FALSE, "InvalidInput", problems)
+        self.event("Warning", "InvalidInput", problems)
+        if self.state.spec is None:
+            self.condition("Ready", FALSE, "InvalidInput", problems)
+
+    def condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
+        """Set a condition."""
+        changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
+        if changed is not self.state.conditions:
+            self.state.conditions = changed
+            self.touch()
+
+    def event(self, kind: str, reason: str, message: str) -> None:
+        """Note an event; callers do so on transitions only."""
+        self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
+        self.touch()
+
+    def touch(self) -> None:
+        """Raise the resource version and ask for a pass."""
+        self.state.revision += 1
+        self.wake()
+
+    def manifest(self) -> dict[str, Any]:
+        """Give the object as its manifest, with status."""
+        state = self.state
+        metadata: dict[str, Any] = {"name": self.name}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        metadata |= {
+            "uid": state.uid,
+            "generation": state.generation,
+            "resourceVersion": str(state.revision),
+            "creationTimestamp": state.created,
+        }
+        if state.deleted:
+            metadata["deletionTimestamp"] = state.deleted
+        if state.labels:
+            metadata["labels"] = state.labels
+        if state.annotations:
+            metadata["annotations"] = state.annotations
+        status: dict[str, Any] = {
+            "observedGeneration": state.observed_generation,
+            "phase": self.phase(),
+            "conditions": [condition.wire() for condition in state.conditions],
+            "events": [event.wire() for event in state.events],
+            **self.status(),
+        }
+        if state.left_behind:
+            status["leftBehind"] = [item.wire() for item in state.left_behind]
+        return {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": self.kind,
+            "metadata": metadata,
+            "spec": state.spec if state.spec is not None else {},
+            "status": status,
+        }
+
+    # --- showing it ---------------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Show phase and readiness to visibility, when they changed, and the details to the Temporal UI."""
+        ready = condition_of(self.state.conditions, "Ready")
+        shown = (self.phase(), ready.status if ready else "Unknown")
+        if shown != self._published:
+            workflow.upsert_search_attributes([PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self.identity()])
+            self._published = shown
+        lines = [f"**{self.title}** — {shown[0]}", "", "| Condition | Status | Reason | Message |", "|---|---|---|---|"]
+        lines += [f"| {c.type} | {c.status} | {c.reason} | {(c.message or '').replace('|', '/')} |" for c in self.state.conditions]
+        lines += ["", *self.details()]
+        lines += [f"- {event.last} {event.reason}: {event.message}" for event in reversed(self.state.events[-8:])]
+        workflow.set_current_details("\n".join(lines))
+
+    def identity(self) -> list[Any]:
+        """Give the search attributes that never change, if they are not there: a plain Temporal client starts entities without them."""
+        if self._published or any(pair.key.name == KIND.name for pair in workflow.info().typed_search_attributes):
+            return []
+        scope = [NAMESPACE.value_set(self.namespace)] if self.namespace else []
+        return [KIND.value_set(self.kind), NAME.value_set(self.name), *scope]
+
+    # --- telling others -----------------------------------------------------------------------------------------------------------
+
+    async def tell(self, workflow_id: str, signal: str, payload: Message) -> bool:
+        """Signal another entity; False when it does not run."""
+        message = Tell(workflow_id=workflow_id, signal=signal, payload=payload.wire())
+        return await workflow.execute_local_activity_method(
+            Messaging.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
+        )
+
+    async def unless(self, stop: Any, work: Awaitable[ResultT]) -> ResultT | None:
+        """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""
+        task = asyncio.ensure_future(work)
+        await workflow.wait_condition(lambda: task.done() or stop())
+        if task.done():
+            return task.result()
+        task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        return None if isinstance(result, BaseException) else result

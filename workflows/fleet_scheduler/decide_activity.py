@@ -1,0 +1,64 @@
+"""The local activity in which the scheduler thinks.
+
+It runs in the process of the FleetScheduler workflow and reads that workflow's own ledger. What it returns is recorded in history, so a
+newer scoring rule never breaks an old replay, and no selector is ever evaluated in workflow code.
+"""
+
+from typing import Any
+
+from pydantic import Field
+from temporalio import activity
+
+from api_types.base import Message
+from api_types.errors import StaleSnapshot
+from api_types.messages.entities import Place
+from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, registry, to_wire
+
+
+class DecideOrder(Message):
+    """A batch of requests against the ledger of one run at one version; `now` in ms."""
+
+    run_id: str
+    version: int
+    now: int
+    requests: list[Place]
+
+
+class Decided(Message):
+    """The decisions in wire form by request id, and why a request could not be read."""
+
+    scheduler_version: str = ""
+    decisions: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
+
+
+@activity.defn(name="decide")
+def decide_batch(order: DecideOrder) -> Decided:
+    """Decide a batch. The ledger is read, never changed.
+
+    Raises:
+        StaleSnapshot: the ledger of that run and version is not in this process (any more).
+
+    """
+    keeper = registry.find(order.run_id, order.version)
+    if keeper is None:
+        raise StaleSnapshot(f"the ledger of run {order.run_id} at version {order.version} is not in this process")
+    fleet = keeper.fleet
+    requests: list[ScheduleRequest] = []
+    problems: dict[str, str] = {}
+    for place in order.requests:
+        try:
+            requests.append(schedule_request(place))
+        except ValueError as error:
+            problems[place.request_id] = str(error)
+    decisions = {decision.request_id: to_wire(decision) for decision in decide(fleet, requests, order.now)}
+    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=decisions, problems=problems)
+
+
+def schedule_request(place: Place) -> ScheduleRequest:
+    """Read what a deployment asks for."""
+    return ScheduleRequest(
+        request_id=place.request_id,
+        deployment=from_wire(DeploymentView, place.need),
+        kept=tuple(KeptReplica(uid=kept.uid, ready=kept.ready, serving=kept.serving, terminating=kept.terminating) for kept in place.kept),
+    )
