@@ -40,7 +40,7 @@ from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
-from activities.messaging import SEARCH_ATTRIBUTES, Messaging, ensure_scheduler
+from activities.messaging import SEARCH_ATTRIBUTES, EntityClient, ensure_scheduler
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
 from activities.render.inputs.chosen import render_settings
 from activities.secrets.selection import secret_store
@@ -67,7 +67,7 @@ UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["que
 class Hands:
     """The activities, with the clients that they hold."""
 
-    messaging: Messaging
+    messaging: EntityClient
     clusters: ClusterActivities
     workloads: WorkloadActivities
     caches: CacheActivities
@@ -81,7 +81,7 @@ def build_hands(settings: Settings) -> Hands:
     pool = KubernetesPool(store, settings.kubeconfig)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     return Hands(
-        messaging=Messaging(),
+        messaging=EntityClient(),
         clusters=ClusterActivities(
             pool,
             settings={

@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import names, queues
 from api_types.base import Message
-from api_types.messages.entities import ReplicaBirth, StartedReplicas, StartReplicas, Tell, TellMany, ToldMany
+from api_types.messages.entities import SignalBatch, SignalRequest, StartedReplicas, StartReplica, StartReplicas, ToldMany
 
 KIND = SearchAttributeKey.for_keyword("ModelplaneKind")
 NAMESPACE = SearchAttributeKey.for_keyword("ModelplaneNamespace")
@@ -122,24 +122,24 @@ def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str 
     return " AND ".join(terms)
 
 
-class Messaging:
+class EntityClient:
     """Activities that carry messages. They need nothing but Temporal."""
 
     @activity.defn
-    async def tell(self, message: Tell) -> bool:
+    async def tell(self, message: SignalRequest) -> bool:
         """Send one signal. False: nobody of that id is running. The scheduler is started if it is not."""
         return await _tell(activity.client(), message)
 
     @activity.defn
-    async def tell_many(self, messages: TellMany) -> ToldMany:
+    async def tell_many(self, messages: SignalBatch) -> ToldMany:
         """Send many signals, in order for each receiver, different receivers side by side."""
-        by_receiver: dict[str, list[Tell]] = {}
+        by_receiver: dict[str, list[SignalRequest]] = {}
         for message in messages.tells:
             by_receiver.setdefault(message.workflow_id, []).append(message)
         client = activity.client()
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def send(row: list[Tell]) -> bool:
+        async def send(row: list[SignalRequest]) -> bool:
             async with gate:
                 return all([await _tell(client, message) for message in row])
 
@@ -170,7 +170,7 @@ class Messaging:
         client = activity.client()
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def start(birth: ReplicaBirth) -> str:
+        async def start(birth: StartReplica) -> str:
             async with gate, asyncio.timeout(_ASK_SECONDS):
                 return await _start_replica(client, birth)
 
@@ -219,13 +219,13 @@ class Messaging:
 
         async def send(workflow_id: str) -> bool:
             async with gate:
-                return await _tell(client, Tell(workflow_id=workflow_id, signal=order.signal, payload=order.payload))
+                return await _tell(client, SignalRequest(workflow_id=workflow_id, signal=order.signal, payload=order.payload))
 
         ids = [workflow_id async for workflow_id in _running(client, order.kinds, namespace=order.namespace, cluster=order.cluster)]
         return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
 
 
-async def ensure_scheduler(client: Client, signal: Tell | None = None) -> None:
+async def ensure_scheduler(client: Client, signal: SignalRequest | None = None) -> None:
     """Start the one FleetScheduler if it does not run, and give it a signal on the way."""
     message: Mapping[str, Any] = {"start_signal": signal.signal, "start_signal_args": [signal.payload]} if signal else {}
     await client.start_workflow(
@@ -241,7 +241,7 @@ async def ensure_scheduler(client: Client, signal: Tell | None = None) -> None:
     )
 
 
-async def _tell(client: Client, message: Tell) -> bool:
+async def _tell(client: Client, message: SignalRequest) -> bool:
     async with asyncio.timeout(_ASK_SECONDS):
         if message.workflow_id == names.FLEET_SCHEDULER_ID:
             await ensure_scheduler(client, message)
@@ -272,7 +272,7 @@ async def _ask_each(client: Client, workflow_ids: Sequence[str], query: str) -> 
     return {workflow_id: answers[workflow_id] for workflow_id in sorted(answers)}, sorted(silent)
 
 
-async def _start_replica(client: Client, birth: ReplicaBirth) -> str:
+async def _start_replica(client: Client, birth: StartReplica) -> str:
     workflow_id = names.workflow_id("ModelReplica", birth.namespace, birth.name)
     try:
         await client.start_workflow(

@@ -13,7 +13,7 @@ from scheduler.fleet import registry
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.manifests import cluster_view, deployment_view
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshot import Unpacking
 from scheduler.kubernetes.quantity import parse_quantity
@@ -25,7 +25,7 @@ from scheduler.model.policy import SchedulerOptions
 from scheduler.model.reasons import BOUND, KEEP, RELEASING, RESERVED
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
-from scheduler.placement.cycle import Turn
+from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
 from scheduler.placement.queue_limits import evicted_workloads, next_timeouts
 from scheduler.planning.offline import Documents, offline_cluster, offline_deployment, offline_fleet, sort_documents
@@ -49,7 +49,7 @@ __all__ = [
     "Documents",
     "Eviction",
     "Fleet",
-    "Frame",
+    "FleetOverlay",
     "InvalidPolicyError",
     "KeptReplica",
     "Offer",
@@ -57,7 +57,7 @@ __all__ = [
     "ReplicaView",
     "ScheduleRequest",
     "SchedulerOptions",
-    "Turn",
+    "SchedulingCycle",
     "Unpacking",
     "apply",
     "can_drain",

@@ -14,9 +14,9 @@ from scheduler.explain import conditions
 from scheduler.explain.diagnosis import diagnose
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
-from scheduler.fleet.nomination import inherit
-from scheduler.fleet.overlay import Frame
-from scheduler.fleet.queue_reservations import Hold
+from scheduler.fleet.nomination import nominate
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
@@ -24,7 +24,7 @@ from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.constraints import avoided
-from scheduler.placement.cycle import Turn
+from scheduler.placement.cycle import SchedulingCycle
 
 
 def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options: SchedulerOptions | None = None) -> list[Decision]:
@@ -40,7 +40,7 @@ def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options:
         One decision per request, in the same order.
 
     """
-    frame = Frame(fleet, now, options)
+    frame = FleetOverlay(fleet, now, options)
     return [decide_one(frame, request) for request in requests]
 
 
@@ -57,9 +57,9 @@ def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
     return options.priority_classes.get(deployment.policy.priority_class, 0)
 
 
-def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
+def decide_one(frame: FleetOverlay, request: ScheduleRequest) -> Decision:
     """Decide one request on a frame, and charge the result there unless it is a dry run."""
-    turn = Turn(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
+    turn = SchedulingCycle(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
     turn.run()
     decision = written(turn)
     turn.finish()
@@ -68,13 +68,13 @@ def decide_one(frame: Frame, request: ScheduleRequest) -> Decision:
     return decision
 
 
-def _note_hold(turn: Turn, decision: Decision) -> None:
+def _note_hold(turn: SchedulingCycle, decision: Decision) -> None:
     """Let those decided later in the batch see who waits."""
     owner = (decision.namespace, decision.deployment)
     turn.frame.held_pools.pop(owner, None)
     turn.frame.holds.pop(owner, None)
     if decision.waiting_since >= 0:
-        turn.frame.holds[owner] = Hold(turn.deployment, turn.priority, decision.waiting_since)
+        turn.frame.holds[owner] = QueueReservation(turn.deployment, turn.priority, decision.waiting_since)
 
 
 def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
@@ -84,7 +84,7 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     """
     if decision.dry_run:
         return
-    hold = Hold(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
+    hold = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
     changed = apply_to(fleet.ledger, decision)
     changed = fleet.set_hold((decision.namespace, decision.deployment), hold) or changed
     for cluster, pool in decision.refused:
@@ -109,7 +109,7 @@ def apply_to(ledger: Ledger, decision: Decision) -> bool:
         entry = ledger.get(eviction.uid)
         if entry is not None and entry.state != reasons.RELEASING:
             if eviction.reason == reasons.PREEMPTED:
-                inherit(ledger, entry, (decision.namespace, decision.deployment), decision.now)
+                nominate(ledger, entry, (decision.namespace, decision.deployment), decision.now)
             else:
                 ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False))
             changed = True
@@ -151,7 +151,7 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
     )
 
 
-def written(turn: Turn) -> Decision:
+def written(turn: SchedulingCycle) -> Decision:
     """Write down what a turn came to."""
     deployment = turn.deployment
     placements = sorted([*_kept_placements(turn), *turn.placed], key=lambda p: (p.cluster, p.index, p.uid))
@@ -202,7 +202,7 @@ def written(turn: Turn) -> Decision:
     )
 
 
-def _waiting_since(turn: Turn) -> int:
+def _waiting_since(turn: SchedulingCycle) -> int:
     """Say since when a deployment that lacks room holds capacity, -1 if it does not: a hold keeps its first time as long as it waits."""
     if not turn.frame.strict or turn.held or turn.invalid:
         return -1
@@ -210,7 +210,7 @@ def _waiting_since(turn: Turn) -> int:
     return known.since if known else turn.frame.now
 
 
-def _kept_placements(turn: Turn) -> list[Placement]:
+def _kept_placements(turn: SchedulingCycle) -> list[Placement]:
     found = []
     for kept in turn.kept:
         entry = kept.entry

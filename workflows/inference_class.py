@@ -8,16 +8,16 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Broadcast, Messaging
+from activities.messaging import Broadcast, EntityClient
 from api_types import names
-from api_types.messages.entities import ClassChanged, ClassWanted, Forget, ReportClass, Resync, Tell, TellMany
+from api_types.messages.entities import ClassChanged, ClassWanted, Forget, ReportClass, Resync, SignalBatch, SignalRequest
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE
-from workflows.entity.entity import Carried, Entity
+from workflows.entity.entity import Entity, EntityState
 
 
-class ClassState(Carried):
+class ClassState(EntityState):
     """What a class carries: its users, and what they and the scheduler were last told."""
 
     clusters: list[str] = Field(default_factory=list)
@@ -41,7 +41,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
     async def run(self, state: ClassState | None) -> None:
         """Live until deleted and unused."""
         del state
-        await self.live()
+        await self.run_until_deleted()
 
     @workflow.signal
     def class_wanted(self, order: Any) -> None:
@@ -62,7 +62,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         if message is None or message.epoch > self.state.epoch:
             self.state.epoch = message.epoch if message else self.state.epoch
             self.state.told = min(self.state.told, self.state.generation - 1)
-            self.wake()
+            self.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -116,19 +116,19 @@ class InferenceClassWorkflow(Entity[ClassState]):
         self.state.answer = [cluster for cluster in self.state.answer if cluster not in clusters]
         payload = self._changed().wire()
         tells = [
-            Tell(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="class_changed", payload=payload)
+            SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="class_changed", payload=payload)
             for cluster in clusters
         ]
         await workflow.execute_activity_method(
-            Messaging.tell_many,
-            TellMany(tells=tells),
+            EntityClient.tell_many,
+            SignalBatch(tells=tells),
             **activity_options.remote(activity_options.TELL_MANY, f"tell {len(tells)} clusters of this class"),
         )
 
     async def _announce(self) -> None:
-        """Tell every cluster that this class exists now: one may have waited for it, and nobody registers with what is not there."""
+        """Tell every cluster that this class exists now: one may have waited for it, for what is missing takes no registration."""
         await workflow.execute_activity_method(
-            Messaging.broadcast,
+            EntityClient.broadcast,
             Broadcast(kinds=["InferenceCluster"], signal="class_changed", payload=self._changed().wire()),
             **activity_options.remote(activity_options.TELL_MANY, "tell all clusters that this class exists"),
         )

@@ -14,7 +14,7 @@ from temporalio import activity
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
-from activities.cluster_objects.deletion import Leaver, looks
+from activities.cluster_objects.deletion import Deleter, looks
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND
@@ -65,7 +65,7 @@ class CacheActivities:
         credential = await read_credential(self._store, order.namespace, artefact.credential, artefact.credential_key)
         targets = _Targets.of(claim, workload_namespace(order.namespace, self._settings))
         async with heartbeating() as tell:
-            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self._force_after)
             live = await _read(cluster, targets, order)
             if live.volume and live.volume["metadata"].get("deletionTimestamp"):
                 # Somebody deleted it; applying now would only be undone when the deletion ends.
@@ -103,7 +103,7 @@ class CacheActivities:
         by_kind = {target.kind: target for target in targets}
         skipped: list[str] = []
         async with heartbeating() as tell:
-            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self._force_after)
             for step in CACHE_STEPS:
                 if step.number in order.steps:
                     leaving = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
@@ -206,7 +206,7 @@ async def _ensure_namespace(cluster: ClusterApi, order: CacheOrder, namespace: s
         await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
 
 
-async def _job(leaver: Leaver, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
+async def _job(leaver: Deleter, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
     """Have a Job as rendered that is not the spent one; give its uid. What cannot be changed is replaced, its pods gone before."""
     async for _ in looks():
         if live and (live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)):

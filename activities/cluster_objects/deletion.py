@@ -27,7 +27,7 @@ _ENGINES = next(step for step in STEPS if step.inventory_prefixes == ("model-ser
 _COLLECTOR = frozenset({"foregroundDeletion", "orphan"})
 
 
-class Departure(NamedTuple):
+class DeletionResult(NamedTuple):
     """How far objects have left: `remaining` are still there, `skipped` says why others were left alone."""
 
     skipped: list[str]
@@ -43,7 +43,7 @@ async def looks() -> AsyncIterator[None]:
         wait_seconds = min(wait_seconds * 1.5, longest)
 
 
-class Leaver:
+class Deleter:
     """Takes objects of one owner off one cluster; `tell` hears what is waited for.
 
     `force_after`: pods that are still there this long after their time was up are deleted without grace (None: never).
@@ -55,7 +55,7 @@ class Leaver:
         self._tell = tell
         self._force_after = force_after
 
-    async def until_gone(self, targets: Sequence[ObjectId], within: timedelta | None = None) -> Departure:
+    async def until_gone(self, targets: Sequence[ObjectId], within: timedelta | None = None) -> DeletionResult:
         """Delete objects and wait until they, and all that controllers made from them, are gone (`within` None: however long it takes)."""
         skipped: dict[ObjectId, str] = {}
         remaining: list[Awaited] = []
@@ -78,7 +78,7 @@ class Leaver:
             if not remaining or (ends_at is not None and asyncio.get_running_loop().time() >= ends_at):
                 break
             self._tell({"waitingFor": [str(item) for item in remaining[:_SHOWN_MAX]], "more": max(0, len(remaining) - _SHOWN_MAX)})
-        return Departure(list(skipped.values()), remaining)
+        return DeletionResult(list(skipped.values()), remaining)
 
 
 def awaited(item: Json) -> Awaited:

@@ -13,12 +13,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.board import REPLICA
 from activities.clusters.watch.capacity import capacity_book
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
-from activities.clusters.watch.teller import Undelivered
-from activities.messaging import AskEach, Messaging, Survey
+from activities.clusters.watch.notifier import Undelivered
+from activities.clusters.watch.observation_index import REPLICA
+from activities.messaging import AskEach, EntityClient, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from api_types import labels
@@ -123,7 +123,7 @@ async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
 
 async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
     """Ask everybody whom a survey finds, page by page, for their account; those among `here` are not asked."""
-    messaging, found, after = Messaging(), list[Any](), ""
+    messaging, found, after = EntityClient(), list[Any](), ""
     while True:
         try:
             page = await messaging.survey(survey.model_copy(update={"after": after}))

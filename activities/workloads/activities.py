@@ -12,7 +12,7 @@ from temporalio import activity
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
-from activities.cluster_objects.deletion import Leaver
+from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest
@@ -55,7 +55,7 @@ class WorkloadActivities:
         prepared = await prepare(cluster, self._store, order, self._settings)
         rendered = prepared.rendered
         async with heartbeating() as tell:
-            leaver = Leaver(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self._force_after)
             found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
             conflicts = [
                 *copy_conflicts(prepared.needed, found),
@@ -107,7 +107,7 @@ class WorkloadActivities:
         async with heartbeating() as tell:
             own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
             within = timedelta(seconds=order.patience_seconds) if order.patience_seconds else None
-            _, remaining = await Leaver(cluster, order.uid, tell, self._force_after).until_gone(own, within)
+            _, remaining = await Deleter(cluster, order.uid, tell, self._force_after).until_gone(own, within)
             shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
             await release_all(cluster, shared, prepared.rendered.workload_name)
         held = {item.id for item in remaining}
@@ -121,10 +121,10 @@ class WorkloadActivities:
         """
         cluster = await self._clusters.at(order.connection)
         async with heartbeating() as tell:
-            return await take_step(Leaver(cluster, order.uid, tell, self._force_after), order)
+            return await take_step(Deleter(cluster, order.uid, tell, self._force_after), order)
 
 
-async def _make_room(leaver: Leaver, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+async def _make_room(leaver: Deleter, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
     """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
 
     Gives what is gone, and notes it in `found`. Raises StillThere when that takes long.

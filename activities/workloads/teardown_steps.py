@@ -6,7 +6,7 @@ from itertools import groupby
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
-from activities.cluster_objects.deletion import Departure, Leaver, awaited, list_served
+from activities.cluster_objects.deletion import Deleter, DeletionResult, awaited, list_served
 from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
 from activities.workloads.copies import copies_of, is_copy, release_all
@@ -17,7 +17,7 @@ from api_types.messages.cluster_work import Awaited, StepDone, TeardownStep
 _COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
 
 
-async def take_step(leaver: Leaver, order: TeardownStep) -> StepDone:
+async def take_step(leaver: Deleter, order: TeardownStep) -> StepDone:
     """Do one step: delete in order, and come back when nothing of it is left, or with what remains when patience ends."""
     patience = _Patience(order.patience_seconds)
     if order.number == teardown.SWEEP:
@@ -42,7 +42,7 @@ class _Patience:
         return timedelta(seconds=max(0.0, self._ends_at - asyncio.get_running_loop().time()))
 
 
-async def _delete(leaver: Leaver, order: TeardownStep, patience: _Patience) -> Departure:
+async def _delete(leaver: Deleter, order: TeardownStep, patience: _Patience) -> DeletionResult:
     """Delete what belongs to one step: known from the inventory, or found by its marks where the inventory was lost.
 
     What an interrupted update made beside the inventory is left to the sweep; to look for it in every step would cost each teardown as
@@ -62,11 +62,11 @@ async def _delete(leaver: Leaver, order: TeardownStep, patience: _Patience) -> D
         departure = await leaver.until_gone(list(group), patience.left())
         skipped += departure.skipped
         if departure.remaining:
-            return Departure(skipped, departure.remaining)
-    return Departure(skipped, [])
+            return DeletionResult(skipped, departure.remaining)
+    return DeletionResult(skipped, [])
 
 
-async def _release_copies(leaver: Leaver, order: TeardownStep, patience: _Patience) -> Departure:
+async def _release_copies(leaver: Deleter, order: TeardownStep, patience: _Patience) -> DeletionResult:
     """Give up this replica's share in copies: those of the inventory, and those that an interrupted update marked beside it."""
     targets = {ObjectId.parse(entry.id): None for entry in order.inventory if is_copy(entry)}
     targets |= dict.fromkeys(await copies_of(leaver.cluster, order.workload_namespace, order.workload_name))
@@ -78,11 +78,11 @@ async def _release_copies(leaver: Leaver, order: TeardownStep, patience: _Patien
                 skipped += await release_all(leaver.cluster, [target], order.workload_name)
         except TimeoutError:
             found = await leaver.cluster.get(target)
-            return Departure(skipped, [awaited(found) if found else Awaited(id=str(target))])
-    return Departure(skipped, [])
+            return DeletionResult(skipped, [awaited(found) if found else Awaited(id=str(target))])
+    return DeletionResult(skipped, [])
 
 
-async def _sweep(leaver: Leaver, order: TeardownStep, patience: _Patience) -> Departure:
+async def _sweep(leaver: Deleter, order: TeardownStep, patience: _Patience) -> DeletionResult:
     """Delete everything with the replica's mark, of every kind that we know, until a whole look finds nothing more."""
     served = await leaver.cluster.resources(refresh=True)
     while True:
@@ -90,11 +90,11 @@ async def _sweep(leaver: Leaver, order: TeardownStep, patience: _Patience) -> De
         mine = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
         awaited_still = [target for target in mine if str(target) not in order.given_up]
         if not awaited_still:
-            return Departure([conflict(item, order.uid) for item in found if ObjectId.of(item) not in mine], [])
+            return DeletionResult([conflict(item, order.uid) for item in found if ObjectId.of(item) not in mine], [])
         departure = await leaver.until_gone(awaited_still, patience.left())
         if departure.remaining:
             return departure
 
 
-async def _marked(leaver: Leaver, kind: Kind, order: TeardownStep) -> list[Json]:
+async def _marked(leaver: Deleter, kind: Kind, order: TeardownStep) -> list[Json]:
     return await list_served(leaver.cluster, Selection(kind, labels=f"{labels.REPLICA}={order.workload_name}", metadata_only=True))

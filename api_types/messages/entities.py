@@ -285,7 +285,7 @@ class ClusterChanged(Message):
 # --- ModelReplica -----------------------------------------------------------------------------------------------------------------------
 
 
-class ReplicaBirth(Message):
+class StartReplica(Message):
     """The start argument of a ModelReplica: its identity and first template."""
 
     uid: str
@@ -330,7 +330,7 @@ class ReplicaChanged(Message):
 # --- carried by activities ---------------------------------------------------------------------------------------------------------------
 
 
-class Tell(Message):
+class SignalRequest(Message):
     """One signal to one entity."""
 
     workflow_id: str
@@ -338,10 +338,10 @@ class Tell(Message):
     payload: Any = None
 
 
-class TellMany(Message):
+class SignalBatch(Message):
     """Signals to several entities, in order for each."""
 
-    tells: list[Tell]
+    tells: list[SignalRequest]
 
 
 class ToldMany(Message):
@@ -353,7 +353,7 @@ class ToldMany(Message):
 class StartReplicas(Message):
     """Start the workflows of placed replicas; one that runs already under the same uid is left alone."""
 
-    births: list[ReplicaBirth]
+    births: list[StartReplica]
 
 
 class StartedReplicas(Message):

@@ -12,9 +12,9 @@ from scheduler import (
     Decision,
     DeploymentView,
     Fleet,
-    Frame,
+    FleetOverlay,
     ScheduleRequest,
-    Turn,
+    SchedulingCycle,
     cluster_details,
     decision_tree,
     ordered,
@@ -44,10 +44,10 @@ def decide_all(fleet: Fleet, views: Sequence[DeploymentView], now: int, shown: C
     A tree, which visits every pool of the fleet, is made for the decisions that shall be `shown`.
     """
     requests = [ScheduleRequest(f"{view.namespace}/{view.name}", view, submitted=number) for number, view in enumerate(views)]
-    frame = Frame(fleet, now)
+    frame = FleetOverlay(fleet, now)
     found: dict[str, Planned] = {}
     for request in ordered(requests, fleet.options):
-        turn = Turn(frame, request, priority_of(request.deployment, fleet.options))
+        turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
         turn.run()
         decision = written(turn)
         tree = decision_tree(decision, cluster_details(turn)) if shown(decision) else {}

@@ -14,14 +14,14 @@ from scheduler.explain.near_miss import room_miss
 from scheduler.fleet.capacity import is_stale
 from scheduler.fleet.cluster_index import Slot
 from scheduler.hardware.node_fitting import STEPS_MAX
-from scheduler.hardware.template import Shape, charges
+from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.cycle import Turn
+from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.device_accounting import counts_devices
 from scheduler.placement.filters import Stage, stages
-from scheduler.placement.placer import Filler
+from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.queue_limits import QueueLimits
 from scheduler.placement.quota import QuotaGate
 from scheduler.placement.retain import taint_text
@@ -44,7 +44,7 @@ class ClusterDetail:
     pools: dict[str, PoolDetail] = field(default_factory=dict)
 
 
-def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
+def cluster_details(turn: SchedulingCycle, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
     """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a turn.
 
     `after` and `limit` page through a large fleet: only clusters whose name comes after `after`, at most `limit` of them (0 = all).
@@ -53,7 +53,7 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
     filler = turn.filler
     if filler is None and turn.shape is not None:
         quota = turn.quota or QuotaGate(frame, deployment, turn.priority)
-        filler = Filler(frame, turn.request, turn.placing_shape(turn.shape), [k.entry for k in turn.kept], quota)
+        filler = ReplicaPlacer(frame, turn.request, turn.placing_shape(turn.shape), [k.entry for k in turn.kept], quota)
     found = stages(frame, deployment, filler.shape if filler else None)
     pool_details = _PoolDetails(filler) if filler else None
     details: dict[str, ClusterDetail] = {}
@@ -69,7 +69,7 @@ def cluster_details(turn: Turn, after: str = "", limit: int = 0) -> dict[str, Cl
     return details
 
 
-def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], filler: Filler | None) -> tuple[str, str]:
+def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], filler: ReplicaPlacer | None) -> tuple[str, str]:
     for stage in found:
         if not stage.passing >> slot.rank & 1:
             return stage.code, _static_text(stage.code, deployment, slot, filler)
@@ -89,7 +89,7 @@ def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], 
     return (reasons.POLICY, refusal) if refusal else ("", "")
 
 
-def _static_text(code: str, deployment: DeploymentView, slot: Slot, filler: Filler | None) -> str:
+def _static_text(code: str, deployment: DeploymentView, slot: Slot, filler: ReplicaPlacer | None) -> str:
     if code == reasons.TAINTED:
         taint = untolerated(slot.taints, deployment.tolerations)
         return filter_text(code, deployment, taint_text(taint.key, taint.value, taint.effect)) if taint else ""
@@ -111,7 +111,7 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
 class _PoolDetails:
     """Details of pools; what reads alike is worked out once, because a fleet has few kinds of pools."""
 
-    def __init__(self, filler: Filler) -> None:
+    def __init__(self, filler: ReplicaPlacer) -> None:
         self._filler = filler
         self._known: dict[tuple[Any, ...], PoolDetail] = {}
         # Quotas look at clusters, devices at the pods on a pool, and held capacity at who waits: those answers are one pool's own.
@@ -142,7 +142,7 @@ class _PoolDetails:
 class _Room:
     """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
 
-    def __init__(self, filler: Filler, slot: Slot) -> None:
+    def __init__(self, filler: ReplicaPlacer, slot: Slot) -> None:
         self.free = filler.held.left(slot, filler.frame.free(slot))
         if slot.view.queues:
             self.free = QueueLimits(filler.frame, slot, filler.deployment.namespace).nodes(self.free)
@@ -157,7 +157,7 @@ class _Room:
                     self.reserved[name] = self.reserved.get(name, 0) + nodes
 
 
-def _pool_detail(filler: Filler, slot: Slot, p: int, room: _Room) -> PoolDetail:
+def _pool_detail(filler: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> PoolDetail:
     pool = slot.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
@@ -177,7 +177,7 @@ def _pool_detail(filler: Filler, slot: Slot, p: int, room: _Room) -> PoolDetail:
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(filler: Filler, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
+def _engine_failures(filler: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
     """Give (engine, code, detail) for each engine that the pool does not take."""
     shape = filler.shape
     fits = shape.on(slot.layout).engines
@@ -193,7 +193,7 @@ def _engine_failures(filler: Filler, slot: Slot, p: int, room: _Room) -> Iterato
             yield engine.name, *_short(filler, slot, p, fit.cost, room)
 
 
-def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
+def _mismatch(shape: CompiledTemplate, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
     devices = slot.pools[p].device_set
     fits = [need.fit(devices) for need in shape.needs[i]]
     for member, fit in zip(shape.engines[i].members, fits, strict=True):
@@ -205,7 +205,7 @@ def _mismatch(shape: Shape, i: int, slot: Slot, p: int, claims: tuple[bool, ...]
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 
 
-def _short(filler: Filler, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
+def _short(filler: ReplicaPlacer, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
     pool = slot.pools[p]
     free = max(room.free[p], 0)
     declared = pool.nodes - room.used.get(pool.name, 0)

@@ -11,20 +11,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scheduler.explain.near_miss import Nearest
-from scheduler.fleet.overlay import Frame
-from scheduler.hardware.template import Shape
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Diagnosis, ReasonGroup
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.filters import stages
-from scheduler.placement.placer import Filler
+from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.retain import taint_text
 
 MESSAGE_MAX = 2_000
 
 
-def diagnose(frame: Frame, deployment: DeploymentView, shape: Shape | None, filler: Filler | None, held: str = "") -> Diagnosis:
+def diagnose(
+    frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None, filler: ReplicaPlacer | None, held: str = ""
+) -> Diagnosis:
     """Count the clusters by what keeps one more replica away from them.
 
     Without a filler only the filters that look at clusters alone are asked; `held` says why nothing may be placed at all.
@@ -71,7 +73,7 @@ def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
     }[code]
 
 
-def _count_taints(frame: Frame, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
+def _count_taints(frame: FleetOverlay, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
     for taints, clusters in frame.index.tainted.items():
         number = (clusters & refused).bit_count()
         taint = untolerated(taints, deployment.tolerations) if number else None
@@ -80,7 +82,7 @@ def _count_taints(frame: Frame, deployment: DeploymentView, refused: int, counts
             counts[reasons.TAINTED, text] += number
 
 
-def _count_unmatched(frame: Frame, shape: Shape, refused: int, counts: Counter[tuple[str, str]]) -> None:
+def _count_unmatched(frame: FleetOverlay, shape: CompiledTemplate, refused: int, counts: Counter[tuple[str, str]]) -> None:
     for layout, clusters in frame.index.layouts.items():
         number = (clusters & refused).bit_count()
         if number:
@@ -88,7 +90,7 @@ def _count_unmatched(frame: Frame, shape: Shape, refused: int, counts: Counter[t
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(frame: Frame, filler: Filler, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
+def _count_full(frame: FleetOverlay, filler: ReplicaPlacer, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
     shape, deployment = filler.shape, filler.deployment
     nearest = Nearest(filler)
     allowed = filler.constraints.allowed(filler.own)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scheduler.fleet.cluster_index import Slot
 from scheduler.placement.device_accounting import Fragmentation, counts_devices, fragmentation, pods_on
-from scheduler.placement.placer import Filler
+from scheduler.placement.placer import ReplicaPlacer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Miss:
 class Nearest:
     """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
 
-    def __init__(self, filler: Filler) -> None:
+    def __init__(self, filler: ReplicaPlacer) -> None:
         self._filler = filler
         self._key: tuple[int, str] | None = None
         self._found: tuple[Slot, int] | None = None
@@ -61,7 +61,7 @@ class Nearest:
         return room_miss(self._filler, *self._found).text if self._found else ""
 
 
-def room_miss(filler: Filler, slot: Slot, engine: int) -> Miss:
+def room_miss(filler: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
     """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
     fit = filler.shape.on(slot.layout)
     free = filler.frame.free(slot)
@@ -80,7 +80,7 @@ def room_miss(filler: Filler, slot: Slot, engine: int) -> Miss:
     return Miss(cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
 
 
-def _device_miss(filler: Filler, slot: Slot, engine: int, p: int) -> Miss:
+def _device_miss(filler: ReplicaPlacer, slot: Slot, engine: int, p: int) -> Miss:
     pool = slot.pools[p]
     placed = filler.shape.place(engine, pool.name, pool.device_set)
     needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)

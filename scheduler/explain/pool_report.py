@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.placement.device_accounting import accounting_of, fragmentation
 
 
@@ -15,7 +15,7 @@ def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:
     `free` are nodes that the next replica may take, `declared` and `charged` what that is made of; `devices` is there for pools with
     claimable devices: the largest pod that is still admitted, free devices, and those of them that pods of that size cannot use.
     """
-    frame = Frame(fleet, now)
+    frame = FleetOverlay(fleet, now)
     slot = frame.clusters.get(cluster)
     if slot is None:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import or_
 
-from scheduler.hardware.template import Layout, Shape
+from scheduler.hardware.template import CompiledTemplate, Layout
 from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 
 
@@ -144,7 +144,7 @@ class ClusterIndex:
             found &= self.labels.get(pair, 0)
         return found
 
-    def matching(self, shape: Shape) -> int:
+    def matching(self, shape: CompiledTemplate) -> int:
         """Give the clusters whose pools fit every engine, node counts left aside."""
         claimable = shape.claimable_sets(self.device_sets.values())
         if claimable is not None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
-from scheduler.fleet.full_clusters import Rooms
+from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
-from scheduler.fleet.queue_reservations import STRICT_ORDER, Hold
+from scheduler.fleet.queue_reservations import STRICT_ORDER, QueueReservation
 from scheduler.model.inputs import ClusterView, ReplicaView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.reasons import BOUND, RELEASING, RESERVED
@@ -30,13 +30,13 @@ class Fleet:
         self.rebuilding = False
         self.index = ClusterIndex()
         self.ledger = Ledger()
-        self.rooms = Rooms(self.index, self.ledger)
+        self.rooms = FullClusterCache(self.index, self.ledger)
         # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
         self.preempted_at: dict[tuple[str, str], int] = {}
         # (namespace, deployment, cluster, pool) -> when the pool was found to let one of its replicas wait too long, in ms.
         self.refused: dict[tuple[str, str, str, str], int] = {}
         # Deployments that wait for capacity, kept only while the queue order is strict.
-        self.holds: dict[tuple[str, str], Hold] = {}
+        self.holds: dict[tuple[str, str], QueueReservation] = {}
 
     # Clusters
 
@@ -80,7 +80,7 @@ class Fleet:
                 self.holds.clear()
             self.version += 1
 
-    def set_hold(self, owner: tuple[str, str], hold: Hold | None) -> bool:
+    def set_hold(self, owner: tuple[str, str], hold: QueueReservation | None) -> bool:
         """Note that a deployment waits for capacity, or (None) no longer does; True if that is news."""
         if self.holds.get(owner) == hold:
             return False

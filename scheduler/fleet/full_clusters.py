@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from scheduler.fleet.cluster_index import ClusterIndex
 from scheduler.fleet.ledger import Ledger
-from scheduler.hardware.template import Shape
+from scheduler.hardware.template import CompiledTemplate
 
 _FREED_MAX = 100_000
 
 
-class Rooms:
+class FullClusterCache:
     """Known-full clusters and matching clusters per shape, kept up by reading the fleet's logs of changes."""
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
@@ -43,7 +43,7 @@ class Rooms:
             freed.clear()
             self._freed_read = 0
 
-    def matching(self, shape: Shape) -> int:
+    def matching(self, shape: CompiledTemplate) -> int:
         """Give the clusters whose pools fit the shape, node counts left aside."""
         self._catch_up()
         relaid = self._index.relaid
@@ -58,12 +58,12 @@ class Rooms:
         self._matching[shape.digest] = (found, len(relaid))
         return found
 
-    def full(self, shape: Shape) -> int:
+    def full(self, shape: CompiledTemplate) -> int:
         """Give the clusters known to have no room for the shape."""
         self._catch_up()
         return self._full.get(shape.digest, 0)
 
-    def learn_full(self, shape: Shape, clusters: int) -> None:
+    def learn_full(self, shape: CompiledTemplate, clusters: int) -> None:
         """Remember clusters without room."""
         self._full[shape.digest] = self._full.get(shape.digest, 0) | clusters
 

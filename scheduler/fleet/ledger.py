@@ -171,18 +171,18 @@ class Ledger:
         promised = dict(gone.reuse)
         # Nodes that it was only promised itself are still held by somebody else.
         left = {pool: nodes - promised.get(pool, 0) for pool, nodes in charges(gone.engines).items()}
-        heirs = sorted(
+        nominees = sorted(
             (e for e in self.owned(*group[:2]).values() if e.reuse and e.cluster == gone.cluster),
             key=lambda e: e.uid,
         )
-        for heir in heirs:
+        for nominated_for in nominees:
             kept = []
-            for pool, nodes in heir.reuse:
+            for pool, nodes in nominated_for.reuse:
                 paid = min(nodes, left.get(pool, 0))
                 left[pool] = left.get(pool, 0) - paid
                 if nodes > paid:
                     kept.append((pool, nodes - paid))
-            self.put(replace(heir, reuse=tuple(kept)))
+            self.put(replace(nominated_for, reuse=tuple(kept)))
 
     def _drop_empty(self, owner: Owner, entry: ReplicaView) -> None:
         if not self._owners.get(owner):
@@ -289,12 +289,12 @@ def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
 
 def _group(entry: ReplicaView) -> Group:
     """Name who may build on an entry's nodes once it leaves: its own deployment, or the one it was preempted for."""
-    namespace, deployment = entry.heir or (entry.namespace, entry.deployment)
+    namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
     return (namespace, deployment, entry.cluster)
 
 
 def _holds(entry: ReplicaView) -> tuple[object, ...]:
-    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.heir)
+    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
 
 
 def _charged(leaving: int, taken: int) -> int:

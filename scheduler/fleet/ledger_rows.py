@@ -63,7 +63,7 @@ def _row(entry: ReplicaView, texts: _Table, stamps: _Table, rest: _Table) -> lis
         entry.name_counter,
         entry.min_available,
         # Most entries have none of these, and those of one deployment have the same.
-        rest.number((entry.reuse, entry.labels, entry.avoids, entry.heir)),
+        rest.number((entry.reuse, entry.labels, entry.avoids, entry.nominated_for)),
     ]
 
 
@@ -78,7 +78,7 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[ReplicaView]:
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
-        reuse, labels, avoids, heir = rest[more]
+        reuse, labels, avoids, nominated_for = rest[more]
         yield ReplicaView(
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
@@ -95,16 +95,16 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[ReplicaView]:
             labels=labels,
             min_available=least,
             avoids=avoids,
-            heir=heir,
+            nominated_for=nominated_for,
             origin=origin,
         )
 
 
 def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
-    reuse, labels, avoids, heir = item
+    reuse, labels, avoids, nominated_for = item
     return (
         tuple((pool, nodes) for pool, nodes in reuse),
         tuple((key, value) for key, value in labels),
         tuple((key, tuple(namespaces), tuple((a, b) for a, b in wanted)) for key, namespaces, wanted in avoids),
-        (heir[0], heir[1]) if heir else None,
+        (nominated_for[0], nominated_for[1]) if nominated_for else None,
     )

@@ -17,14 +17,14 @@ from scheduler.model.inputs import ReplicaView
 Owner = tuple[str, str]
 
 
-def inherit(ledger: Ledger, victim: ReplicaView, heir: Owner, now: int) -> None:
-    """Let a replica leave for an heir, together with the nodes that it was promised itself; `now` in ms."""
+def nominate(ledger: Ledger, victim: ReplicaView, nominated_for: Owner, now: int) -> None:
+    """Let a replica leave for an nominated_for, together with the nodes that it was promised itself; `now` in ms."""
     promised = Counter(dict(victim.reuse))
-    owner = victim.heir or (victim.namespace, victim.deployment)
+    owner = victim.nominated_for or (victim.namespace, victim.deployment)
     for entry in sorted(ledger.on_cluster(victim.cluster).values(), key=lambda entry: entry.uid):
-        mine = (entry.heir or (entry.namespace, entry.deployment)) == owner
+        mine = (entry.nominated_for or (entry.namespace, entry.deployment)) == owner
         nodes = charges(entry.engines)
         if entry.state == reasons.RELEASING and mine and any(promised[pool] > 0 for pool in nodes):
             promised.subtract(nodes)
-            ledger.put(replace(entry, heir=heir))
-    ledger.put(replace(victim, state=reasons.RELEASING, since=now, ready=False, serving=False, heir=heir))
+            ledger.put(replace(entry, nominated_for=nominated_for))
+    ledger.put(replace(victim, state=reasons.RELEASING, since=now, ready=False, serving=False, nominated_for=nominated_for))

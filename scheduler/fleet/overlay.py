@@ -11,12 +11,12 @@ from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
-from scheduler.fleet.queue_reservations import STRICT_ORDER, Hold, Owner
-from scheduler.hardware.template import Shape
+from scheduler.fleet.queue_reservations import STRICT_ORDER, Owner, QueueReservation
+from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.policy import SchedulerOptions
 
 
-class Frame:
+class FleetOverlay:
     """A fleet with changes that nobody else sees."""
 
     def __init__(self, fleet: Fleet, now: int, options: SchedulerOptions | None = None) -> None:
@@ -28,16 +28,16 @@ class Frame:
         self.ledger: Ledger = fleet.ledger.fork()
         self.preempted_at: dict[tuple[str, str], int] = {}
         self.refused: dict[tuple[str, str, str, str], int] = dict(fleet.refused)
-        self.holds: dict[Owner, Hold] = dict(fleet.holds) if self.strict else {}
+        self.holds: dict[Owner, QueueReservation] = dict(fleet.holds) if self.strict else {}
         # What the holds keep, worked out when first asked for.
         self.held_pools: dict[Owner, object] = {}
         self._full: dict[str, int] = {}
         self._freed_read = 0
         self._risen = 0
 
-    def fork(self) -> Frame:
+    def fork(self) -> FleetOverlay:
         """Give a frame that starts equal to this one and is thrown away alone."""
-        other = Frame(self.fleet, self.now, self.options)
+        other = FleetOverlay(self.fleet, self.now, self.options)
         other.ledger = self.ledger.fork()
         other.ledger.touched.update(self.ledger.touched)
         other.preempted_at = dict(self.preempted_at)
@@ -81,11 +81,11 @@ class Frame:
         counts = [leaving.get(pool.name, (0, 0)) for pool in slot.pools]
         return [max(0, nodes - taken) for nodes, taken in counts]
 
-    def matching(self, shape: Shape) -> int:
+    def matching(self, shape: CompiledTemplate) -> int:
         """Give the clusters whose pools fit a shape, node counts left aside."""
         return self.fleet.rooms.matching(shape)
 
-    def full(self, shape: Shape) -> int:
+    def full(self, shape: CompiledTemplate) -> int:
         """Give the clusters known to have no room for a shape."""
         self._catch_up()
         return (self.fleet.rooms.full(shape) & ~self._risen) | self._full.get(shape.digest, 0)
@@ -101,7 +101,7 @@ class Frame:
             self._risen |= risen
             self._full = {digest: full & ~risen for digest, full in self._full.items()}
 
-    def learn_full(self, shape: Shape, slot: Slot) -> None:
+    def learn_full(self, shape: CompiledTemplate, slot: Slot) -> None:
         """Remember that a cluster has no room for a shape, in the fleet if this batch has not charged that cluster."""
         if slot.observed:
             return  # what an adapter saw expires by time, which no log of changes tells

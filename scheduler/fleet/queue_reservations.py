@@ -18,7 +18,7 @@ Owner = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class QueueReservation:
     """A deployment that waits for capacity; `since` is when it was first found waiting, in ms."""
 
     deployment: DeploymentView
@@ -36,7 +36,7 @@ class Hold:
         return (-self.priority, self.since, self.owner)
 
 
-def ahead_of(holds: Mapping[Owner, Hold], owner: Owner, priority: int, now: int, hold_seconds: int) -> list[Hold]:
+def ahead_of(holds: Mapping[Owner, QueueReservation], owner: Owner, priority: int, now: int, hold_seconds: int) -> list[QueueReservation]:
     """Give the holds in force that a deployment has to respect, in queue order."""
     mine = holds.get(owner)
     # Who does not wait yet stands behind everybody of its priority.
@@ -45,7 +45,7 @@ def ahead_of(holds: Mapping[Owner, Hold], owner: Owner, priority: int, now: int,
     return sorted(ahead, key=lambda hold: hold.place)
 
 
-def next_expiry(holds: Mapping[Owner, Hold], now: int, hold_seconds: int) -> int | None:
+def next_expiry(holds: Mapping[Owner, QueueReservation], now: int, hold_seconds: int) -> int | None:
     """Give the time in ms at which the next hold in force runs out, None if none is."""
     ends = [hold.since + hold_seconds * 1000 + 1 for hold in holds.values() if now - hold.since <= hold_seconds * 1000]
     return min(ends, default=None)

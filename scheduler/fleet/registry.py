@@ -16,7 +16,7 @@ class Keeper(Protocol):
 
     fleet: Fleet
 
-    def luggage(self) -> dict[str, Any]:
+    def carried_extras(self) -> dict[str, Any]:
         """Give what is not in the fleet, as a JSON tree; it does not change while an activity runs."""
         ...
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
-from scheduler.fleet.queue_reservations import Hold
+from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, PoolView, Taint
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
@@ -112,7 +112,7 @@ class Unpacking:
         self.fleet.refused = {(ns, name, cluster, pool): at for ns, name, cluster, pool, at in tree["refused"]}
         self.fleet.rebuilding = tree["rebuilding"]
         for view, priority, since in tree["holds"]:
-            hold = Hold(from_wire(DeploymentView, view), priority, since)
+            hold = QueueReservation(from_wire(DeploymentView, view), priority, since)
             self.fleet.holds[hold.owner] = hold
 
 

@@ -51,7 +51,7 @@ class LayoutFit:
     blocked: int = -1
 
 
-class Shape:
+class CompiledTemplate:
     """The compiled engines of a deployment."""
 
     def __init__(self, engines: tuple[EngineView, ...], rules: MatchRules) -> None:
@@ -215,9 +215,9 @@ def joined_units(placed: Iterable[EnginePlacement]) -> tuple[EnginePlacement, ..
 
 
 @lru_cache(maxsize=10_000)
-def shape_of(engines: tuple[EngineView, ...], rules: MatchRules) -> Shape:
+def shape_of(engines: tuple[EngineView, ...], rules: MatchRules) -> CompiledTemplate:
     """Compile engines once per content; raises SelectorError when a selector does not compile."""
-    return Shape(engines, rules)
+    return CompiledTemplate(engines, rules)
 
 
 def _engine_content(engine: EngineView) -> object:

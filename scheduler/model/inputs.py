@@ -271,7 +271,7 @@ class ReplicaView:
         labels: of its deployment, by which affinity terms of others find it.
         avoids: required anti-affinity of its deployment: (topology key, namespaces, labels).
         origin: uid of the deployment and id of the request that placed it, from which its uid was made; empty when unknown.
-        heir: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
+        nominated_for: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
 
     """
 
@@ -293,7 +293,7 @@ class ReplicaView:
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
     avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
-    heir: tuple[str, str] | None = None
+    nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
 
@@ -22,7 +22,7 @@ class Constraints:
     `eligible` are the clusters that pass every filter asking about the cluster alone: their label values are the domains to spread over.
     """
 
-    def __init__(self, frame: Frame, deployment: DeploymentView, eligible: int) -> None:
+    def __init__(self, frame: FleetOverlay, deployment: DeploymentView, eligible: int) -> None:
         self._frame = frame
         self._deployment = deployment
         self._eligible = eligible
@@ -162,7 +162,7 @@ def avoided(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tup
     )
 
 
-def _domain(frame: Frame, slot: Slot, key: str) -> int:
+def _domain(frame: FleetOverlay, slot: Slot, key: str) -> int:
     """Give the clusters of one domain: those with the same label value, or the cluster alone."""
     value = slot.view.labels.get(key) if key else None
     return 1 << slot.rank if value is None else frame.index.label_values[key][value]

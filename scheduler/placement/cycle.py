@@ -7,34 +7,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import MatchRules, selector_problems
-from scheduler.hardware.template import Shape, charges, placing_units, shape_of, stamped_nodes
+from scheduler.hardware.template import CompiledTemplate, charges, placing_units, shape_of, stamped_nodes
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
 from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
 from scheduler.placement.device_accounting import counts_devices, grown_fits
 from scheduler.placement.filters import fill_hold
-from scheduler.placement.placer import Filler, place_gang
+from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
 from scheduler.placement.quota import QuotaGate
-from scheduler.placement.reserved_pools import HeldPools
+from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.retain import Kept, Retained, lost_capacity, own_entries, retain
 from scheduler.placement.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
 from scheduler.placement.scale_down import victims
 
 
 @dataclass(slots=True)
-class Turn:
+class SchedulingCycle:
     """The state of one decision while it is made.
 
     `invalid` names the selectors that do not compile, `held` says why nothing new may be placed; both are "" normally.
     """
 
-    frame: Frame
+    frame: FleetOverlay
     request: ScheduleRequest
     priority: int
-    shape: Shape | None = None
+    shape: CompiledTemplate | None = None
     invalid: str = ""
     held: str = ""
     retained: Retained = field(default_factory=Retained)
@@ -45,7 +45,7 @@ class Turn:
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    filler: Filler | None = None
+    filler: ReplicaPlacer | None = None
     quota: QuotaGate | None = None
     dropped: list[ReplicaView] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Turn:
             if not surge:
                 self.update(budget)
             return
-        self.filler = Filler(self.frame, self.request, self.placing_shape(self.shape), self._standing(), self.quota)
+        self.filler = ReplicaPlacer(self.frame, self.request, self.placing_shape(self.shape), self._standing(), self.quota)
         for entry in self.dropped:
             self.filler.vacated(entry)
         if surge:
@@ -102,7 +102,7 @@ class Turn:
         gate = self.request.fill
         self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
 
-    def placing_shape(self, shape: Shape) -> Shape:
+    def placing_shape(self, shape: CompiledTemplate) -> CompiledTemplate:
         """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
         engines = self.deployment.engines
         if self.frame.reference or not any(engine.span_pools for engine in engines):
@@ -217,7 +217,7 @@ class Turn:
         if counts_devices(self.frame):
             fits = grown_fits(self.frame, slot, kept.target or (), owner, kept.entry.uid)
             return "" if fits else f"too few free devices on {slot.name}"
-        free = HeldPools(self.frame, owner, self.priority).left(slot, self.frame.free(slot))
+        free = ReservedPools(self.frame, owner, self.priority).left(slot, self.frame.free(slot))
         held = charges(kept.entry.engines)
         for pool, nodes in charges(kept.target or ()).items():
             more = nodes - held.get(pool, 0)
@@ -272,7 +272,7 @@ class Turn:
             missing -= 1
 
     @property
-    def _filler(self) -> Filler:
+    def _filler(self) -> ReplicaPlacer:
         if self.filler is None:
             raise RuntimeError("placing began before the filler was made")
         return self.filler

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import STEPS_MAX, Trial
-from scheduler.hardware.template import Shape
+from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.inputs import PoolView
@@ -37,19 +37,19 @@ class Pods:
     slots: tuple[int, ...] = ()
 
 
-def counts_devices(frame: Frame) -> bool:
+def counts_devices(frame: FleetOverlay) -> bool:
     """Whether devices are counted instead of whole nodes, on some pools at least."""
     counted = (frame.options.accounting, *frame.options.class_accounting.values())
     return any(accounting in (SAFE, PACKED) for accounting in counted) and not frame.reference
 
 
-def accounting_of(frame: Frame, pool: PoolView) -> str:
+def accounting_of(frame: FleetOverlay, pool: PoolView) -> str:
     """Give how a pool is counted; without proof that clusters follow slots, packing is safe counting instead."""
     chosen = frame.options.class_accounting.get(pool.class_name, frame.options.accounting)
     return SAFE if chosen == PACKED and not frame.options.packed_enforced else chosen
 
 
-def packs(frame: Frame, pool: PoolView) -> bool:
+def packs(frame: FleetOverlay, pool: PoolView) -> bool:
     """Whether pods on a pool get slots."""
     return accounting_of(frame, pool) == PACKED and not frame.reference
 
@@ -75,12 +75,12 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
     return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
 
 
-def residents(frame: Frame, slot: Slot, pool: PoolView, owner: tuple[str, str], skip: str = "") -> list[Pods]:
+def residents(frame: FleetOverlay, slot: Slot, pool: PoolView, owner: tuple[str, str], skip: str = "") -> list[Pods]:
     """Give the pods on a pool, without those that the owner's own replicas are leaving and without the entry `skip`."""
     found = []
     for entry in frame.ledger.on_cluster(slot.name).values():
-        heir = entry.heir or (entry.namespace, entry.deployment)
-        if entry.uid == skip or (entry.state == reasons.RELEASING and heir == owner):
+        nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
+        if entry.uid == skip or (entry.state == reasons.RELEASING and nominated_for == owner):
             continue
         found += pods_on(entry.engines, pool)
     return found
@@ -137,7 +137,7 @@ def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence
     return chosen
 
 
-def admits(frame: Frame, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
+def admits(frame: FleetOverlay, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
     """Whether a pool takes more pods beside those that stand there."""
     if accounting_of(frame, pool) == NODE:
         # A pod takes its node whole, whatever it claims there.
@@ -148,7 +148,11 @@ def admits(frame: Frame, pool: PoolView, standing: Sequence[Pods], added: Sequen
 
 
 def fit_devices(
-    frame: Frame, shape: Shape, slot: Slot, owner: tuple[str, str], takes: Callable[[int, int], bool] = lambda _engine, _pool: True
+    frame: FleetOverlay,
+    shape: CompiledTemplate,
+    slot: Slot,
+    owner: tuple[str, str],
+    takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
 ) -> Trial:
     """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
     fit = shape.on(slot.layout)
@@ -186,7 +190,9 @@ def fit_devices(
     return Trial(failed=deepest, undecided=steps > STEPS_MAX)
 
 
-def with_slots(frame: Frame, slot: Slot, engines: tuple[EnginePlacement, ...], owner: tuple[str, str]) -> tuple[EnginePlacement, ...]:
+def with_slots(
+    frame: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement, ...], owner: tuple[str, str]
+) -> tuple[EnginePlacement, ...]:
     """Stamp slots onto new engines where pods are packed."""
     if not any(packs(frame, pool) for pool in slot.pools):
         return engines
@@ -202,7 +208,7 @@ def with_slots(frame: Frame, slot: Slot, engines: tuple[EnginePlacement, ...], o
     )
 
 
-def grown_fits(frame: Frame, slot: Slot, target: tuple[EnginePlacement, ...], owner: tuple[str, str], uid: str) -> bool:
+def grown_fits(frame: FleetOverlay, slot: Slot, target: tuple[EnginePlacement, ...], owner: tuple[str, str], uid: str) -> bool:
     """Whether a replica may become what `target` says in place of what it is now."""
     return all(admits(frame, pool, residents(frame, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
 
@@ -223,7 +229,7 @@ class Fragmentation:
     unusable: int
 
 
-def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, Fragmentation]:
+def fragmentation(frame: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation]:
     """Report each pool of a cluster that has claimable devices."""
     found = {}
     for pool in slot.pools:
@@ -243,7 +249,7 @@ def fragmentation(frame: Frame, slot: Slot) -> Mapping[str, Fragmentation]:
     return found
 
 
-def _admitted(frame: Frame, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
+def _admitted(frame: FleetOverlay, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
     """Count the pods of one size that a pool would still admit."""
     low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
     while low < high:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.fleet.overlay import Frame
-from scheduler.hardware.template import Shape
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.inputs import DeploymentView
@@ -24,7 +24,7 @@ class Stage:
     passing: int
 
 
-def stages(frame: Frame, deployment: DeploymentView, shape: Shape | None) -> list[Stage]:
+def stages(frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None) -> list[Stage]:
     """Give the filters that look at a cluster alone, in order; without a shape (selectors do not compile) hardware is left out."""
     index = frame.index
     everything = index.everything
@@ -45,7 +45,7 @@ def stages(frame: Frame, deployment: DeploymentView, shape: Shape | None) -> lis
     return found
 
 
-def tainted(frame: Frame, deployment: DeploymentView) -> int:
+def tainted(frame: FleetOverlay, deployment: DeploymentView) -> int:
     """Give the clusters with a taint that the deployment does not tolerate; asked once per different list of taints."""
     found = 0
     for taints, clusters in frame.index.tainted.items():

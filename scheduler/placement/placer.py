@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from api_types.names import replica_name
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
-from scheduler.hardware.template import Shape, charges, joined_units
+from scheduler.hardware.template import CompiledTemplate, charges, joined_units
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Placement
 from scheduler.model.identity import replica_uid
@@ -24,7 +24,7 @@ from scheduler.placement.device_accounting import admits, counts_devices, fit_de
 from scheduler.placement.filters import passing, stages
 from scheduler.placement.queue_limits import QueueLimits, refused_positions
 from scheduler.placement.quota import QuotaGate
-from scheduler.placement.reserved_pools import HeldPools
+from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, Chooser, pool_order, profile_of
 
 _NO_ROOM = Trial(failed=0)
@@ -32,10 +32,12 @@ _NOTHING = (0, 0)
 _NO_POOLS: frozenset[int] = frozenset()
 
 
-class Filler:
+class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
 
-    def __init__(self, frame: Frame, request: ScheduleRequest, shape: Shape, standing: Iterable[ReplicaView], quota: QuotaGate) -> None:
+    def __init__(
+        self, frame: FleetOverlay, request: ScheduleRequest, shape: CompiledTemplate, standing: Iterable[ReplicaView], quota: QuotaGate
+    ) -> None:
         self.frame = frame
         self.request = request
         self.deployment: DeploymentView = request.deployment
@@ -61,7 +63,7 @@ class Filler:
         eligible = passing([stage for stage in found if stage.code != reasons.NO_POOL_MATCHES], frame.index.everything)
         self.constraints = Constraints(frame, self.deployment, eligible)
         self.quota = quota
-        self.held = HeldPools(frame, self._me, self.priority)
+        self.held = ReservedPools(frame, self._me, self.priority)
         # One engine on whole nodes, pools in published order: then room is a matter of one comparison per pool.
         self.is_simple = (
             len(shape.engines) == 1 and self.is_plain and not counts_devices(frame) and profile_of(frame, self.deployment) == DEFAULT
@@ -156,7 +158,7 @@ class Filler:
         """Try the engines on a cluster, the deployment's own leaving nodes counted as free."""
         return self.trial_with(slot, self.shape)
 
-    def trial_with(self, slot: Slot, shape: Shape) -> Trial:
+    def trial_with(self, slot: Slot, shape: CompiledTemplate) -> Trial:
         """Try other engines than the deployment's own."""
         if self.is_simple and shape is self.shape and not (self.held or slot.observed or self.frame.refused):
             return self._simple_trial(slot)
@@ -183,7 +185,7 @@ class Filler:
                 return Trial((p,))
         return _NO_ROOM
 
-    def _trial_among(self, slot: Slot, shape: Shape, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
+    def _trial_among(self, slot: Slot, shape: CompiledTemplate, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
         """Try engines on a cluster without the free nodes of `kept` pools, and without `barred` pools altogether."""
         if counts_devices(self.frame):
             return self._trial_with_devices(slot, shape, barred if self.has_credit(slot) else kept | barred)
@@ -194,7 +196,7 @@ class Filler:
             return self._trial_in_queue(slot, shape, free, barred)
         return self._trial_with_nodes(slot, shape, free, barred)
 
-    def _trial_with_devices(self, slot: Slot, shape: Shape, left_out: frozenset[int]) -> Trial:
+    def _trial_with_devices(self, slot: Slot, shape: CompiledTemplate, left_out: frozenset[int]) -> Trial:
         """Try engines on a cluster by counting devices, those that have to share a network one network after the other."""
         anywhere = fit_devices(self.frame, shape, slot, self._me, lambda _, p: p not in left_out)
         if self.is_plain or anywhere.failed >= 0:
@@ -208,14 +210,14 @@ class Filler:
                 return trial
         return Trial(failed=0, violation=rule) if rule else anywhere
 
-    def _network_rule(self, shape: Shape) -> tuple[Collection[int], str]:
+    def _network_rule(self, shape: CompiledTemplate) -> tuple[Collection[int], str]:
         """Give the engines that have to share a network, and the rule that is broken where they cannot ("": only a wish)."""
         if not self._together:
             return shape.spanning, "spanPools: one network"
         required = self.deployment.policy.network_domain == "Required" or shape.spanning
         return range(len(shape.engines)), "networkDomain: Required" if required else ""
 
-    def _trial_in_queue(self, slot: Slot, shape: Shape, free: list[int], barred: frozenset[int]) -> Trial:
+    def _trial_in_queue(self, slot: Slot, shape: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
         """Try engines on a cluster where a queue has to admit them, each alone and all together."""
         limits = QueueLimits(self.frame, slot, self.deployment.namespace)
         trial = self._trial_with_nodes(slot, shape, limits.nodes(free), barred)
@@ -227,7 +229,7 @@ class Filler:
         exceeded = limits.exceeded(costs)
         return Trial(failed=0, violation=exceeded) if exceeded else trial
 
-    def _trial_with_nodes(self, slot: Slot, shape: Shape, free: list[int], barred: frozenset[int]) -> Trial:
+    def _trial_with_nodes(self, slot: Slot, shape: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
         credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
         if credit:
             free = [a + b for a, b in zip(free, credit, strict=True)]
@@ -324,7 +326,7 @@ class Filler:
         owned = self.frame.ledger.owned(self.deployment.namespace, self.deployment.name).values()
         leaving = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
         me = (self.deployment.namespace, self.deployment.name)
-        leaving |= {e.uid for e in self.frame.ledger.on_cluster(cluster).values() if e.heir == me}
+        leaving |= {e.uid for e in self.frame.ledger.on_cluster(cluster).values() if e.nominated_for == me}
         if replaced is not None:
             leaving.add(replaced.uid)
         return tuple(sorted(leaving))
@@ -388,7 +390,7 @@ def deployment_labels(deployment: DeploymentView) -> tuple[tuple[str, str], ...]
     return tuple(sorted(deployment.labels.items()))
 
 
-def place_gang(filler: Filler, size: int) -> Sequence[Placement]:
+def place_gang(filler: ReplicaPlacer, size: int) -> Sequence[Placement]:
     """Place `size` replicas together or none of them."""
     placed: list[Placement] = []
     for _ in range(size):

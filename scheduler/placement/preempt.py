@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.nomination import inherit
+from scheduler.fleet.nomination import nominate
 from scheduler.hardware.node_fitting import fit_nodes
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
 from scheduler.model.inputs import ReplicaView
-from scheduler.placement.placer import Filler
+from scheduler.placement.placer import ReplicaPlacer
 
 # Sets of victims tried on one cluster; beyond that a good set is taken instead of the best.
 _SETS_MAX = 2_000
@@ -35,7 +35,7 @@ class Choice:
     victims: tuple[ReplicaView, ...]
 
 
-def place_by_preemption(filler: Filler) -> tuple[Placement, list[Eviction]] | str:
+def place_by_preemption(filler: ReplicaPlacer) -> tuple[Placement, list[Eviction]] | str:
     """Place one more replica on the nodes of victims, and name them; or say why that is not possible."""
     policy = filler.deployment.policy
     if policy.preemption != "LowerPriority":
@@ -56,7 +56,7 @@ def place_by_preemption(filler: Filler) -> tuple[Placement, list[Eviction]] | st
     evictions = []
     before = list(frame.ledger.on_cluster(best.slot.name).values())
     for victim in best.victims:
-        inherit(frame.ledger, victim, me, frame.now)
+        nominate(frame.ledger, victim, me, frame.now)
         frame.preempted_at[victim.namespace, victim.deployment] = frame.now
         detail = f"Preempted by {deployment.namespace}/{deployment.name}"
         evictions.append(Eviction(victim.uid, victim.name, victim.cluster, reasons.PREEMPTED, detail, victim.namespace, victim.deployment))
@@ -68,7 +68,7 @@ def place_by_preemption(filler: Filler) -> tuple[Placement, list[Eviction]] | st
     return placement, evictions
 
 
-def _candidates(filler: Filler, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
+def _candidates(filler: ReplicaPlacer, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
     frame = filler.frame
     me = (filler.deployment.namespace, filler.deployment.name)
     cooldown = frame.options.preemption_cooldown_seconds * 1000
@@ -89,13 +89,13 @@ def _candidates(filler: Filler, slot: Slot, seen: Counter[str]) -> Iterator[Repl
         yield entry
 
 
-def _spare(filler: Filler, entry: ReplicaView) -> int:
+def _spare(filler: ReplicaPlacer, entry: ReplicaView) -> int:
     """Give how many replicas the entry's deployment can lose."""
     owned = filler.frame.ledger.owned(entry.namespace, entry.deployment).values()
     return sum(e.state != reasons.RELEASING for e in owned) - entry.min_available
 
 
-def _cheapest(filler: Filler, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
+def _cheapest(filler: ReplicaPlacer, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
     for highest in sorted({entry.priority for entry in candidates}):
         if best is not None and highest > best.cost[0]:
             return None
@@ -114,7 +114,7 @@ def _cheapest(filler: Filler, slot: Slot, candidates: Sequence[ReplicaView], bes
     return None
 
 
-def _limited(filler: Filler, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
+def _limited(filler: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
     """Leave out what would take a deployment below its `minAvailable`."""
     taken: Counter[tuple[str, str]] = Counter()
     kept = []
@@ -126,7 +126,7 @@ def _limited(filler: Filler, chosen: Sequence[ReplicaView]) -> list[ReplicaView]
     return kept
 
 
-def _pruned(filler: Filler, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
+def _pruned(filler: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
     """Drop victims one by one, the highest priority first, as long as the rest still makes room."""
     kept = list(chosen)
     for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
@@ -136,7 +136,7 @@ def _pruned(filler: Filler, slot: Slot, chosen: list[ReplicaView]) -> tuple[Repl
     return tuple(kept)
 
 
-def _fits(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
+def _fits(filler: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_held(victim))
@@ -144,7 +144,7 @@ def _fits(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
     return fit_nodes(filler.shape.on(slot.layout), free).failed < 0
 
 
-def _choice(filler: Filler, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
+def _choice(filler: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
     freed = sum(sum(_held(victim).values()) for victim in victims)
     needed = sum(engine.cost for engine in filler.shape.on(slot.layout).engines)
     cost = (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from api_types.names import tenant_queue, workload_name
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import charges
 from scheduler.model.inputs import AdmissionView, ClusterView, PoolView, QueueView, ReplicaView
 from scheduler.model.policy import SchedulerOptions
@@ -36,7 +36,7 @@ def devices_of(pool: PoolView) -> int:
 class QueueLimits:
     """What the queues of one tenant would still admit on one cluster."""
 
-    def __init__(self, frame: Frame, slot: Slot, namespace: str) -> None:
+    def __init__(self, frame: FleetOverlay, slot: Slot, namespace: str) -> None:
         tenant = tenant_queue(namespace)
         usable = not is_old(slot.view, frame.now, frame.options)
         self._slot = slot
@@ -68,7 +68,7 @@ class QueueLimits:
         return ""
 
 
-def _waiting(frame: Frame, slot: Slot, queue: QueueView) -> int:
+def _waiting(frame: FleetOverlay, slot: Slot, queue: QueueView) -> int:
     """Count the devices that are charged for tenants of a queue and that it has not admitted yet."""
     admitted = {seen.workload for seen in slot.view.admission if seen.state == ADMITTED}
     total = 0
@@ -82,7 +82,7 @@ def _waiting(frame: Frame, slot: Slot, queue: QueueView) -> int:
     return total
 
 
-def not_admitted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
+def not_admitted(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
     """Say why a replica that nobody is served by waits for admission for too long, "" if it does not."""
     seen = None if entry.serving or entry.ready else _outside(frame, slot, entry)
     if seen is None or not seen.since:
@@ -95,7 +95,7 @@ def not_admitted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
     return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
 
 
-def evicted(frame: Frame, slot: Slot, entry: ReplicaView) -> str:
+def evicted(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
     """Say why the cluster's admission took pods of a replica off their nodes, "" if it did not; nothing is moved for that yet."""
     seen = _outside(frame, slot, entry)
     return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
@@ -106,7 +106,7 @@ def evicted_workloads(view: ClusterView) -> frozenset[str]:
     return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
 
 
-def _outside(frame: Frame, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+def _outside(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
     """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
     if not slot.view.admission or is_old(slot.view, frame.now, frame.options):
         return None
@@ -119,7 +119,7 @@ def _where(slot: Slot, entry: ReplicaView) -> str:
     return f"{slot.name}/{', '.join(sorted(charges(entry.engines)))}"
 
 
-def refused_positions(frame: Frame, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
+def refused_positions(frame: FleetOverlay, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
     """Give the pools of a cluster that a deployment keeps away from, because they let one of its replicas wait too long."""
     if not frame.refused:
         return frozenset()

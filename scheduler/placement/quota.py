@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.cel import SelectorError, compile_selector
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, PoolView
@@ -18,7 +18,7 @@ Amount = tuple[int, int]
 class QuotaGate:
     """The quotas of one deployment's namespace and what is used of them, in (nodes, devices)."""
 
-    def __init__(self, frame: Frame, deployment: DeploymentView, priority: int) -> None:
+    def __init__(self, frame: FleetOverlay, deployment: DeploymentView, priority: int) -> None:
         self._frame = frame
         self._deployment = deployment
         self.priority = priority

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import Owner, ahead_of
 from scheduler.hardware.device_matching import MatchRules
-from scheduler.hardware.template import Shape, placing_units, shape_of
+from scheduler.hardware.template import CompiledTemplate, placing_units, shape_of
 from scheduler.placement.filters import passing, stages
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReservedPool:
     """One hold: the pools that fit its engines, on the clusters that pass its other filters."""
 
     owner: Owner
     clusters: int
-    shape: Shape
+    shape: CompiledTemplate
 
     def positions(self, slot: Slot) -> frozenset[int]:
         """Give the held pools of a cluster."""
@@ -28,11 +28,11 @@ class Held:
         return frozenset(p for engine in self.shape.on(slot.layout).engines for p in engine.positions)
 
 
-class HeldPools:
+class ReservedPools:
     """All holds that one deployment has to respect, in queue order; empty for most."""
 
-    def __init__(self, frame: Frame, owner: Owner, priority: int) -> None:
-        self._held: Sequence[Held] = [
+    def __init__(self, frame: FleetOverlay, owner: Owner, priority: int) -> None:
+        self._held: Sequence[ReservedPool] = [
             _held(frame, hold.owner) for hold in ahead_of(frame.holds, owner, priority, frame.now, frame.options.hold_for_seconds)
         ]
         self._clusters = 0
@@ -58,13 +58,13 @@ class HeldPools:
         return [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
 
 
-def _held(frame: Frame, owner: Owner) -> Held:
+def _held(frame: FleetOverlay, owner: Owner) -> ReservedPool:
     """Work out a hold's pools once per batch."""
     known = frame.held_pools.get(owner)
-    if isinstance(known, Held):
+    if isinstance(known, ReservedPool):
         return known
     deployment = frame.holds[owner].deployment
     shape = shape_of(placing_units(deployment.engines), MatchRules.of(frame.options))
-    held = Held(owner, passing(stages(frame, deployment, shape), frame.index.everything), shape)
+    held = ReservedPool(owner, passing(stages(frame, deployment, shape), frame.index.everything), shape)
     frame.held_pools[owner] = held
     return held

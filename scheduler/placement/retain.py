@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
-from scheduler.hardware.template import Shape, charges, stamp
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.template import CompiledTemplate, charges, stamp
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
@@ -59,7 +59,7 @@ class Retained:
     hidden: list[ReplicaView] = field(default_factory=list)
 
 
-def own_entries(frame: Frame, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
+def own_entries(frame: FleetOverlay, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
     """Give the deployment's replicas in name order with the health that it reports itself (ready, serving, terminating) by uid."""
     entries = []
     for entry in frame.ledger.owned(deployment.namespace, deployment.name).values():
@@ -74,7 +74,9 @@ def own_entries(frame: Frame, deployment: DeploymentView, facts: dict[str, tuple
     return entries
 
 
-def retain(frame: Frame, deployment: DeploymentView, shape: Shape | None, entries: list[ReplicaView], *, held: bool) -> Retained:
+def retain(
+    frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None, entries: list[ReplicaView], *, held: bool
+) -> Retained:
     """Sort the deployment's replicas into those that stay and those that go.
 
     Args:
@@ -137,7 +139,7 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def _check_stamp(frame: Frame, deployment: DeploymentView, shape: Shape, slot: Slot, kept: Kept) -> Note | None:
+def _check_stamp(frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate, slot: Slot, kept: Kept) -> Note | None:
     """Compare a stamp with what is wanted: note in `kept` what follows, and give the note of a drift."""
     entry = kept.entry
     stamped = {engine.engine: engine for engine in entry.engines}
@@ -172,7 +174,9 @@ def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, Eng
     return ""
 
 
-def _on_pins(shape: Shape, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement) -> tuple[EnginePlacement | None, str]:
+def _on_pins(
+    shape: CompiledTemplate, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement
+) -> tuple[EnginePlacement | None, str]:
     """Stamp an engine anew on the pools it is pinned to; None and the problem when they no longer satisfy it."""
     pool = stamped.pool
     members = stamped.members
@@ -199,7 +203,7 @@ def _on_pins(shape: Shape, slot: Slot, i: int, engine: EngineView, stamped: Engi
     return EnginePlacement(engine.name, tuple(placed), engine.copies), ""
 
 
-def _edited(shape: Shape, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
+def _edited(shape: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
     """Whether the deployment itself asks for something else than what the engine was stamped from.
 
     A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to go.
@@ -220,7 +224,7 @@ def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> b
     return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
 
 
-def lost_capacity(frame: Frame, entry: ReplicaView) -> Iterator[Note]:
+def lost_capacity(frame: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
     """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
     slot = frame.clusters.get(entry.cluster)
     if slot is None or not slot.observed:

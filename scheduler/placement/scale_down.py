@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.retain import Kept
@@ -18,7 +18,7 @@ from scheduler.placement.retain import Kept
 Rank = tuple[int, int, int]
 
 
-def victims(frame: Frame, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
+def victims(frame: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
     """Choose `surplus` replicas to drop, in the order in which they go."""
     load = Counter(k.entry.cluster for k in kept)
     ranks = {k.entry.uid: (0, 0, 0) if frame.reference else _weakness(frame, deployment, k) for k in kept}
@@ -38,7 +38,7 @@ def victims(frame: Frame, deployment: DeploymentView, kept: Sequence[Kept], surp
     return chosen
 
 
-def _weakness(frame: Frame, deployment: DeploymentView, kept: Kept) -> Rank:
+def _weakness(frame: FleetOverlay, deployment: DeploymentView, kept: Kept) -> Rank:
     slot = frame.clusters.get(kept.entry.cluster)
     broken = slot is None or slot.view.deleting or not slot.view.ready or not slot.view.gateway_address
     tainted = slot is not None and untolerated(slot.taints, deployment.tolerations) is not None

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from api_types import labels
 from scheduler.fleet.cluster_index import Slot
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.memory import memory_mebibytes
 from scheduler.hardware.node_fitting import PoolOrder, Trial
-from scheduler.hardware.template import LayoutFit, Shape
+from scheduler.hardware.template import CompiledTemplate, LayoutFit
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.constraints import Constraints
 
@@ -42,13 +42,13 @@ _PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
 
 
-def profile_of(frame: Frame, deployment: DeploymentView) -> str:
+def profile_of(frame: FleetOverlay, deployment: DeploymentView) -> str:
     """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
     name = deployment.policy.profile or frame.options.profile
     return name if (name in PROFILES or name == WEIGHTED) and not frame.reference else DEFAULT
 
 
-def functions_of(frame: Frame, profile: str) -> tuple[str, ...]:
+def functions_of(frame: FleetOverlay, profile: str) -> tuple[str, ...]:
     """Give the scoring functions of a profile, the most important first."""
     if profile != WEIGHTED:
         return PROFILES[profile]
@@ -60,7 +60,12 @@ class Chooser:
     """Orders the clusters that have room for one deployment's next replica."""
 
     def __init__(
-        self, frame: Frame, deployment: DeploymentView, shape: Shape, trial: Callable[[Slot], Trial], constraints: Constraints
+        self,
+        frame: FleetOverlay,
+        deployment: DeploymentView,
+        shape: CompiledTemplate,
+        trial: Callable[[Slot], Trial],
+        constraints: Constraints,
     ) -> None:
         self._frame = frame
         self._deployment = deployment
@@ -168,7 +173,7 @@ def _price(slot: Slot, p: int, nodes: int) -> int:
     return UNKNOWN_PRICE if price < 0 else price * nodes
 
 
-def pool_order(frame: Frame, deployment: DeploymentView, slot: Slot, shape: Shape) -> PoolOrder | None:
+def pool_order(frame: FleetOverlay, deployment: DeploymentView, slot: Slot, shape: CompiledTemplate) -> PoolOrder | None:
     """Give the order in which pools of a cluster are tried, None for published order."""
     profile = profile_of(frame, deployment)
     if profile == DEFAULT:

@@ -13,12 +13,12 @@ from typing import Any
 from scheduler.decide import ordered, priority_of, written
 from scheduler.explain.cluster_report import ClusterDetail, cluster_details
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.overlay import Frame
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import stamped_nodes
 from scheduler.model.decision import Decision, EnginePlacement
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import Drain, Rollout, SchedulerOptions
-from scheduler.placement.cycle import Turn
+from scheduler.placement.cycle import SchedulingCycle
 from scheduler.planning.offline import offline_deployment, offline_fleet, sort_documents
 
 
@@ -34,10 +34,10 @@ def plan_offline(documents: Sequence[Mapping[str, Any]], options: SchedulerOptio
     requests = [
         ScheduleRequest(f"plan/{view.namespace}/{view.name}", end_state(view), submitted=number) for number, view in enumerate(views)
     ]
-    frame = Frame(fleet, now)
+    frame = FleetOverlay(fleet, now)
     shown: dict[str, dict[str, Any]] = {}
     for request in ordered(requests, fleet.options):
-        turn = Turn(frame, request, priority_of(request.deployment, fleet.options))
+        turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
         turn.run()
         shown[request.request_id] = decision_tree(written(turn), cluster_details(turn))
         turn.finish()
@@ -49,8 +49,8 @@ def explain_request(fleet: Fleet, request: ScheduleRequest, now: int, after: str
 
     `after` and `limit` page through the clusters by name. The tree is that of one decision of a plan.
     """
-    frame = Frame(fleet, now)
-    turn = Turn(frame, request, priority_of(request.deployment, fleet.options))
+    frame = FleetOverlay(fleet, now)
+    turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
     turn.run()
     return decision_tree(written(turn), cluster_details(turn, after, limit))
 

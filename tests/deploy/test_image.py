@@ -37,7 +37,7 @@ def test_what_is_copied_is_enough_to_build_the_whole_package(tmp_path: Path) -> 
     packages = {pattern.removesuffix("*") for pattern in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     present = {name for name in packages if (ROOT / name / "__init__.py").exists()}
     assert {name.split("/")[0] for name in inside if name.endswith("/__init__.py")} == present
-    assert {"worker.py", "testbed/default-fleet.yaml", "client/main.py"} <= inside
+    assert {"worker.py", "testbed/fleet/default-fleet.yaml", "client/main.py"} <= inside
 
 
 def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from temporalio import workflow
 
-from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY, Messaging
+from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY, EntityClient
 from api_types import clock, names
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.labels import GROUP
-from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec, Tell
+from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec, SignalRequest
 from api_types.resources.status import Condition, EventRecord, LeftBehind
 from api_types.validation.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump, load
 from workflows.entity import activity_options
@@ -34,7 +34,7 @@ REQUESTS_SHOWN = 64
 RESYNC = timedelta(minutes=30)
 
 
-class Carried(BaseModel):
+class EntityState(BaseModel):
     """All that an entity knows; continue-as-new carries it whole."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -56,7 +56,7 @@ class Carried(BaseModel):
     attempts: int = 0
 
 
-StateT = TypeVar("StateT", bound=Carried)
+StateT = TypeVar("StateT", bound=EntityState)
 MessageT = TypeVar("MessageT", bound=Message)
 ResultT = TypeVar("ResultT")
 
@@ -70,7 +70,7 @@ class Entity(Generic[StateT]):
         self.state = state
         _, *scope, self.name = workflow.info().workflow_id.split("/")
         self.namespace = scope[0] if scope else ""
-        self.dirty = True
+        self.queued = True
         self.due: datetime | None = None
         self._published: tuple[Any, ...] = ()
         self._alarm: asyncio.Task[None] | None = None
@@ -124,7 +124,7 @@ class Entity(Generic[StateT]):
             self.state.attempts = 0
             self.due = None
             self.retry_ordered()
-            self.wake()
+            self.requeue()
 
     @workflow.update
     def replace(self, order: Any) -> dict[str, Any]:
@@ -206,12 +206,12 @@ class Entity(Generic[StateT]):
     def resync(self) -> None:
         """Note that reports may be repeated."""
 
-    async def put_down(self) -> None:
+    async def stop_background_tasks(self) -> None:
         """End what runs in the background, before continue-as-new and at the end."""
 
     # --- the life -----------------------------------------------------------------------------------------------------------------
 
-    async def live(self) -> None:
+    async def run_until_deleted(self) -> None:
         """Run until the object is gone."""
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
@@ -220,7 +220,7 @@ class Entity(Generic[StateT]):
         gone = False
         while not gone:
             await self._until_work()
-            self.dirty = False
+            self.queued = False
             self.due = None
             gone = await self.reconcile()
             self.publish()
@@ -229,15 +229,15 @@ class Entity(Generic[StateT]):
         resync.cancel()
         if self._alarm:
             self._alarm.cancel()
-        await self.put_down()
+        await self.stop_background_tasks()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
             workflow.continue_as_new(self.state)
 
     async def _until_work(self) -> None:
-        if not self.dirty:
+        if not self.queued:
             self._set_alarm()
-            await workflow.wait_condition(lambda: self.dirty)
+            await workflow.wait_condition(lambda: self.queued)
 
     def _set_alarm(self) -> None:
         """Have one timer for the next look, and only if there is one. One that rings no later is kept: each change costs two events."""
@@ -252,19 +252,19 @@ class Entity(Generic[StateT]):
 
     async def _ring(self, after: timedelta) -> None:
         await workflow.sleep(after, summary=f"{self.title}: next look"[:100])
-        self.wake()
+        self.requeue()
 
     async def _resync_now_and_then(self) -> None:
         while True:
             await workflow.sleep(RESYNC, summary="repeat reports")
             self.resync()
-            self.wake()
+            self.requeue()
 
-    def wake(self) -> None:
+    def requeue(self) -> None:
         """Ask for another pass."""
-        self.dirty = True
+        self.queued = True
 
-    def look_again(self, after: timedelta) -> None:
+    def requeue_after(self, after: timedelta) -> None:
         """Ask for another pass after a while; the earliest wish wins."""
         at = workflow.now() + after
         self.due = at if self.due is None else min(at, self.due)
@@ -274,7 +274,7 @@ class Entity(Generic[StateT]):
         left = datetime.fromisoformat(moment) - workflow.now()
         if left <= timedelta():
             return False
-        self.look_again(left)
+        self.requeue_after(left)
         return True
 
     def now(self) -> str:
@@ -362,7 +362,7 @@ class Entity(Generic[StateT]):
     def touch(self) -> None:
         """Raise the resource version and ask for a pass."""
         self.state.revision += 1
-        self.wake()
+        self.requeue()
 
     def manifest(self) -> dict[str, Any]:
         """Give the object as its manifest, with status."""
@@ -425,9 +425,9 @@ class Entity(Generic[StateT]):
 
     async def tell(self, workflow_id: str, signal: str, payload: Message) -> bool:
         """Signal another entity; False when it does not run."""
-        message = Tell(workflow_id=workflow_id, signal=signal, payload=payload.wire())
+        message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
         return await workflow.execute_local_activity_method(
-            Messaging.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
+            EntityClient.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
         )
 
     async def unless(self, stop: Any, work: Awaitable[ResultT]) -> ResultT | None:

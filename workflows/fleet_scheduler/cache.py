@@ -42,9 +42,9 @@ from scheduler import (
     pack_rows,
     read_policy,
 )
-from workflows.fleet_scheduler.carry_over import Carried
+from workflows.fleet_scheduler.carry_over import PackedFleet
 from workflows.fleet_scheduler.packing import pack, unpack, unpack_bytes
-from workflows.fleet_scheduler.queueing_hints import Grown
+from workflows.fleet_scheduler.queueing_hints import QueueingHints
 
 # Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
 LEDGER_PAGE = 5_000
@@ -65,7 +65,7 @@ class SchedulerState(BaseModel):
 
     epoch: int = 0
     fleet: list[str] = Field(default_factory=list)
-    luggage: str = ""
+    carried_extras: str = ""
     arrived: str = ""
     rebuild: bool = False
     inbox: list[tuple[str, Any]] = Field(default_factory=list)
@@ -84,7 +84,7 @@ class SchedulerState(BaseModel):
     placed: int = 0
 
 
-class Books:
+class SchedulerCache:
     """All that the scheduler knows. `now` gives the time in ms."""
 
     def __init__(self, state: SchedulerState, now: Callable[[], int], log: Log) -> None:
@@ -99,14 +99,14 @@ class Books:
         # Placed, and nobody has said yet that it was started. Some are taken back before.
         self.unbound: dict[str, None] = {}
         self._taken_back: list[str] = []
-        self.grown = Grown()
+        self.grown = QueueingHints()
         # Cluster -> workload -> the ms at which it will have waited too long for admission.
         self.timeouts: dict[str, dict[str, int]] = {}
-        if state.luggage:
-            self._take_luggage(unpack(state.luggage))
+        if state.carried_extras:
+            self._take_carried_extras(unpack(state.carried_extras))
         if state.arrived:
             state.inbox = [(kind, order) for kind, order in unpack(state.arrived)] + state.inbox
-        state.fleet, state.answers, state.luggage, state.arrived = [], "", "", ""
+        state.fleet, state.answers, state.carried_extras, state.arrived = [], "", "", ""
         if state.policy is not None and not self.parts_left:
             self.fleet.set_options(read_policy(state.policy))
 
@@ -124,7 +124,7 @@ class Books:
             for slot in self.fleet.clusters.values():
                 self._note_waiting(slot.view)
 
-    def luggage(self) -> dict[str, Any]:
+    def carried_extras(self) -> dict[str, Any]:
         """Give what is carried beside the fleet."""
         state = self.state
         return {
@@ -143,17 +143,17 @@ class Books:
         more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
         return {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
 
-    def _take_luggage(self, luggage: dict[str, Any]) -> None:
+    def _take_carried_extras(self, carried_extras: dict[str, Any]) -> None:
         state = self.state
-        state.unplaced = {owner: Place.model_validate(place) for owner, place in luggage["unplaced"].items()}
-        state.clusters, state.classes = luggage["clusters"], luggage["classes"]
-        state.silent, state.leaving = luggage["silent"], luggage["leaving"]
-        self._taken_back = luggage.get("takenBack", [])
+        state.unplaced = {owner: Place.model_validate(place) for owner, place in carried_extras["unplaced"].items()}
+        state.clusters, state.classes = carried_extras["clusters"], carried_extras["classes"]
+        state.silent, state.leaving = carried_extras["silent"], carried_extras["leaving"]
+        self._taken_back = carried_extras.get("takenBack", [])
 
-    def carried(self, packed: Carried) -> SchedulerState:
+    def carried(self, packed: PackedFleet) -> SchedulerState:
         """Give everything in the form that continue-as-new carries; what is too large to be carried is asked for again by the next run."""
         state = self.state
-        carried = {"fleet": packed.fleet, "luggage": packed.luggage, "answers": packed.answers, "rebuild": packed.too_large}
+        carried = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers, "rebuild": packed.too_large}
         left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "clusters": {}, "classes": {}, "silent": {}, "leaving": {}}
         # Thousands of messages may have arrived meanwhile, and most of them are alike.
         return state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
@@ -182,12 +182,12 @@ class Books:
         self._ask_about_waiting()
         if self._holds_ran_out():
             self.grown.anywhere()
-        self.wake()
+        self.requeue()
         return bool(self.state.inbox)
 
-    def wake(self) -> None:
+    def requeue(self) -> None:
         """Queue those that wait and whose answer may have changed."""
-        grown, self.grown = self.grown, Grown()
+        grown, self.grown = self.grown, QueueingHints()
         if grown:
             self.try_again(
                 [place for place in grown.concerned(self.state.unplaced.values(), self.fleet) if owner_of(place) not in self.state.queue]
@@ -230,10 +230,10 @@ class Books:
         self.state.queue.pop(owner, None)
         if place.request_id not in self.answers:
             self.state.unplaced.pop(owner, None)
-            self._believe(place.kept)
+            self._adopt_reported(place.kept)
         self.state.queue[owner] = place
 
-    def _believe(self, told: Iterable[KeptState]) -> None:
+    def _adopt_reported(self, told: Iterable[KeptState]) -> None:
         """Believe a deployment what its replicas carry: an order never reached them if it had asked anew before it read the answer."""
         for kept in told:
             entry = self.fleet.replica(kept.uid)
@@ -243,7 +243,7 @@ class Books:
             if kept.template and kept.template != entry.template:
                 believed = replace(believed, template=kept.template)
             # Whoever is preempted is told of it by itself, and not in an answer.
-            if entry.state == RELEASING and not kept.terminating and entry.heir is None:
+            if entry.state == RELEASING and not kept.terminating and entry.nominated_for is None:
                 believed = replace(believed, state=RESERVED if kept.uid in self.unbound else BOUND, since=self.now())
             if believed is not entry:
                 self.fleet.put_replica(believed)
@@ -380,7 +380,7 @@ class Books:
             if slot.view.accounted == (name in held):
                 self.fleet.put_cluster(replace(slot.view, accounted=name not in held), self.now())
                 self.grown.on(name)
-        self.wake()
+        self.requeue()
         self.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in self.state.silent)
 
     def take_account(self, workflow_id: str, account: Any) -> None:

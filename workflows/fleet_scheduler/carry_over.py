@@ -20,24 +20,24 @@ CARRIED_CHARACTERS_MAX = 1_800_000
 ANSWERS_CHARACTERS_MAX = 300_000
 
 
-class BooksOrder(Message):
+class CacheOrder(Message):
     """Look at the books of one run at one version."""
 
     run_id: str
     version: int
 
 
-class Carried(Message):
+class PackedFleet(Message):
     """The packed books: parts of the fleet, what goes beside it, the answers. `too_large`: they do not fit and have to be rebuilt."""
 
     fleet: list[str] = Field(default_factory=list)
-    luggage: str = ""
+    carried_extras: str = ""
     answers: str = ""
     too_large: bool = False
 
 
 @activity.defn(name="pack_books")
-def pack_books(order: BooksOrder) -> Carried:
+def pack_books(order: CacheOrder) -> PackedFleet:
     """Pack the books.
 
     Raises:
@@ -45,17 +45,17 @@ def pack_books(order: BooksOrder) -> Carried:
 
     """
     keeper = _keeper(order)
-    luggage = keeper.luggage()
-    answers = newest_answers(luggage.pop("answers"))
+    carried_extras = keeper.carried_extras()
+    answers = newest_answers(carried_extras.pop("answers"))
     fleet = [pack_bytes(part) for part in keeper.fleet.dump()]
-    packed = pack(luggage)
+    packed = pack(carried_extras)
     if len(packed) + len(answers) + sum(map(len, fleet)) > CARRIED_CHARACTERS_MAX:
-        return Carried(too_large=True)
-    return Carried(fleet=fleet, luggage=packed, answers=answers)
+        return PackedFleet(too_large=True)
+    return PackedFleet(fleet=fleet, carried_extras=packed, answers=answers)
 
 
 @activity.defn(name="audit_books")
-def audit_books(order: BooksOrder) -> list[str]:
+def audit_books(order: CacheOrder) -> list[str]:
     """Recount the ledger from its entries and name every difference.
 
     Raises:
@@ -65,7 +65,7 @@ def audit_books(order: BooksOrder) -> list[str]:
     return _keeper(order).fleet.audit()
 
 
-def _keeper(order: BooksOrder) -> registry.Keeper:
+def _keeper(order: CacheOrder) -> registry.Keeper:
     keeper = registry.find(order.run_id, order.version)
     if keeper is None:
         raise StaleSnapshot(f"the books of run {order.run_id} at version {order.version} are not in this process")

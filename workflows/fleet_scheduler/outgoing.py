@@ -4,51 +4,61 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api_types import names
-from api_types.messages.entities import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke, Tell
+from api_types.messages.entities import (
+    Evict,
+    Occupied,
+    Place,
+    Placed,
+    PlacedCondition,
+    ReplicaEviction,
+    ReplicaPlacement,
+    Revoke,
+    SignalRequest,
+)
 from scheduler import Decision, Eviction, Fleet, ReplicaView, to_wire
 
 # A placement takes one to two kilobytes in an answer, and a payload holds two thousand kilobytes.
 PLACEMENTS_AT_ONCE = 800
 
 
-def answer_to(place: Place, answer: dict[str, Any]) -> Tell:
+def answer_to(place: Place, answer: dict[str, Any]) -> SignalRequest:
     """Answer a request."""
-    return Tell(workflow_id=names.workflow_id("ModelDeployment", place.namespace, place.name), signal="placed", payload=answer)
+    return SignalRequest(workflow_id=names.workflow_id("ModelDeployment", place.namespace, place.name), signal="placed", payload=answer)
 
 
-def eviction(victim: Eviction, epoch: int) -> Tell:
+def eviction(victim: Eviction, epoch: int) -> SignalRequest:
     """Tell a deployment that one of its replicas has to make room for somebody else's."""
     said = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
-    return Tell(
+    return SignalRequest(
         workflow_id=names.workflow_id("ModelDeployment", victim.namespace, victim.deployment),
         signal="evict",
         payload=Evict(epoch=epoch, eviction=said).wire(),
     )
 
 
-def revoke(entry: ReplicaView, epoch: int) -> Tell:
+def revoke(entry: ReplicaView, epoch: int) -> SignalRequest:
     """Ask the deployment of an old reservation whether it is still wanted."""
-    return Tell(
+    return SignalRequest(
         workflow_id=names.workflow_id("ModelDeployment", entry.namespace, entry.deployment),
         signal="revoke",
         payload=Revoke(uid=entry.uid, epoch=epoch).wire(),
     )
 
 
-def ask_anew(namespace: str, name: str) -> Tell:
+def ask_anew(namespace: str, name: str) -> SignalRequest:
     """Have a deployment ask again, because a taint sends its replicas away."""
-    return Tell(workflow_id=names.workflow_id("ModelDeployment", namespace, name), signal="resync")
+    return SignalRequest(workflow_id=names.workflow_id("ModelDeployment", namespace, name), signal="resync")
 
 
-def occupied(cluster: str, sequence: int, replicas: list[str]) -> Tell:
+def occupied(cluster: str, sequence: int, replicas: list[str]) -> SignalRequest:
     """Tell a cluster that is being deleted what the ledger still holds on it."""
     said = Occupied(cluster=cluster, sequence=sequence, replicas=replicas)
-    return Tell(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="occupied", payload=said.wire())
+    return SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="occupied", payload=said.wire())
 
 
-def in_parts(said: Sequence[Tell]) -> Iterator[list[Tell]]:
+def in_parts(said: Sequence[SignalRequest]) -> Iterator[list[SignalRequest]]:
     """Give what is said in parts that fit one payload each, in order; an answer counts as many placements as it lists."""
-    part: list[Tell] = []
+    part: list[SignalRequest] = []
     weight = 0
     for tell in said:
         heavy = len((tell.payload or {}).get("placements", ())) + 1

@@ -16,7 +16,7 @@ CLUSTERS_MAX = 64
 _FAR_REACHING = ("topologySpread", "affinity", "antiAffinity")
 
 
-class Grown:
+class QueueingHints:
     """Where more may fit than before."""
 
     def __init__(self) -> None:

@@ -17,14 +17,14 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import LocalActivityConfig
 
-from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, Messaging, Survey
+from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, EntityClient, Survey
 from api_types.errors import error_message
-from api_types.messages.entities import Place, Resync, Revoked, Tell, TellMany, ToldMany
+from api_types.messages.entities import Place, Resync, Revoked, SignalBatch, SignalRequest, ToldMany
 from scheduler import RESERVED, Decision, DeploymentView, apply, from_wire, pool_report, registry, to_wire, write_policy
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing as tells
-from workflows.fleet_scheduler.cache import Books, SchedulerState, owner_of
-from workflows.fleet_scheduler.carry_over import BooksOrder, Carried, audit_books, pack_books
+from workflows.fleet_scheduler.cache import SchedulerCache, SchedulerState, owner_of
+from workflows.fleet_scheduler.carry_over import CacheOrder, PackedFleet, audit_books, pack_books
 from workflows.fleet_scheduler.decide_activity import Decided, DecideOrder, decide_batch
 
 # More requests than this wait for the next batch: a decision must fit one payload and one short activity.
@@ -71,7 +71,7 @@ class FleetSchedulerWorkflow:
     def __init__(self, state: SchedulerState | None) -> None:
         self.born = state is None
         self.state = state or SchedulerState()
-        self.books = Books(self.state, self._ms, workflow.logger)
+        self.books = SchedulerCache(self.state, self._ms, workflow.logger)
         self.shown_phase = ""
         self.audit_due = False
         registry.register(workflow.info().run_id, self.books)
@@ -96,7 +96,7 @@ class FleetSchedulerWorkflow:
                 await self.ask_silent()
             while self.state.queue:
                 await self.decide()
-                self.books.wake()
+                self.books.requeue()
             await self.audit_when_due()
             self.publish()
         reminding.cancel()
@@ -107,15 +107,15 @@ class FleetSchedulerWorkflow:
         await workflow.sleep(BREATH, summary="the books are packed")
         workflow.continue_as_new(self.books.carried(packed))
 
-    async def pack(self) -> Carried:
+    async def pack(self) -> PackedFleet:
         """Pack the books; what cannot be packed is asked for again by the next run, as after a loss."""
         try:
-            packed: Carried = await workflow.execute_local_activity(
+            packed: PackedFleet = await workflow.execute_local_activity(
                 pack_books, self._books_order(), **activity_options.local(OVER_ALL_BOOKS, "pack the books for the next run")
             )
         except ActivityError as error:
             workflow.logger.exception("the books could not be packed", extra={"problem": error_message(error)})
-            return Carried(too_large=True)
+            return PackedFleet(too_large=True)
         return packed
 
     async def load(self) -> None:
@@ -128,8 +128,8 @@ class FleetSchedulerWorkflow:
             if large and self.books.parts_left:
                 await workflow.sleep(BREATH, summary=f"{self.books.parts_left} parts of the fleet left to read")
 
-    def _books_order(self) -> BooksOrder:
-        return BooksOrder(run_id=workflow.info().run_id, version=self.books.fleet.version)
+    def _books_order(self) -> CacheOrder:
+        return CacheOrder(run_id=workflow.info().run_id, version=self.books.fleet.version)
 
     async def remind(self) -> None:
         """Have the ledger recounted now and then."""
@@ -303,7 +303,7 @@ class FleetSchedulerWorkflow:
             return await self._decided(places[:half])
         return decided
 
-    def _settle(self, place: Place, decision: Decision, version: str) -> list[Tell]:
+    def _settle(self, place: Place, decision: Decision, version: str) -> list[SignalRequest]:
         if decision.waiting_since < 0:
             self.books.end_hold(place.namespace, place.name)
         asked = from_wire(DeploymentView, place.need) if decision.waiting_since >= 0 else None
@@ -332,12 +332,12 @@ class FleetSchedulerWorkflow:
         # Who waits hears again only what is new to it.
         return evictions if before == answer else [*evictions, tells.answer_to(place, answer)]
 
-    async def _tell(self, said: list[Tell], summary: str) -> ToldMany:
+    async def _tell(self, said: list[SignalRequest], summary: str) -> ToldMany:
         """Say it to all of them; nothing is sent where there is nothing to say."""
         missing: list[str] = []
         for part in tells.in_parts(said):
             told = await workflow.execute_activity_method(
-                Messaging.tell_many, TellMany(tells=part), **activity_options.remote(activity_options.TELL_MANY, summary)
+                EntityClient.tell_many, SignalBatch(tells=part), **activity_options.remote(activity_options.TELL_MANY, summary)
             )
             missing += told.missing
         return ToldMany(missing=missing)
@@ -359,7 +359,7 @@ class FleetSchedulerWorkflow:
 
     async def tell_leaving_clusters(self) -> None:
         """Tell clusters that are being deleted what the ledger still holds on them, when that changes."""
-        said: list[Tell] = []
+        said: list[SignalRequest] = []
         for cluster, told in self.state.leaving.items():
             held = sorted(f"{entry.namespace}/{entry.name}" for entry in self.books.fleet.on_cluster(cluster).values())
             if held != told:
@@ -379,7 +379,7 @@ class FleetSchedulerWorkflow:
             await self._survey(kinds)
         self.books.settle_accounts()
         await workflow.execute_activity_method(
-            Messaging.broadcast,
+            EntityClient.broadcast,
             Broadcast(
                 kinds=["ModelDeployment", "InferenceCluster", "InferenceClass"],
                 signal="resync",
@@ -392,7 +392,7 @@ class FleetSchedulerWorkflow:
         after = ""
         while True:
             page = await workflow.execute_activity_method(
-                Messaging.survey,
+                EntityClient.survey,
                 Survey(kinds=kinds, query="account", after=after),
                 **activity_options.remote(activity_options.TELL_MANY, f"read the accounts of {', '.join(kinds)}"),
             )
@@ -409,7 +409,7 @@ class FleetSchedulerWorkflow:
         asked = list(self.state.silent)[:ASKED_AT_ONCE]
         waiting = {workflow_id: self.state.silent[workflow_id] for workflow_id in list(self.state.silent)[ASKED_AT_ONCE:]}
         answered = await workflow.execute_activity_method(
-            Messaging.ask_each,
+            EntityClient.ask_each,
             AskEach(workflow_ids=asked, query="account"),
             **activity_options.remote(activity_options.TELL_MANY, f"ask {len(asked)} silent entities for their account"),
         )

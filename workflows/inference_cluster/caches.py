@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Broadcast, Messaging
+from activities.messaging import Broadcast, EntityClient
 from api_types.messages.caches import CacheOnCluster, CacheSite
 from workflows.entity import activity_options
-from workflows.entity.entity import Carried, Entity
+from workflows.entity.entity import Entity, EntityState
 
 # Visibility lags behind the start of a cache, so what caches must know is told twice.
 TELL_AGAIN = timedelta(seconds=2)
 
 
-class WithCaches(Carried):
+class WithCaches(EntityState):
     """What a cluster carries about caches: those with objects here, and what all of them were last told."""
 
     caches: list[str] = Field(default_factory=list)
@@ -60,9 +60,9 @@ class ClusterCaches(Entity[StateT]):
         self.state.tell_caches_again = told != self.state.told_caches
         self.state.told_caches = told
         await workflow.execute_activity_method(
-            Messaging.broadcast,
+            EntityClient.broadcast,
             Broadcast(kinds=["ModelCache"], signal="cluster_changed", payload=site.wire()),
             **activity_options.remote(activity_options.TELL_MANY, f"tell caches how {self.name} is"),
         )
         if self.state.tell_caches_again:
-            self.look_again(TELL_AGAIN)
+            self.requeue_after(TELL_AGAIN)

@@ -11,7 +11,7 @@ from api_types.base import Message
 from api_types.messages.entities import ClassChanged, ClassWanted
 from api_types.prices import UNPRICED
 from workflows.entity import activity_options
-from workflows.entity.entity import Carried, Entity
+from workflows.entity.entity import Entity, EntityState
 
 # A class may be born while its announcement overtakes our registration.
 LOOK_FOR_CLASSES = timedelta(seconds=5)
@@ -25,7 +25,7 @@ class KnownClass(Message):
     price_milli: int = UNPRICED
 
 
-class WithClasses(Carried):
+class WithClasses(EntityState):
     """What a cluster carries about classes: what they said, those it registered with, and the pools that follow from them."""
 
     classes: dict[str, KnownClass] = Field(default_factory=dict)
@@ -62,7 +62,7 @@ class ClusterClasses(Entity[StateT]):
             self.state.wanted.remove(name)
             self.state.classes.pop(name, None)
         if self.missing_classes():
-            self.look_again(max(LOOK_FOR_CLASSES, activity_options.soon(self.state.attempts)))
+            self.requeue_after(max(LOOK_FOR_CLASSES, activity_options.soon(self.state.attempts)))
 
     async def _want(self, name: str, *, used: bool) -> bool:
         message = ClassWanted(cluster=self.name, used=used)

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.clusters.activities import ClusterActivities
-from activities.messaging import CONNECTION_MEMO, Broadcast, Messaging
+from activities.messaging import CONNECTION_MEMO, Broadcast, EntityClient
 from api_types import labels, names, queues
 from api_types.errors import error_message, error_type
 from api_types.messages.caches import CacheSite
@@ -68,7 +68,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
     async def run(self, state: ClusterState | None) -> None:
         """Live until torn down."""
         del state
-        await self.live()
+        await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         elif not self.state.unreachable_since:
             self.state.unreachable_since = self.now()
             self.event("Warning", "Unreachable", message.cluster.error)
-        self.wake()
+        self.requeue()
 
     @workflow.signal
     def occupied(self, order: Any) -> None:
@@ -101,7 +101,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         if message is None or message.epoch > self.state.epoch:
             self.state.epoch = message.epoch if message else self.state.epoch
             self.state.reported = ""
-            self.wake()
+            self.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         if connection is None or self.state.connected_generation == self.state.generation:
             return
         if self.retry_at and workflow.now() < self.retry_at:
-            self.look_again(self.retry_at - workflow.now())
+            self.requeue_after(self.retry_at - workflow.now())
             return
         self.await_contact()
         try:
@@ -161,7 +161,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
             pause = activity_options.soon(self.state.attempts + 2)
             self.state.attempts += 1
             self.retry_at = workflow.now() + pause
-            self.look_again(pause)
+            self.requeue_after(pause)
             return
         if facts:
             self.state.facts = facts.model_copy(update=self._declared())
@@ -213,7 +213,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
                 self.state.failure = (error_type(failed) or "ClusterUnreachable", error_message(failed))
                 self.state.connected_generation = 0
                 self.retry_at = workflow.now() + activity_options.soon(self.state.attempts)
-                self.wake()
+                self.requeue()
         connection = self.connection()
         # Annotations make no new generation, and so no new contact: what the observer was told by them may have changed under it.
         declared = (self.state.annotations.get(labels.CAPACITY_ADAPTER, "none"), connection.task_queue if connection else "")
@@ -241,7 +241,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         """Ask for a pass. The failure of one that was sent away is read here, or Python would log it as an error that nobody looked at."""
         if not observer.cancelled():
             observer.exception()
-        self.wake()
+        self.requeue()
 
     def stop_watching(self) -> None:
         """End the observer; another one starts when it is wanted."""
@@ -249,7 +249,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
             self.watching.cancel()
             self.watching = None
 
-    async def put_down(self) -> None:
+    async def stop_background_tasks(self) -> None:
         """End the observer before this run ends: the next run starts its own."""
         self.stop_watching()
 
@@ -362,7 +362,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         if self.state.unreachable_since:
             left = self.withdraw_after() - self.silent_for()
             if left > timedelta():
-                self.look_again(left)
+                self.requeue_after(left)
         changed = self.changed()
         told = _digest(changed.model_copy(update={"sequence": 0}).wire())
         first = not self.state.told
@@ -373,7 +373,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
             if not first:
                 await self._tell_replicas()
             if self.state.tell_again:
-                self.look_again(TELL_AGAIN)
+                self.requeue_after(TELL_AGAIN)
 
     def remember(self) -> None:
         """Keep what replicas must know where they read it when they are born, before anybody can place them here."""
@@ -385,7 +385,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
 
     async def _tell_replicas(self) -> None:
         await workflow.execute_activity_method(
-            Messaging.broadcast,
+            EntityClient.broadcast,
             Broadcast(kinds=["ModelReplica"], cluster=self.name, signal="cluster_changed", payload=self.changed().wire()),
             **activity_options.remote(activity_options.TELL_MANY, f"tell the replicas on {self.name} how it is"),
         )

@@ -14,7 +14,7 @@ from api_types import clock
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache, ObservedJob
 from workflows.entity import activity_options
-from workflows.model_cache.state import Copy, Place
+from workflows.model_cache.state import ClusterStaging, Copy
 
 AUTH_REFUSED = FINAL_EXIT_CODES[0]
 _JOB_STEPS = [step.number for step in CACHE_STEPS if step.inventory_prefixes != ("cache-claim",)]
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     deleting: bool = False
 
 
-class Deed(NamedTuple):
+class NextStep(NamedTuple):
     """The next step for one artefact on one cluster; `steps` are numbers of `CACHE_STEPS` for all but `stage`."""
 
     kind: Literal["stage", "tidy", "leave"]
@@ -52,7 +52,7 @@ def can_begin(site: CacheSite) -> bool:
     return site.present and not site.leaving and site.connection is not None and bool(site.storage_class_name)
 
 
-def follow(place: Place, wanted: Wanted, now: datetime) -> None:
+def follow(place: ClusterStaging, wanted: Wanted, now: datetime) -> None:
     """Note what the wish and the cluster's description mean for a place, before anything is done."""
     if chooses(wanted.match_labels, place.site):
         place.unmatched_since = ""
@@ -62,7 +62,7 @@ def follow(place: Place, wanted: Wanted, now: datetime) -> None:
         place.unmatched_since = clock.timestamp(now)
 
 
-def _put_first(place: Place, wanted: Wanted) -> None:
+def _put_first(place: ClusterStaging, wanted: Wanted) -> None:
     if place.copies and place.copies[0].artefact_key == wanted.artefact_key:
         return
     known = next((copy for copy in place.copies if copy.artefact_key == wanted.artefact_key), None)
@@ -70,36 +70,36 @@ def _put_first(place: Place, wanted: Wanted) -> None:
     place.copies = [current, *(copy for copy in place.copies if copy is not current)]
 
 
-def must_leave(place: Place, wanted: Wanted, used: Collection[str], now: datetime) -> bool:
+def must_leave(place: ClusterStaging, wanted: Wanted, used: Collection[str], now: datetime) -> bool:
     """Tell whether a place has to be given up now. Nobody's volume is taken while it is `used`."""
     if used:
         return False
     return wanted.deleting or place.site.leaving or (bool(place.unmatched_since) and now >= _grace_ends(place))
 
 
-def _grace_ends(place: Place) -> datetime:
+def _grace_ends(place: ClusterStaging) -> datetime:
     return datetime.fromisoformat(place.unmatched_since) + timedelta(seconds=place.site.evict_grace_seconds)
 
 
-def next_deed(place: Place, wanted: Wanted, used: Collection[str], now: datetime) -> Deed | None:
+def next_deed(place: ClusterStaging, wanted: Wanted, used: Collection[str], now: datetime) -> NextStep | None:
     """Give the next step on a cluster; None while there is nothing to do, or nothing can be done."""
     if place.site.connection is None or place.waits_until(now):
         return None
     if must_leave(place, wanted, used, now):
-        return Deed("leave", place.copies[-1], steps=tuple(_ALL_STEPS)) if place.copies else None
+        return NextStep("leave", place.copies[-1], steps=tuple(_ALL_STEPS)) if place.copies else None
     for copy in place.copies:
         # A token lies on a cluster only while it is needed; the failed Job stays, for its log.
         if not copy.tidy and (copy.ready_at or copy.failed):
-            return Deed("tidy", copy, steps=tuple(_JOB_STEPS if copy.ready_at else _CREDENTIAL_STEP))
+            return NextStep("tidy", copy, steps=tuple(_JOB_STEPS if copy.ready_at else _CREDENTIAL_STEP))
     if wanted.deleting or place.unmatched_since or not can_begin(place.site) or not place.copies:
         return None
     current, *older = place.copies
     for copy in older:
         if copy.claim not in used and (current.ready_at or not copy.ready_at):
-            return Deed("leave", copy, steps=tuple(_ALL_STEPS))
+            return NextStep("leave", copy, steps=tuple(_ALL_STEPS))
     hydrate = wants_attempt(current, place.site, now)
     if current.applied != wanted.generation or (hydrate and not current.missing):
-        return Deed("stage", current, hydrate=hydrate or _is_under_way(current))
+        return NextStep("stage", current, hydrate=hydrate or _is_under_way(current))
     return None
 
 
@@ -121,7 +121,7 @@ def is_final(copy: Copy, site: CacheSite) -> bool:
     return copy.failed and (copy.exit_code in FINAL_EXIT_CODES or 0 < site.attempts_max <= copy.attempts)
 
 
-def next_look(place: Place, used: Collection[str]) -> datetime | None:
+def next_look(place: ClusterStaging, used: Collection[str]) -> datetime | None:
     """Give when time alone will change the answer of `next_deed`; None: never."""
     times = [datetime.fromisoformat(place.retry_at)] if place.retry_at else []
     times += [datetime.fromisoformat(copy.retry_at) for copy in place.copies[:1] if copy.failed and not is_final(copy, place.site)]
@@ -130,7 +130,7 @@ def next_look(place: Place, used: Collection[str]) -> datetime | None:
     return min(times, default=None)
 
 
-def absorb(place: Place, seen: ObservedCache, now: datetime, *, fresh: bool = True) -> list[str]:
+def absorb(place: ClusterStaging, seen: ObservedCache, now: datetime, *, fresh: bool = True) -> list[str]:
     """Take over what the observer saw; gives what people should hear of.
 
     An observation that is older than our last apply (`fresh` False) cannot prove that something is gone.
@@ -172,7 +172,7 @@ def _absorb_job(copy: Copy, job: ObservedJob | None, now: datetime, *, bound: bo
         copy.failure, copy.exit_code = job.message or "the Job failed", job.exit_code
 
 
-def forgive(copy: Copy) -> None:
+def reset_backoff(copy: Copy) -> None:
     """Let a failed download be tried again now: somebody changed something, or asked for it."""
     if copy.failed:
         copy.exit_code, copy.attempts, copy.retry_at = 0, 0, copy.retry_at and "1970-01-01T00:00:00Z"

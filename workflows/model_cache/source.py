@@ -23,9 +23,9 @@ from api_types.messages.caches import AwaitCredential, CacheOrder, ResolveRevisi
 from api_types.messages.cluster_work import Connection
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE
-from workflows.model_cache.plan import AUTH_REFUSED, Wanted, forgive
+from workflows.model_cache.plan import AUTH_REFUSED, Wanted, reset_backoff
 from workflows.model_cache.staging import CacheStaging
-from workflows.model_cache.state import Copy, Pin, Place
+from workflows.model_cache.state import ClusterStaging, Copy, Pin
 from workflows.model_cache.status import pin_verdict
 
 
@@ -72,7 +72,7 @@ class CacheSource(CacheStaging):
             deleting=bool(self.state.deleted),
         )
 
-    def order(self, place: Place, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
+    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
         """Say all that is needed to stage an artefact on a cluster."""
         return CacheOrder(
             connection=connection,
@@ -152,24 +152,24 @@ class CacheSource(CacheStaging):
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self.event("Warning", error_type(error), error_message(error))
-                self.look_again(activity_options.patience(0))
+                self.requeue_after(activity_options.patience(0))
             return
         self.state.credential = version
         for place in self.state.places.values():
             for copy in place.copies[:1]:
                 copy.missing = ""
                 if copy.failed and copy.exit_code == AUTH_REFUSED:
-                    forgive(copy)
+                    reset_backoff(copy)
         pin = self.state.pin
         if pin and not pin.revision and not any(copy.attempts for place in self.state.places.values() for copy in place.copies):
             # Nothing was downloaded under the revision as written: with the credential it may be found out after all.
             self.state.pin = None
         self.touch()
 
-    async def put_down(self) -> None:
+    async def stop_background_tasks(self) -> None:
         """End what runs in the background."""
         if self.awaiting:
             self.awaiting.cancel()
             await asyncio.gather(self.awaiting, return_exceptions=True)
             self.awaiting = None
-        await super().put_down()
+        await super().stop_background_tasks()

@@ -13,17 +13,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.caches.activities import CacheActivities
-from activities.messaging import Messaging
+from activities.messaging import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
 from api_types import names
 from api_types.errors import error_message, error_type, is_permanent
 from api_types.messages.caches import CacheApplied, CacheDeparture, CacheOnCluster, CacheOrder
 from api_types.messages.cluster_work import Connection, StepDone
-from api_types.messages.entities import Tell, TellMany
+from api_types.messages.entities import SignalBatch, SignalRequest
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options
-from workflows.model_cache.plan import Deed, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look
-from workflows.model_cache.state import Copy, Place
+from workflows.model_cache.plan import NextStep, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look
+from workflows.model_cache.state import ClusterStaging, Copy
 from workflows.model_cache.users import CacheUsers
 
 # Clusters that are worked on at once by one cache.
@@ -38,10 +38,10 @@ class CacheStaging(CacheUsers):
         self.at_work: dict[str, asyncio.Task[None]] = {}
 
     @abstractmethod
-    def order(self, place: Place, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
+    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
         """Say all that is needed to stage an artefact."""
 
-    async def put_down(self) -> None:
+    async def stop_background_tasks(self) -> None:
         """End what runs on clusters; the next run begins it again."""
         running = list(self.at_work.values())
         for task in running:
@@ -72,9 +72,9 @@ class CacheStaging(CacheUsers):
             if deed and len(self.at_work) < AT_ONCE:
                 self.at_work[name] = asyncio.create_task(self._do(place, deed))
             elif not deed and (at := next_look(place, used)):
-                self.look_again(at - now)
+                self.requeue_after(at - now)
 
-    def _is_of_no_use(self, place: Place, wanted: Wanted, used: frozenset[str]) -> bool:
+    def _is_of_no_use(self, place: ClusterStaging, wanted: Wanted, used: frozenset[str]) -> bool:
         return must_leave(place, wanted, used, workflow.now()) or not chooses(wanted.match_labels, place.site)
 
     async def _forget(self, name: str) -> None:
@@ -89,7 +89,7 @@ class CacheStaging(CacheUsers):
     def _on_cluster(self, *, staged: bool) -> CacheOnCluster:
         return CacheOnCluster(cache=f"{self.namespace}/{self.name}", staged=staged)
 
-    async def _do(self, place: Place, deed: Deed) -> None:
+    async def _do(self, place: ClusterStaging, deed: NextStep) -> None:
         """Do one step on one cluster and note what came of it."""
         try:
             if deed.kind == "stage":
@@ -103,14 +103,14 @@ class CacheStaging(CacheUsers):
         finally:
             self.touch()
 
-    def _note_failure(self, place: Place, error: ActivityError) -> None:
+    def _note_failure(self, place: ClusterStaging, error: ActivityError) -> None:
         kind = error_type(error) or "ClusterUnreachable"
         pause = activity_options.patience(place.errors) if is_permanent(kind) else activity_options.soon(place.errors)
         place.error, place.errors = (kind, error_message(error)), place.errors + 1
         place.retry_at = (workflow.now() + pause).isoformat()
         self.event("Warning", kind, f"{place.site.name}: {place.error[1]}")
 
-    async def _stage(self, place: Place, deed: Deed) -> None:
+    async def _stage(self, place: ClusterStaging, deed: NextStep) -> None:
         copy, connection, cluster = deed.copy, place.site.connection, place.site.name
         if connection is None:
             return
@@ -137,14 +137,14 @@ class CacheStaging(CacheUsers):
         gives all at once, so that the steps between them would take other turns.
         """
         payload = self._on_cluster(staged=True).wire()
-        tell = Tell(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
+        tell = SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
         words = f"tell {cluster} that {self.name} comes"
         told = await workflow.execute_activity_method(
-            Messaging.tell_many, TellMany(tells=[tell]), **activity_options.remote(activity_options.TELL_MANY, words)
+            EntityClient.tell_many, SignalBatch(tells=[tell]), **activity_options.remote(activity_options.TELL_MANY, words)
         )
         return not told.missing
 
-    def _note_applied(self, place: Place, copy: Copy, order: CacheOrder, applied: CacheApplied) -> None:
+    def _note_applied(self, place: ClusterStaging, copy: Copy, order: CacheOrder, applied: CacheApplied) -> None:
         copy.applied, copy.digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)
         for warning in applied.warnings:
             self.event("Warning", "Staging", f"{place.site.name}: {warning}")
@@ -159,7 +159,7 @@ class CacheStaging(CacheUsers):
         if place.observed:
             absorb(place, place.observed, workflow.now(), fresh=False)
 
-    async def _remove(self, place: Place, deed: Deed) -> None:
+    async def _remove(self, place: ClusterStaging, deed: NextStep) -> None:
         connection, cluster = place.site.connection, place.site.name
         if connection is None:
             return

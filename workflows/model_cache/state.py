@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
-from workflows.entity.entity import Carried
+from workflows.entity.entity import EntityState
 
 
 class Memory(BaseModel):
@@ -66,7 +66,7 @@ class Copy(Memory):
         return bool(self.spent) and self.spent == self.job
 
 
-class Place(Memory):
+class ClusterStaging(Memory):
     """One cluster, with the artefacts there, the one that is wanted now first.
 
     `unmatched_since`: when the selector stopped choosing the cluster. `error` is that of the last failed step, which waits for `retry_at`.
@@ -114,7 +114,7 @@ class User(Memory):
         return bool(self.claims) and bool(self.given) and self.claims != [self.given]
 
 
-class CacheState(Carried):
+class CacheState(EntityState):
     """What a cache carries.
 
     Attributes:
@@ -126,7 +126,7 @@ class CacheState(Carried):
     """
 
     pin: Pin | None = None
-    places: dict[str, Place] = Field(default_factory=dict)
+    places: dict[str, ClusterStaging] = Field(default_factory=dict)
     users: dict[str, User] = Field(default_factory=dict)
     told: dict[str, str] = Field(default_factory=dict)
     known: list[str] = Field(default_factory=list)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from activities.observe.cache import BOUND
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.model_cache.plan import Wanted, chooses, is_final
-from workflows.model_cache.state import Copy, Pin, Place
+from workflows.model_cache.state import ClusterStaging, Copy, Pin
 
 MESSAGE_MAX = 1024
 
@@ -23,7 +23,7 @@ class Standing(NamedTuple):
     matched: bool
 
 
-def phase_of(place: Place) -> tuple[str, str]:
+def phase_of(place: ClusterStaging) -> tuple[str, str]:
     """Give the phase of the artefact that is wanted on a cluster now, and what it waits for or why it failed."""
     current = place.copies[0] if place.copies else None
     if current is None:
@@ -44,14 +44,14 @@ def phase_of(place: Place) -> tuple[str, str]:
     return "Pending", obstacle or waits
 
 
-def _failure(place: Place, copy: Copy) -> str:
+def _failure(place: ClusterStaging, copy: Copy) -> str:
     code = f"exit code {copy.exit_code}: " if copy.exit_code else ""
     then = "no further attempt until spec or credential change" if is_final(copy, place.site) else f"tried again at {copy.retry_at}"
     text = f"{code}{copy.failure}".encode()[: MESSAGE_MAX - len(then) - 3].decode(errors="ignore")
     return f"{text} ({then})"
 
 
-def _obstacle(place: Place) -> str:
+def _obstacle(place: ClusterStaging) -> str:
     kind, message = place.error
     if kind:
         return f"{kind}: {message}"[:MESSAGE_MAX]
@@ -62,11 +62,11 @@ def _obstacle(place: Place) -> str:
     return ""
 
 
-def _note(place: Place, copy: Copy) -> str:
+def _note(place: ClusterStaging, copy: Copy) -> str:
     return _obstacle(place) or copy.warning
 
 
-def standings(places: Sequence[Place], wanted: Wanted | None) -> list[Standing]:
+def standings(places: Sequence[ClusterStaging], wanted: Wanted | None) -> list[Standing]:
     """Give every place in a word; one that the selector no longer chooses, or that goes, does not count."""
     found = []
     for place in places:
@@ -115,7 +115,7 @@ def pin_verdict(pin: Pin) -> Verdict:
     return FALSE, "Unresolved", f"{pin.problem}; {kept}"
 
 
-def shown(places: Sequence[Place], found: Sequence[Standing], pin: Pin | None, retained: Sequence[str]) -> dict[str, Any]:
+def shown(places: Sequence[ClusterStaging], found: Sequence[Standing], pin: Pin | None, retained: Sequence[str]) -> dict[str, Any]:
     """Give the kind's own status fields."""
     ready = sum(1 for each in found if each.matched and each.phase == "Ready")
     status: dict[str, Any] = {
@@ -127,7 +127,7 @@ def shown(places: Sequence[Place], found: Sequence[Standing], pin: Pin | None, r
     return status
 
 
-def _cluster(place: Place, standing: Standing, retained: Sequence[str]) -> dict[str, Any]:
+def _cluster(place: ClusterStaging, standing: Standing, retained: Sequence[str]) -> dict[str, Any]:
     copy = place.copies[0] if place.copies else None
     row: dict[str, Any] = {"name": standing.name, "phase": standing.phase}
     if standing.message:

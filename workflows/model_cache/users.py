@@ -11,10 +11,10 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, Broadcast, Messaging
+from activities.messaging import AskEach, Broadcast, EntityClient
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged, CacheReport, CacheWanted
-from api_types.messages.entities import Tell, TellMany
+from api_types.messages.entities import SignalBatch, SignalRequest
 from workflows.entity import activity_options
 from workflows.entity.entity import Entity
 from workflows.model_cache.state import CacheState, User
@@ -83,14 +83,14 @@ class CacheUsers(Entity[CacheState]):
         """Tell everybody what is new to them; who does not run any more is no user."""
         self.give_claims()
         uids: dict[str, str] = {}
-        tells: list[Tell] = []
+        tells: list[SignalRequest] = []
         for uid, user in sorted(self.state.users.items()):
             signal, message = ("cache_report", self.report(user)) if user.cluster else ("cache_changed", self.changed())
             digest = _digest(message)
             if self.state.told.get(user.workflow_id) != digest:
                 self.state.told[user.workflow_id] = digest
                 uids[user.workflow_id] = uid
-                tells.append(Tell(workflow_id=user.workflow_id, signal=signal, payload=message.wire()))
+                tells.append(SignalRequest(workflow_id=user.workflow_id, signal=signal, payload=message.wire()))
         if not tells:
             return
         self.state.sequence += 1
@@ -100,17 +100,17 @@ class CacheUsers(Entity[CacheState]):
             missing = [] if await self._tell_one(tells[0]) else [tells[0].workflow_id]
         else:
             told = await workflow.execute_activity_method(
-                Messaging.tell_many,
-                TellMany(tells=tells),
+                EntityClient.tell_many,
+                SignalBatch(tells=tells),
                 **activity_options.remote(activity_options.TELL_MANY, f"tell {len(tells)} users of this cache"),
             )
             missing = told.missing
         for workflow_id in missing:
             self._drop(uids[workflow_id], workflow_id)
 
-    async def _tell_one(self, tell: Tell) -> bool:
+    async def _tell_one(self, tell: SignalRequest) -> bool:
         return await workflow.execute_local_activity_method(
-            Messaging.tell, tell, **activity_options.local(activity_options.TELL, f"tell {tell.workflow_id}: {tell.signal}")
+            EntityClient.tell, tell, **activity_options.local(activity_options.TELL, f"tell {tell.workflow_id}: {tell.signal}")
         )
 
     async def look_after_users(self) -> None:
@@ -119,7 +119,7 @@ class CacheUsers(Entity[CacheState]):
         if not holding:
             return
         asked = await workflow.execute_activity_method(
-            Messaging.ask_each,
+            EntityClient.ask_each,
             AskEach(workflow_ids=sorted(holding), query="account"),
             **activity_options.remote(activity_options.TELL_MANY, f"ask {len(holding)} replicas whether they still use this cache"),
         )
@@ -131,12 +131,12 @@ class CacheUsers(Entity[CacheState]):
     def _drop(self, uid: str, workflow_id: str) -> None:
         self.state.users.pop(uid, None)
         self.state.told.pop(workflow_id, None)
-        self.wake()
+        self.requeue()
 
     async def announce(self) -> None:
         """Tell the namespace that this cache exists now: whoever waits for it could not register with what was not there."""
         await workflow.execute_activity_method(
-            Messaging.broadcast,
+            EntityClient.broadcast,
             Broadcast(
                 kinds=list(USER_KINDS), namespace=self.namespace, signal="cache_changed", payload=CacheChanged(cache=self.name).wire()
             ),

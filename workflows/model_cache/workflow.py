@@ -10,16 +10,16 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, Messaging, Survey
+from activities.messaging import AskEach, EntityClient, Survey
 from api_types import names
 from api_types.messages.caches import CacheAccount, CacheChanged, CacheSite
-from api_types.messages.entities import Tell, TellMany
+from api_types.messages.entities import SignalBatch, SignalRequest
 from api_types.messages.observations import Observed
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE, is_true
-from workflows.model_cache.plan import Wanted, absorb, can_begin, chooses, forgive
+from workflows.model_cache.plan import Wanted, absorb, can_begin, chooses, reset_backoff
 from workflows.model_cache.source import CacheSource
-from workflows.model_cache.state import CacheState, Place
+from workflows.model_cache.state import CacheState, ClusterStaging
 from workflows.model_cache.status import Standing, artifact_verdict, matched_verdict, phase_of, shown, standings
 
 # Clusters that were not seen when a cache looked around tell it of themselves; this is the net below, every six hours.
@@ -51,7 +51,7 @@ class ModelCacheWorkflow(CacheSource):
     async def run(self, state: CacheState | None) -> None:
         """Live until no cluster holds anything of it."""
         del state
-        await self.live()
+        await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class ModelCacheWorkflow(CacheSource):
         if place:
             for news in absorb(place, message.cache, workflow.now()):
                 self.event("Warning", "VolumeLost", news)
-            self.wake()
+            self.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class ModelCacheWorkflow(CacheSource):
                 place.site = site
                 self.touch()
         elif self.state.spec is not None and not self.state.deleted and can_begin(site) and chooses(self.match_labels(), site):
-            self.state.places[site.name] = Place(site=site)
+            self.state.places[site.name] = ClusterStaging(site=site)
             self.touch()
 
     # --- the wish -----------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class ModelCacheWorkflow(CacheSource):
         for place in self.state.places.values():
             place.retry_at, place.errors = "", 0
             for copy in place.copies:
-                forgive(copy)
+                reset_backoff(copy)
         pin = self.state.pin
         if pin and pin.problem and not any(copy.attempts for place in self.state.places.values() for copy in place.copies):
             self.state.pin = None
@@ -126,7 +126,7 @@ class ModelCacheWorkflow(CacheSource):
         if self.state.announced < ANNOUNCEMENTS:
             await self.announce()
             self.state.announced += 1
-            self.look_again(ANNOUNCE_AGAIN)
+            self.requeue_after(ANNOUNCE_AGAIN)
         if not self.state.surveyed:
             await self.look_around()
         if self.state.places:
@@ -154,7 +154,7 @@ class ModelCacheWorkflow(CacheSource):
         self.state.surveyed, after = True, ""
         while True:
             page = await workflow.execute_activity_method(
-                Messaging.survey,
+                EntityClient.survey,
                 Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE, after=after),
                 **activity_options.remote(activity_options.TELL_MANY, "look at the clusters of the fleet"),
             )
@@ -163,7 +163,7 @@ class ModelCacheWorkflow(CacheSource):
             after = page.after
             if page.silent:
                 self.state.surveyed = False
-                self.look_again(activity_options.soon(2))
+                self.requeue_after(activity_options.soon(2))
             if not after:
                 break
         missing = [name for name in self.state.places if name not in self.state.known]
@@ -173,7 +173,7 @@ class ModelCacheWorkflow(CacheSource):
     async def _ask_after(self, clusters: list[str]) -> None:
         ids = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
         asked = await workflow.execute_activity_method(
-            Messaging.ask_each,
+            EntityClient.ask_each,
             AskEach(workflow_ids=sorted(ids), query="cache_site"),
             **activity_options.remote(activity_options.TELL_MANY, f"ask after {len(ids)} clusters"),
         )
@@ -190,7 +190,7 @@ class ModelCacheWorkflow(CacheSource):
         """Give every cluster in a word."""
         return standings(self.ordered(), self._selection())
 
-    def ordered(self) -> list[Place]:
+    def ordered(self) -> list[ClusterStaging]:
         """Give the places by name."""
         return [self.state.places[name] for name in sorted(self.state.places)]
 
@@ -228,7 +228,7 @@ class ModelCacheWorkflow(CacheSource):
             users = ", ".join(self.mounting())
             self.condition("Deleting", FALSE, "InUse", f"used by ModelReplica {users}; delete them or take modelCacheRef away")
             await self.tell_users()
-            self.look_again(ASK_USERS)
+            self.requeue_after(ASK_USERS)
             return False
         if self.state.forced == "step" and self.mounting():
             self.state.forced = ""
@@ -237,7 +237,7 @@ class ModelCacheWorkflow(CacheSource):
         if not self.leaving:
             # What is being staged would only be taken away again.
             self.leaving = True
-            await self.put_down()
+            await self.stop_background_tasks()
         for user in self.state.users.values():
             user.claims, user.given = [], ""
         await self.work(self._selection())
@@ -253,13 +253,13 @@ class ModelCacheWorkflow(CacheSource):
     async def _say_goodbye(self) -> None:
         gone = CacheChanged(cache=self.name, uid=self.state.uid, sequence=self.state.sequence + 1, present=False).wire()
         tells = [
-            Tell(workflow_id=user.workflow_id, signal="cache_changed", payload=gone)
+            SignalRequest(workflow_id=user.workflow_id, signal="cache_changed", payload=gone)
             for _, user in sorted(self.state.users.items(), key=lambda item: item[1].workflow_id)
         ]
         if tells:
             await workflow.execute_activity_method(
-                Messaging.tell_many,
-                TellMany(tells=tells),
+                EntityClient.tell_many,
+                SignalBatch(tells=tells),
                 **activity_options.remote(activity_options.TELL_MANY, "tell users that the cache is gone"),
             )
 
@@ -285,7 +285,7 @@ class ModelCacheWorkflow(CacheSource):
         return shown(places, self.standings(), self.state.pin, retained)
 
 
-def _because(place: Place) -> str:
+def _because(place: ClusterStaging) -> str:
     kind, message = place.error
     if kind:
         return f" ({kind}: {message})"

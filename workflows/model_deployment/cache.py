@@ -9,7 +9,7 @@ from temporalio import workflow
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheWanted
 from workflows.entity import activity_options
-from workflows.entity.entity import Carried, Entity
+from workflows.entity.entity import Entity, EntityState
 
 # A cache that does not exist announces itself when it comes; this is the net below.
 LOOK_FOR_CACHE = activity_options.soon(4)
@@ -17,7 +17,7 @@ LOOK_FOR_CACHE = activity_options.soon(4)
 ANSWER_PATIENCE = timedelta(seconds=2)
 
 
-class WithCache(Carried):
+class WithCache(EntityState):
     """What a deployment carries about its cache: what it last told, and its name, once it knows of us."""
 
     cache: CacheChanged | None = None
@@ -42,7 +42,7 @@ class DeploymentCaches(Entity[StateT]):
             self.state.cache = known if message.present else None
         elif known is None or known.uid != message.uid or message.sequence >= known.sequence:
             self.state.cache = message
-        self.wake()
+        self.requeue()
 
     def cache_name(self) -> str:
         """Name the cache that the template references; empty if it references none."""
@@ -64,7 +64,7 @@ class DeploymentCaches(Entity[StateT]):
         if not name:
             return {}
         if not self.state.cache_registered:
-            self.look_again(LOOK_FOR_CACHE)
+            self.requeue_after(LOOK_FOR_CACHE)
             return {"name": name, "state": "Absent"}
         told = self.state.cache
         if told is None or told.cache != name:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import AskEach, Messaging, Survey
+from activities.messaging import AskEach, EntityClient, Survey
 from api_types import labels, names
 from api_types.messages.entities import (
     Bound,
@@ -14,15 +14,15 @@ from api_types.messages.entities import (
     Forget,
     Placed,
     PlacedCondition,
-    ReplicaBirth,
     ReplicaEviction,
     ReplicaState,
     Revoked,
     SetLabels,
     SetTemplate,
+    SignalBatch,
+    SignalRequest,
+    StartReplica,
     StartReplicas,
-    Tell,
-    TellMany,
 )
 from api_types.resources.parts.replica_spec import replica_spec
 from api_types.resources.status import LastScale, LeftBehind
@@ -31,7 +31,7 @@ from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.model_deployment.cache import DeploymentCaches, WithCache
 from workflows.model_deployment.revisions import Revision
-from workflows.model_deployment.status import Held, Pace
+from workflows.model_deployment.status import Pace, TrackedReplica
 
 # A replica that ends says so first, and that takes no longer than this to arrive.
 LAST_WORD = timedelta(seconds=2)
@@ -52,7 +52,7 @@ NAME_HELD_ATTEMPT = 1
 class DeploymentState(WithCache):
     """What a deployment carries."""
 
-    replicas: dict[str, Held] = Field(default_factory=dict)
+    replicas: dict[str, TrackedReplica] = Field(default_factory=dict)
     applied_replicas: int | None = None
     last_scale: LastScale | None = None
     asks: int = 0
@@ -73,10 +73,10 @@ class DeploymentState(WithCache):
     revisions: list[Revision] = Field(default_factory=list)
     evictions: list[ReplicaEviction] = Field(default_factory=list)
     forgotten: bool = False
-    strangers: list[str] = Field(default_factory=list)
+    orphans: list[str] = Field(default_factory=list)
 
 
-class ReplicaKeeper(DeploymentCaches[DeploymentState]):
+class ReplicaController(DeploymentCaches[DeploymentState]):
     """The part of a deployment that deals with its replicas."""
 
     def __init__(self, state: DeploymentState) -> None:
@@ -90,11 +90,11 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         """Give the replica count that was last applied; another one may have been ordered since. None if nothing was applied yet."""
         return self.state.applied_replicas
 
-    def kept(self) -> list[Held]:
+    def kept(self) -> list[TrackedReplica]:
         """Give the replicas in name order; a successor may wait behind a namesake that leaves."""
         return sorted(self.state.replicas.values(), key=lambda held: (held.name, held.uid))
 
-    def change(self, held: Held, **fields: Any) -> None:
+    def change(self, held: TrackedReplica, **fields: Any) -> None:
         """Note something new about a replica."""
         self.state.replicas[held.uid] = self.state.replicas[held.uid].model_copy(update=fields)
 
@@ -107,7 +107,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         template: dict[str, Any] = (self.state.spec or {})["template"]["spec"]
         return template
 
-    def stamped(self, held: Held) -> dict[str, Any]:
+    def stamped(self, held: TrackedReplica) -> dict[str, Any]:
         """Give the spec of one replica."""
         return replica_spec(self.template(), held.cluster, held.entry["engines"])
 
@@ -131,7 +131,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         """Take over replicas that outlived an earlier life of this deployment. Most have none, and that costs one local look."""
         look = Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name)
         found = await workflow.execute_local_activity_method(
-            Messaging.survey, look, **activity_options.local(activity_options.TELL, "look for replicas of an earlier life")
+            EntityClient.survey, look, **activity_options.local(activity_options.TELL, "look for replicas of an earlier life")
         )
         if found.answers:
             await self._adopt_all(look)
@@ -142,7 +142,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         after = ""
         while True:
             page = await workflow.execute_activity_method(
-                Messaging.survey,
+                EntityClient.survey,
                 look.model_copy(update={"query": "account", "after": after}),
                 **activity_options.remote(activity_options.TELL_MANY, "ask replicas of an earlier life for their accounts"),
             )
@@ -156,7 +156,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
                 break
             await workflow.sleep(activity_options.soon(attempt), summary="replicas of an earlier life answer")
             again = await workflow.execute_activity_method(
-                Messaging.ask_each,
+                EntityClient.ask_each,
                 AskEach(workflow_ids=silent, query="account"),
                 **activity_options.remote(activity_options.TELL_MANY, "ask silent replicas again for their accounts"),
             )
@@ -173,7 +173,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             if state.gone or (state.namespace, state.deployment) != (self.namespace, self.name):
                 continue
             self.state.generation = max(self.state.generation, state.generation)
-            self.state.replicas[state.uid] = Held(
+            self.state.replicas[state.uid] = TrackedReplica(
                 uid=state.uid,
                 name=state.name,
                 cluster=state.cluster,
@@ -186,31 +186,31 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             )
             self.event("Normal", "Adopted", f"{state.name} on {state.cluster}")
 
-    async def tell_each(self, replicas: list[Held], signal: str, payload: Any) -> None:
+    async def tell_each(self, replicas: list[TrackedReplica], signal: str, payload: Any) -> None:
         """Send the same signal to several replicas."""
         if replicas:
             tells = [
-                Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name), signal=signal, payload=payload)
+                SignalRequest(workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name), signal=signal, payload=payload)
                 for held in replicas
             ]
             await self.tell_many(tells, f"{signal} to {len(tells)} replicas")
 
-    async def tell_many(self, tells: list[Tell], summary: str) -> None:
+    async def tell_many(self, tells: list[SignalRequest], summary: str) -> None:
         """Send signals to replicas, and note those that do not run."""
-        order = TellMany(tells=tells)
+        order = SignalBatch(tells=tells)
         if len(tells) <= FEW:
             told = await workflow.execute_local_activity_method(
-                Messaging.tell_many, order, **activity_options.local(activity_options.TELL, summary)
+                EntityClient.tell_many, order, **activity_options.local(activity_options.TELL, summary)
             )
         else:
             told = await workflow.execute_activity_method(
-                Messaging.tell_many, order, **activity_options.remote(activity_options.TELL_MANY, summary)
+                EntityClient.tell_many, order, **activity_options.remote(activity_options.TELL_MANY, summary)
             )
         lost = [missing.rsplit("/", 1)[-1] for missing in told.missing]
         self.lost += [held.uid for held in self.kept() if held.name in lost and held.started]
         if self.lost:
             # Its last word may still be on the way; whoever is silent after that was lost, and what it applied is still there.
-            self.look_again(LAST_WORD)
+            self.requeue_after(LAST_WORD)
 
     async def find_lost(self) -> None:
         """Start a replica again whose workflow was terminated: nobody else can look after what it applied, or take it down."""
@@ -231,14 +231,14 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             self.state.replicas.pop(uid, None)
             await self.tell(names.FLEET_SCHEDULER_ID, "revoked", Revoked(uid=uid))
 
-    async def send_strangers_away(self) -> None:
+    async def delete_orphans(self) -> None:
         """Delete replicas under our name that no placement asks for."""
         known = {held.name for held in self.state.replicas.values()}
-        strangers, self.state.strangers = [name for name in self.state.strangers if name not in known], []
+        orphans, self.state.orphans = [name for name in self.state.orphans if name not in known], []
         order = self.order_to_leave()
         tells = [
-            Tell(workflow_id=names.workflow_id("ModelReplica", self.namespace, name), signal="delete", payload=order)
-            for name in dict.fromkeys(strangers)
+            SignalRequest(workflow_id=names.workflow_id("ModelReplica", self.namespace, name), signal="delete", payload=order)
+            for name in dict.fromkeys(orphans)
         ]
         if tells:
             await self.tell_many(tells, f"delete {len(tells)} unwanted replicas")
@@ -256,7 +256,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         if ready:
             flags = self.picker_flags()
             births = [
-                ReplicaBirth(
+                StartReplica(
                     uid=held.uid,
                     namespace=self.namespace,
                     name=held.name,
@@ -275,16 +275,16 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             order, summary = StartReplicas(births=births), f"start {len(births)} replicas of {self.name}"
             if len(births) <= FEW:
                 started = await workflow.execute_local_activity_method(
-                    Messaging.start_replicas, order, **activity_options.local(activity_options.TELL, summary)
+                    EntityClient.start_replicas, order, **activity_options.local(activity_options.TELL, summary)
                 )
             else:
                 started = await workflow.execute_activity_method(
-                    Messaging.start_replicas, order, **activity_options.remote(activity_options.TELL_MANY, summary)
+                    EntityClient.start_replicas, order, **activity_options.remote(activity_options.TELL_MANY, summary)
                 )
             for held in ready:
                 if held.name in started.conflicts:
                     self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")
-                    self.look_again(activity_options.soon(NAME_HELD_ATTEMPT))
+                    self.requeue_after(activity_options.soon(NAME_HELD_ATTEMPT))
                 else:
                     self.change(held, started=True)
             await self.tell_each([held for held in ready if held.leaving], "delete", self.order_to_leave())
@@ -300,7 +300,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
         changed = [held for held in self.kept() if held.uid in uids and held.started]
         flags = self.picker_flags() if changed else {}
         tells = [
-            Tell(
+            SignalRequest(
                 workflow_id=names.workflow_id("ModelReplica", self.namespace, held.name),
                 signal="set_template",
                 payload=SetTemplate(
@@ -325,7 +325,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
             order = SetLabels(labels=wanted, picker_flags=self.picker_flags())
             await self.tell_each([held for held in self.kept() if held.started], "set_labels", order.wire())
 
-    def send_away(self, held: Held, reason: str) -> None:
+    def send_away(self, held: TrackedReplica, reason: str) -> None:
         """Mark a replica as leaving; one that was never started is simply forgotten."""
         self.event("Normal", "Evicted", f"{held.name} leaves {held.cluster}: {reason}")
         if held.started:
@@ -335,7 +335,7 @@ class ReplicaKeeper(DeploymentCaches[DeploymentState]):
 
     # --- leaving ------------------------------------------------------------------------------------------------------------------
 
-    def take_leave(self, held: Held, left: list[LeftBehind]) -> None:
+    def take_leave(self, held: TrackedReplica, left: list[LeftBehind]) -> None:
         """Forget a replica that is gone; what a forced teardown left of it is listed here, where somebody still looks."""
         del self.state.replicas[held.uid]
         if left:

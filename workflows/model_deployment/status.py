@@ -15,7 +15,7 @@ from workflows.entity.conditions import FALSE, TRUE
 Verdict = tuple[str, str, str]
 
 
-class Held(Message):
+class TrackedReplica(Message):
     """A replica of this deployment, from its placement to its last object gone."""
 
     uid: str
@@ -56,7 +56,7 @@ class Standing:
     """How a deployment stands. `said` is the scheduler's own word on `ReplicasScheduled`; `staying` are replicas that do not leave."""
 
     wanted: int
-    staying: list[Held]
+    staying: list[TrackedReplica]
     answered: bool
     shortfall: int
     more: bool
@@ -111,7 +111,7 @@ def ready_verdict(standing: Standing) -> Verdict:
     return FALSE, "Unavailable" if any(held.ready for held in standing.staying) else "Creating", why
 
 
-def rollout_progress(staying: Sequence[Held], template_generation: int, *, paused: bool) -> dict[str, Any]:
+def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, *, paused: bool) -> dict[str, Any]:
     """Count how far the present template has come: replicas that have it, those that are Ready with it, and all."""
     ordered = [held for held in staying if held.generation >= template_generation]
     return {

@@ -13,12 +13,12 @@ from api_types.messages.entities import Evict, KeptState, Place, Placed, Replica
 from api_types.resources.status import LastScale
 from scheduler import deployment_view, to_wire
 from workflows.entity.conditions import TRUE
-from workflows.model_deployment.replicas import DeploymentState, ReplicaKeeper
+from workflows.model_deployment.replicas import DeploymentState, ReplicaController
 from workflows.model_deployment.revisions import remember
 from workflows.model_deployment.status import (
-    Held,
     Pace,
     Standing,
+    TrackedReplica,
     ready_replicas_verdict,
     ready_verdict,
     rollout_progress,
@@ -33,7 +33,7 @@ NAME_HELD_ATTEMPT = 1
 
 
 @workflow.defn(name="ModelDeployment")
-class ModelDeploymentWorkflow(ReplicaKeeper):
+class ModelDeploymentWorkflow(ReplicaController):
     """One deployment."""
 
     kind = "ModelDeployment"
@@ -46,7 +46,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
     async def run(self, state: DeploymentState | None) -> None:
         """Live until all replicas are gone."""
         del state
-        await self.live()
+        await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             self.state.answer = message
             if self.state.pace and self.state.pace.placed_seconds is None:
                 self.state.pace = self.state.pace.model_copy(update={"placed_seconds": workflow.time() - self.state.pace.accepted})
-            self.wake()
+            self.requeue()
 
     @workflow.signal
     def replica_changed(self, order: Any) -> None:
@@ -92,8 +92,8 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         if held is None:
             if message.phase not in ("Gone", "Terminating") and self.state.adopted:
                 # A start that was repeated after we let go of it: nobody wants this replica.
-                self.state.strangers.append(message.name)
-                self.wake()
+                self.state.orphans.append(message.name)
+                self.requeue()
             return
         if message.sequence <= held.sequence:
             return
@@ -121,7 +121,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         message = self.read(Revoke, order)
         if message and message.epoch >= self.state.epoch:
             self.revoked.append(message.uid)
-            self.wake()
+            self.requeue()
 
     @workflow.signal
     def evict(self, order: Any) -> None:
@@ -129,7 +129,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         message = self.read(Evict, order)
         if message and message.epoch >= self.state.epoch and message.eviction.uid in self.state.replicas:
             self.state.evictions.append(message.eviction)
-            self.wake()
+            self.requeue()
 
     @workflow.signal
     def resync(self, order: Any = None) -> None:
@@ -142,7 +142,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             self.state.epoch, self.state.asked_for = message.epoch, []
             # What an earlier scheduler promised and we did not use yet is void: the new one may never have heard of it.
             self.state.replicas = {uid: held for uid, held in self.state.replicas.items() if held.started}
-        self.wake()
+        self.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         """Give the templates that were replaced, the oldest first."""
         return [revision.wire() for revision in self.state.revisions]
 
-    def _state_of(self, held: Held) -> ReplicaState:
+    def _state_of(self, held: TrackedReplica) -> ReplicaState:
         return ReplicaState(
             uid=held.uid,
             namespace=self.namespace,
@@ -206,7 +206,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
         if not self.state.adopted:
             await self.adopt()
         await self.answer_revocations()
-        await self.send_strangers_away()
+        await self.delete_orphans()
         await self.follow_evictions()
         if self.state.deleted:
             return await self.tear_down()
@@ -267,7 +267,7 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
     async def follow_evictions(self) -> None:
         """Send away what must make room for others."""
         evictions, self.state.evictions = self.state.evictions, []
-        leaving: list[Held] = []
+        leaving: list[TrackedReplica] = []
         for eviction in evictions:
             held = self.state.replicas.get(eviction.uid)
             if held:
@@ -306,15 +306,15 @@ class ModelDeploymentWorkflow(ReplicaKeeper):
             self.state.asked_for = [generation, epoch, self.identities(), *rest]
         self.touch()
 
-    def _take_placements(self, answer: Placed) -> list[Held]:
-        created: list[Held] = []
+    def _take_placements(self, answer: Placed) -> list[TrackedReplica]:
+        created: list[TrackedReplica] = []
         for placement in answer.placements:
             held = self.state.replicas.get(placement.uid)
             if held is None and not placement.entry:
                 # It ended while the scheduler still counted on it: the next question says so.
                 self.state.asked_for = []
             elif held is None:
-                held = Held(
+                held = TrackedReplica(
                     uid=placement.uid,
                     name=placement.name,
                     cluster=placement.cluster,

@@ -45,7 +45,7 @@ class ReplicaCaches(Entity[ReplicaCarried]):
         message = self.read(CacheChanged, order)
         if message and message.cache == self.cache_name():
             self.state.cache_registered = ""
-            self.wake()
+            self.requeue()
 
     def cache_name(self) -> str:
         """Name the cache that the spec references; empty if it references none."""
@@ -62,7 +62,7 @@ class ReplicaCaches(Entity[ReplicaCarried]):
         if not name or (known == name and self.state.cache_mounted == claims):
             return
         if not await self._tell_cache(name, claims):
-            self.look_again(LOOK_FOR_CACHE)
+            self.requeue_after(LOOK_FOR_CACHE)
             return
         self.state.cache_registered, self.state.cache_mounted = name, claims
         if self.state.cache is None:

@@ -49,7 +49,7 @@ class ReplicaPruning(Entity[ReplicaCarried]):
             self._look_later(error_message(error))
             return
         if pruned is None:
-            self.wake()
+            self.requeue()
             return
         inventory = [item for item in self.state.applied.inventory if item.id not in pruned.removed]
         self.state.applied = self.state.applied.model_copy(update={"inventory": inventory})
@@ -63,4 +63,4 @@ class ReplicaPruning(Entity[ReplicaCarried]):
         pause = activity_options.soon(self.state.prunes + 2)
         self.state.prunes += 1
         self.state.prune_at = (workflow.now() + pause).isoformat()
-        self.look_again(pause)
+        self.requeue_after(pause)

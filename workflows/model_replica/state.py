@@ -6,13 +6,13 @@ from pydantic import Field
 
 from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
-from api_types.messages.entities import ClusterChanged, ReplicaBirth
+from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
-from workflows.entity.entity import Carried
+from workflows.entity.entity import EntityState
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 
-class ReplicaCarried(Carried):
+class ReplicaCarried(EntityState):
     """What a replica carries.
 
     Attributes:
@@ -32,7 +32,7 @@ class ReplicaCarried(Carried):
 
     """
 
-    birth: ReplicaBirth
+    birth: StartReplica
     entry: dict[str, Any] = Field(default_factory=dict)
     cluster: ClusterChanged | None = None
     applied: Applied | None = None

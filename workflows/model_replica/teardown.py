@@ -140,7 +140,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             "WaitingForCluster",
             f"{self.state.teardown.message()}; InferenceCluster {self.state.birth.cluster} is not connected",
         )
-        self.look_again(activity_options.soon(self.state.attempts))
+        self.requeue_after(activity_options.soon(self.state.attempts))
         return None
 
     async def leave(self) -> Outcome | None:
@@ -165,11 +165,11 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
                 return self.give_up()
             pause = activity_options.patience(progress.looks - 1) if is_permanent(kind) else activity_options.soon(progress.looks - 1)
             self.state.retry_at = (workflow.now() + pause).isoformat()
-            self.look_again(pause)
+            self.requeue_after(pause)
             self.say()
             return None
         if done is None:
-            self.wake()
+            self.requeue()
             return None
         for skipped in done.skipped:
             self.event("Warning", "NotOurs", f"left alone: {skipped}")
@@ -177,7 +177,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             return "done"
         progress.found_waiting(done.remaining)
         self.say()
-        self.wake()
+        self.requeue()
         return self.give_up() if self.state.forced else None
 
     async def look(self) -> StepDone | None:

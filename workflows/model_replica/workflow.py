@@ -10,7 +10,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.messaging import CONNECTION_MEMO, Messaging, ReadMemo
+from activities.messaging import CONNECTION_MEMO, EntityClient, ReadMemo
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
@@ -65,7 +65,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
     async def run(self, state: ReplicaCarried) -> None:
         """Live until torn down."""
         del state
-        await self.live()
+        await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
@@ -106,14 +106,14 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
                 # The cluster has just been heard: what failed for want of an answer need not wait for its time.
                 self.state.retry_at = ""
             if unanswered or not self.state.deleted:
-                self.wake()
+                self.requeue()
 
     @workflow.signal
     def resync(self, order: Any = None) -> None:
         """Tell again what was told."""
         if order is None or self.read(Resync, order) is not None:
             self.state.told = {}
-            self.wake()
+            self.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -180,14 +180,14 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         if self.state.cluster is None:
             cluster = self.state.birth.cluster
             memo = await workflow.execute_local_activity_method(
-                Messaging.read_memo,
+                EntityClient.read_memo,
                 ReadMemo(workflow_id=names.workflow_id("InferenceCluster", "", cluster), key=CONNECTION_MEMO),
                 **activity_options.local(activity_options.TELL, f"read how to reach {cluster}"),
             )
             if memo.value is not None and self.state.cluster is None:
                 self.state.cluster = ClusterChanged.model_validate(memo.value)
             elif memo.value is None:
-                self.look_again(activity_options.soon(self.state.attempts))
+                self.requeue_after(activity_options.soon(self.state.attempts))
                 self.state.attempts += 1
         known = self.state.cluster
         return known is not None and known.connection is not None and known.facts is not None
@@ -208,7 +208,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             self.state.drift_since = workflow.now().isoformat()
         waited = workflow.now() - datetime.fromisoformat(self.state.drift_since)
         if waited < DRIFT_PATIENCE:
-            self.look_again(DRIFT_PATIENCE - waited)
+            self.requeue_after(DRIFT_PATIENCE - waited)
             return False
         self.event("Normal", "Drift", f"put right: {', '.join(drift(applied, self.state.observed))}")
         return True
@@ -224,7 +224,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         due = datetime.fromisoformat(self.state.copies_due or self.now())
         if workflow.now() >= due:
             return True
-        self.look_again(due - workflow.now())
+        self.requeue_after(due - workflow.now())
         return False
 
     def order(self) -> ReplicaOrder:
@@ -278,11 +278,11 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             pause = activity_options.patience(self.state.attempts) if is_permanent(kind) else activity_options.soon(self.state.attempts)
             self.state.attempts += 1
             self.state.retry_at = (workflow.now() + pause).isoformat()
-            self.look_again(pause)
+            self.requeue_after(pause)
             self.event("Warning", self.state.failure_reason, self.state.failure[1])
             return
         if applied is None:
-            self.wake()
+            self.requeue()
             return
         if self.state.applied is None:
             self.event("Normal", "Applied", f"{len(applied.inventory)} objects on {order.cluster}")
@@ -297,7 +297,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         self.state.copies_due = (workflow.now() + COPIES_LOOKED_AFTER).isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts, self.state.drift_since = ("", ""), "", 0, ""
         # What was seen before this apply may look like drift; look once more when the observer had time to see it.
-        self.look_again(DRIFT_PATIENCE)
+        self.requeue_after(DRIFT_PATIENCE)
 
     def mode(self) -> str:
         """Give how the engines share the work."""
@@ -325,7 +325,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             "message": self.state.teardown.message() if self.state.deleted else self.first_message(),
         }
         if self.may_wait(news):
-            self.look_again(NEWS_PATIENCE - (workflow.now() - self.told_at))
+            self.requeue_after(NEWS_PATIENCE - (workflow.now() - self.told_at))
         elif news != self.state.told:
             self.state.told, self.told_at = news, workflow.now()
             self.state.sequence += 1

@@ -9,11 +9,11 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resource, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.capacity.objects import reduced
-from activities.clusters.watch.board import Board
 from activities.clusters.watch.capacity import CapacityBook
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.clusters.watch.notifier import ChangeNotifier, Send
+from activities.clusters.watch.observation_index import ObservationIndex
 from activities.clusters.watch.reflector import Key, Reflector
-from activities.clusters.watch.teller import Send, Teller
 from activities.observe.cache import read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
 from activities.observe.endpoints import read_endpoints
@@ -77,8 +77,8 @@ class ClusterWatch:
         self._capacity = capacity
         self._cluster = cluster
         self._absent = absent
-        self._teller = Teller(send, self._is_held)
-        self._board = Board(cluster, self._teller.touch, capacity)
+        self._teller = ChangeNotifier(send, self._is_held)
+        self._board = ObservationIndex(cluster, self._teller.touch, capacity)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}

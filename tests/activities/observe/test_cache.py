@@ -6,7 +6,7 @@ import pytest
 
 from activities.cluster_objects.cluster_api import Json
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.cache_board import CacheBoard
+from activities.clusters.watch.cache_observation_index import CacheObservationIndex
 from activities.clusters.watch.reflector import Key
 from activities.observe.cache import JobPodSeen, observe_cache, read_job, read_job_pod, read_volume
 from api_types import labels
@@ -120,9 +120,9 @@ def test_objects_of_others_are_nothing_to_a_cache() -> None:
 class TestBoard:
     """Who is told when what changes."""
 
-    def board(self) -> tuple[CacheBoard, list[Owner]]:
+    def board(self) -> tuple[CacheObservationIndex, list[Owner]]:
         touched: list[Owner] = []
-        return CacheBoard("eu-1", touched.append), touched
+        return CacheObservationIndex("eu-1", touched.append), touched
 
     def test_a_pods_failure_is_news_for_the_cache_of_its_job(self) -> None:
         board, touched = self.board()

@@ -185,8 +185,8 @@ async def test_a_teardown_without_an_inventory_finds_everything_by_its_marks(wor
 async def test_a_teardown_leaves_the_objects_of_another_owner_and_names_them(world: World) -> None:
     order = world.order([an_engine()])
     applied = await world.apply(order)
-    stranger = order.model_copy(update={"uid": "uid-of-a-stranger"})
-    skipped = await world.tear_down(stranger, applied)
+    orphan = order.model_copy(update={"uid": "uid-of-a-orphan"})
+    skipped = await world.tear_down(orphan, applied)
     assert any(str(target(applied, "model-serving-main")) in entry and order.uid in entry for entry in skipped)
     assert await (await world.api()).get(target(applied, "model-route")) is not None
 

@@ -135,7 +135,7 @@ def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_promise
     assert [victim.deployment for victim in second.victims] == ["middle"]
     assert (world.free("a"), world.audit()) == ({"p": 0}, [])
     leaving = [entry for entry in world.entries() if entry.state == "Releasing"]
-    assert {entry.deployment: entry.heir for entry in leaving} == dict.fromkeys(("x", "middle"), ("ml", "higher"))
+    assert {entry.deployment: entry.nominated_for for entry in leaving} == dict.fromkeys(("x", "middle"), ("ml", "higher"))
     assert set(second.placements[0].after) == {entry.uid for entry in leaving}
 
 

@@ -25,7 +25,7 @@ from temporalio.worker import Worker
 
 from activities.messaging import attributes_of, ensure_scheduler
 from api_types import names, queues
-from api_types.messages.entities import ReportCluster, Scale, SetSpec, Tell
+from api_types.messages.entities import ReportCluster, Scale, SetSpec, SignalRequest
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
@@ -198,7 +198,9 @@ class ProtocolFleet:
         self._sequence += 1
         for cluster in self.clusters.values():
             report = cluster.report(self._sequence).wire()
-            await ensure_scheduler(self.client, Tell(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report))
+            await ensure_scheduler(
+                self.client, SignalRequest(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report)
+            )
 
     # --- deployments --------------------------------------------------------------------------------------------------------------
 

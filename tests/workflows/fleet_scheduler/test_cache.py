@@ -10,7 +10,7 @@ import pytest
 
 from api_types import names
 from api_types.errors import StaleSnapshot
-from api_types.messages.entities import KeptState, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, Tell
+from api_types.messages.entities import KeptState, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, SignalRequest
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry
 from scheduler.fleet.fleet import Fleet
@@ -21,8 +21,8 @@ from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.model.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
 from workflows.fleet_scheduler import carry_over
-from workflows.fleet_scheduler.cache import INBOX_AT_ONCE, Books, SchedulerState, owner_of
-from workflows.fleet_scheduler.carry_over import BooksOrder, Carried, audit_books, newest_answers, pack_books
+from workflows.fleet_scheduler.cache import INBOX_AT_ONCE, SchedulerCache, SchedulerState, owner_of
+from workflows.fleet_scheduler.carry_over import CacheOrder, PackedFleet, audit_books, newest_answers, pack_books
 from workflows.fleet_scheduler.decide_activity import schedule_request
 from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, in_parts
 from workflows.fleet_scheduler.packing import unpack
@@ -55,8 +55,8 @@ def place(view: DeploymentView, number: int = 1, kept: Sequence[KeptState] = ())
     )
 
 
-def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> Books:
-    made = Books(SchedulerState(), clock, LOG)
+def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
+    made = SchedulerCache(SchedulerState(), clock, LOG)
     for view in views:
         made.fleet.put_cluster(view)
     if policy:
@@ -64,7 +64,7 @@ def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> Bo
     return made
 
 
-def turn(made: Books, *orders: tuple[str, Any]) -> list[str]:
+def turn(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
     """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
     made.state.inbox += [(kind, order.wire()) for kind, order in orders]
     while made.take_inbox():
@@ -105,17 +105,17 @@ def test_sch_18_4_10_a_hold_ends_with_its_deployment_and_is_carried_over() -> No
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
 
 
-def carried(made: Books) -> SchedulerState:
+def carried(made: SchedulerCache) -> SchedulerState:
     """Carry books over to the next run, the way the workflow does, through JSON."""
     run_id = uuid.uuid4().hex
     registry.register(run_id, made)
-    packed = pack_books(BooksOrder(run_id=run_id, version=made.fleet.version))
-    state = made.carried(Carried.model_validate_json(packed.model_dump_json(by_alias=True)))
+    packed = pack_books(CacheOrder(run_id=run_id, version=made.fleet.version))
+    state = made.carried(PackedFleet.model_validate_json(packed.model_dump_json(by_alias=True)))
     return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
 
 
-def reopened(state: SchedulerState, clock: Clock) -> Books:
-    made = Books(state, clock, LOG)
+def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
+    made = SchedulerCache(state, clock, LOG)
     while made.parts_left:
         made.read_part()
     return made
@@ -130,12 +130,12 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     made.state.silent = {"modelreplica/ml/lost": "b"}
     made.state.leaving = {"b": ["ml/x"]}
     made.state.inbox.append(("released", {"uid": "later"}))
-    kept = made.luggage()
+    kept = made.carried_extras()
     entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
     state = carried(made)
     assert (state.inbox, state.unplaced, state.clusters) == ([], {}, {})
     again = reopened(state, clock)
-    assert again.luggage() == kept
+    assert again.carried_extras() == kept
     assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
     assert again.fleet.options == made.fleet.options
     assert (list(again.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
@@ -165,8 +165,8 @@ def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: p
 def test_sch_14_a_look_at_other_books_than_those_meant_is_refused() -> None:
     made = books(Clock(), cluster("a", 1))
     registry.register("run-1", made)
-    assert audit_books(BooksOrder(run_id="run-1", version=made.fleet.version)) == []
-    for order in (BooksOrder(run_id="run-1", version=made.fleet.version + 1), BooksOrder(run_id="run-2", version=made.fleet.version)):
+    assert audit_books(CacheOrder(run_id="run-1", version=made.fleet.version)) == []
+    for order in (CacheOrder(run_id="run-1", version=made.fleet.version + 1), CacheOrder(run_id="run-2", version=made.fleet.version)):
         with pytest.raises(StaleSnapshot, match="are not in this process"):
             pack_books(order)
 
@@ -176,7 +176,7 @@ def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
     turn(made, ("place", place(deployment())))
     registry.register("run-3", made)
     made.fleet.ledger._used["a"]["p"] = 2
-    assert audit_books(BooksOrder(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
+    assert audit_books(CacheOrder(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
 
 
 def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
@@ -190,7 +190,8 @@ def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
 
 def test_large_answers_are_told_in_parts_in_order() -> None:
     said = [
-        Tell(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size}) for i, size in enumerate((300, 300, 300, 900, 1))
+        SignalRequest(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size})
+        for i, size in enumerate((300, 300, 300, 900, 1))
     ]
     parts = list(in_parts(said))
     assert [[tell.workflow_id for tell in part] for part in parts] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
@@ -306,7 +307,7 @@ def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again()
     assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
 
 
-def as_told(made: Books, **changes: Any) -> list[KeptState]:
+def as_told(made: SchedulerCache, **changes: Any) -> list[KeptState]:
     """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
     return [KeptState(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
 

@@ -8,8 +8,8 @@ import pytest
 from api_types.messages.caches import CacheSite
 from api_types.messages.cluster_work import Connection
 from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
-from workflows.model_cache.plan import Wanted, absorb, can_begin, follow, forgive, must_leave, next_deed, next_look
-from workflows.model_cache.state import Copy, Pin, Place
+from workflows.model_cache.plan import Wanted, absorb, can_begin, follow, must_leave, next_deed, next_look, reset_backoff
+from workflows.model_cache.state import ClusterStaging, Copy, Pin
 from workflows.model_cache.status import Standing, artifact_verdict, matched_verdict, phase_of, pin_verdict, shown, standings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,8 +36,8 @@ def failed(code: int = 1, **fields: Any) -> Copy:
     return a_copy(**{"spent": "j1", "exit_code": code, "failure": "why", "retry_at": "2026-01-01T00:01:00Z", **fields})
 
 
-def a_place(*copies: Copy, **fields: Any) -> Place:
-    return Place(**{"site": a_site(), "copies": list(copies), **fields})
+def a_place(*copies: Copy, **fields: Any) -> ClusterStaging:
+    return ClusterStaging(**{"site": a_site(), "copies": list(copies), **fields})
 
 
 def seen(*, phase: str = "Bound", job: str = "", uid: str = "j1", digest: str = "d", **more: Any) -> ObservedCache:
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     """A place, and the step that must follow: kind, claim, and what it does."""
 
     story: str
-    place: Place
+    place: ClusterStaging
     step: tuple[str, str, Any] | None
     used: frozenset[str] = frozenset()
     wanted: Wanted = WANTED
@@ -235,7 +235,7 @@ def test_a_hand_on_the_volume_claim_is_put_right_without_another_download() -> N
 
 def test_somebodys_word_forgives_even_a_final_failure() -> None:
     copy = failed(42, attempts=9)
-    forgive(copy)
+    reset_backoff(copy)
     assert next_deed(a_place(copy), WANTED, frozenset(), NOW) is not None
 
 
@@ -259,7 +259,7 @@ PHASES = [
 
 
 @pytest.mark.parametrize(("story", "place", "phase", "message"), PHASES, ids=[row[0] for row in PHASES])
-def test_a_cluster_in_a_word_and_a_sentence(story: str, place: Place, phase: str, message: str) -> None:
+def test_a_cluster_in_a_word_and_a_sentence(story: str, place: ClusterStaging, phase: str, message: str) -> None:
     found, text = phase_of(place)
     assert found == phase, story
     assert message in text if message else text == ""

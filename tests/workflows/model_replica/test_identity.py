@@ -6,7 +6,7 @@ import pytest
 
 from api_types import labels
 from api_types.messages.cluster_work import Applied, AppliedEngine
-from api_types.messages.entities import ReplicaBirth, SetTemplate
+from api_types.messages.entities import SetTemplate, StartReplica
 from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica.readings import holds_floor
 from workflows.model_replica.state import ReplicaCarried
@@ -36,7 +36,7 @@ def test_147_an_endpoint_is_withdrawn_with_serving_and_not_with_ready(observed: 
 
 
 def test_155_managed_labels_win_over_those_of_the_template() -> None:
-    birth = ReplicaBirth(
+    birth = StartReplica(
         uid="u", namespace="ml", name="chat-1", deployment="chat", deployment_uid="d", cluster="eu-1", index=3, generation=1, spec={}
     )
     # No server is needed to take a template; the constructor would ask for one.

@@ -56,7 +56,7 @@ KUBE: list[Item] = [
     ("Node", {"metadata": {"name": "system", "labels": {}}, "spec": {}, "status": {"conditions": _READY}}),
     *(("ResourceSlice", resource_slice(host, 8)) for host in ("n1", "n2", "cordoned", "shared")),
     ("ResourceClaim", claim("chat-gpu", "n1", 2, "chat-0")),
-    ("ResourceClaim", claim("stranger", "shared", 4, "batch-0", "batch")),
+    ("ResourceClaim", claim("orphan", "shared", 4, "batch-0", "batch")),
     ("ResourceClaim", {"metadata": {"name": "unallocated", "namespace": "batch"}, "spec": {}, "status": {}}),
     ("Pod", pod("chat-0", **{labels.SERVING: "chat-11111111"})),
     ("Pod", pod("gang-0", **{labels.SERVING: "gang-22222222", LWS_NAME_LABEL: "gang-main"})),

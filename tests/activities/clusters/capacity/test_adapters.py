@@ -80,7 +80,7 @@ def test_18_5_6_unknown_fields_change_nothing(adapter: str) -> None:
 
 
 def test_18_5_kube_counts_nodes_that_take_our_pods() -> None:
-    """Six nodes: one cordoned, one not Ready, one tainted, one with a stranger's claim; the GPU taint is tolerated."""
+    """Six nodes: one cordoned, one not Ready, one tainted, one with an orphan's claim; the GPU taint is tolerated."""
     found = snapshot("kube", r.KUBE)
     assert (found.source, found.cluster, found.observed_at) == ("kube", "eu-1", AT)
     assert found.pools == [

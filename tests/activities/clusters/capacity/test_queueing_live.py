@@ -132,7 +132,7 @@ async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: World) -> No
         borrowed = await seen_by(client, world, lambda seen: queue(seen, "red/h100").used == 20)
         assert (queue(borrowed, "red/h100").borrowed, queue(borrowed, "red/h100").free, placed(borrowed)) == (4, 4, 0)
 
-        await operator.patch(world, red, {"spec": {"stopPolicy": "Hold"}, "status": held(0)})
+        await operator.patch(world, red, {"spec": {"stopPolicy": "QueueReservation"}, "status": held(0)})
         await operator.patch(world, red, {"status": held(0)}, "status")
         stopped = await seen_by(client, world, lambda seen: queue(seen, "red/h100").used == 0)
         assert (queue(stopped, "red/h100").active, queue(stopped, "red/h100").free, placed(stopped)) == (False, 0, 0)

@@ -155,7 +155,7 @@ def test_a_marker_of_something_else_is_no_reason_to_stop(hub: Hub, marker: str) 
         pytest.param("GatedRepoError:403@download", "", 41, id="wkl-92 gated"),
         pytest.param("HfHubHTTPError:401@info", TOKEN, 41, id="wkl-92 token refused"),
         pytest.param("RepositoryNotFoundError:401@info", TOKEN, 41, id="wkl-92 private and the token refused"),
-        pytest.param("RepositoryNotFoundError:401@info", "", 42, id="wkl-92 unknown to strangers"),
+        pytest.param("RepositoryNotFoundError:401@info", "", 42, id="wkl-92 unknown without a token"),
         pytest.param("RepositoryNotFoundError:404@info", TOKEN, 42, id="wkl-92 no such repository"),
         pytest.param("RevisionNotFoundError:404@info", "", 42, id="wkl-92 no such revision"),
         pytest.param("full@download", "", 43, id="wkl-92 volume full"),

@@ -97,7 +97,7 @@ class Case(NamedTuple):
 
 
 REFUSALS = [
-    Case("wkl-92 unknown to strangers", "acme/none", 42, "does not exist, or is private and no token was given"),
+    Case("wkl-92 unknown without a token", "acme/none", 42, "does not exist, or is private and no token was given"),
     Case("wkl-92 no such repository", "acme/none", 42, "acme/none does not exist", token=TOKEN),
     Case("wkl-92 no such revision", "acme/tiny", 42, "acme/tiny at v9 does not exist", revision="v9"),
     Case("wkl-92 private, no token", "acme/private", 42, "is private and no token was given"),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.cache_board import CacheBoard
+from activities.clusters.watch.cache_observation_index import CacheObservationIndex
 from activities.clusters.watch.capacity import CapacityBook
 from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
@@ -29,7 +29,7 @@ REPLICA = "ModelReplica"
 _DIGEST_LENGTH = 16
 
 
-class Note(NamedTuple):
+class PendingObservation(NamedTuple):
     """What to tell an owner, and when time alone would change it (None: never). `last`: nothing of the owner is left here."""
 
     observed: Observed
@@ -37,7 +37,7 @@ class Note(NamedTuple):
     last: bool = False
 
 
-class Board:
+class ObservationIndex:
     """The records of one cluster. `touch` is told every owner for whom something changed; `cluster` is the cluster's own entity."""
 
     def __init__(self, cluster: Owner, touch: Callable[[Owner], None], capacity: CapacityBook | None = None) -> None:
@@ -45,7 +45,7 @@ class Board:
         self.reachable = True
         self.error_type = ""
         self.error = ""
-        self.caches = CacheBoard(cluster.name, touch)
+        self.caches = CacheObservationIndex(cluster.name, touch)
         self._cluster = cluster
         self._touch = touch
         self._objects: dict[ObjectId, ObjectSeen] = {}
@@ -148,20 +148,20 @@ class Board:
             self.reachable, self.error_type, self.error = reachable, error_type, error
             self._touch(self._cluster)
 
-    def note(self, owner: Owner, now: datetime) -> Note:
+    def note(self, owner: Owner, now: datetime) -> PendingObservation:
         """Put together what an owner should know now."""
         if owner == self._cluster:
             observed = self._observe_cluster(now)
-            return Note(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
+            return PendingObservation(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
         if owner.kind == MODEL_CACHE:
-            return Note(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
+            return PendingObservation(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
         targets = self._owned.get(owner, set())
         objects = [self._objects[target] for target in targets]
         pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
         backends = [(seen.target.namespace, seen.target.name) for seen in objects if seen.backend]
         endpoints = {where: sum(piece.ready for piece in self._slices_of[where].values()) for where in backends if where in self._slices_of}
         view = observe_replica(objects, pods, endpoints, now)
-        return Note(_observed(owner, replica=view.observed), view.changes_at, last=not objects)
+        return PendingObservation(_observed(owner, replica=view.observed), view.changes_at, last=not objects)
 
     def forget(self, owner: Owner) -> None:
         """Drop an owner of whom nothing is left."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.board import Board
+from activities.clusters.watch.observation_index import ObservationIndex
 from api_types.clock import utc_now
 from api_types.messages.observations import Observed
 
@@ -27,7 +27,7 @@ class Undelivered(Exception):
     """A message did not reach Temporal; it is sent again."""
 
 
-class Teller:
+class ChangeNotifier:
     """The queue of owners to tell. An owner that is `held` waits; call `wake` when that may have changed."""
 
     def __init__(self, send: Send, held: Callable[[Owner], bool]) -> None:
@@ -52,8 +52,8 @@ class Teller:
         """Look again who is held."""
         self._wake.set()
 
-    async def run(self, board: Board) -> None:
-        """Tell, until cancelled."""
+    async def run(self, board: ObservationIndex) -> None:
+        """Notify owners, until cancelled."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def tell(owner: Owner) -> None:
@@ -75,7 +75,7 @@ class Teller:
                 async with asyncio.timeout_at(next_at):
                     await self._wake.wait()
 
-    async def _tell(self, board: Board, owner: Owner) -> None:
+    async def _tell(self, board: ObservationIndex, owner: Owner) -> None:
         note = board.note(owner, utc_now())
         if note.changes_at:
             self.touch(owner, _seconds_until(note.changes_at))

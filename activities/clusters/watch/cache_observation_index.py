@@ -9,7 +9,7 @@ from activities.observe.cache import JobPodSeen, JobSeen, VolumeSeen, observe_ca
 from api_types.messages.observations import ObservedCache
 
 
-class CacheBoard:
+class CacheObservationIndex:
     """Volume claims, Jobs and pods of caches. `touch` is told every cache for which something changed."""
 
     def __init__(self, cluster: str, touch: Callable[[Owner], None]) -> None:
