@@ -14,7 +14,8 @@ from api_types.messages.entities import ClassChanged, ClassWanted, Forget, Repor
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE
-from workflows.entity.entity import Entity, EntityState
+from workflows.entity.entity import Entity
+from workflows.entity.state import EntityState
 
 
 class ClassState(EntityState):

@@ -7,24 +7,23 @@ happens in `reconcile`, one pass at a time, so a worker may die between any two 
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 from temporalio import workflow
 
-from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY, EntityClient
-from api_types import clock, names
+from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY
+from api_types import names
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.labels import GROUP
-from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec, SignalRequest
-from api_types.resources.status import Condition, EventRecord, LeftBehind
+from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec
 from api_types.validation.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, dump, load
-from workflows.entity import activity_options
-from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true, with_condition, with_event
+from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
+from workflows.entity.context import EntityContext
+from workflows.entity.state import EntityState
 
 # Request ids are remembered long enough to outlast every retry of a sender, and no longer.
 REQUESTS_KEPT = 512
@@ -32,28 +31,6 @@ REQUESTS_SHOWN = 64
 
 # A sleeping entity repeats its reports now and then, in case one was lost with its receiver. Twice an hour costs 240 events a day.
 RESYNC = timedelta(minutes=30)
-
-
-class EntityState(BaseModel):
-    """All that an entity knows; continue-as-new carries it whole."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
-
-    uid: str = ""
-    generation: int = 0
-    revision: int = 0
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    created: str = ""
-    deleted: str = ""
-    spec: dict[str, Any] | None = None
-    observed_generation: int = 0
-    conditions: list[Condition] = Field(default_factory=list)
-    events: list[EventRecord] = Field(default_factory=list)
-    requests: list[str] = Field(default_factory=list)
-    left_behind: list[LeftBehind] = Field(default_factory=list)
-    forced: str = ""
-    attempts: int = 0
 
 
 StateT = TypeVar("StateT", bound=EntityState)
@@ -67,11 +44,9 @@ class Entity(Generic[StateT]):
     kind: ClassVar[str]
 
     def __init__(self, state: StateT) -> None:
+        self.context = EntityContext(self.kind, state)
         self.state = state
-        _, *scope, self.name = workflow.info().workflow_id.split("/")
-        self.namespace = scope[0] if scope else ""
-        self.queued = True
-        self.due: datetime | None = None
+        self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title
         self._published: tuple[Any, ...] = ()
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_at: datetime | None = None
@@ -122,7 +97,7 @@ class Entity(Generic[StateT]):
         """Try at once what waits for its next attempt."""
         if self.read(RetryNow, order) is not None:
             self.state.attempts = 0
-            self.due = None
+            self.context.requeue_time = None
             self.retry_ordered()
             self.requeue()
 
@@ -220,8 +195,8 @@ class Entity(Generic[StateT]):
         gone = False
         while not gone:
             await self._until_work()
-            self.queued = False
-            self.due = None
+            self.context.queued = False
+            self.context.requeue_time = None
             gone = await self.reconcile()
             self.publish()
             if not gone and workflow.info().is_continue_as_new_suggested():
@@ -235,20 +210,20 @@ class Entity(Generic[StateT]):
             workflow.continue_as_new(self.state)
 
     async def _until_work(self) -> None:
-        if not self.queued:
+        if not self.context.queued:
             self._set_alarm()
-            await workflow.wait_condition(lambda: self.queued)
+            await workflow.wait_condition(lambda: self.context.queued)
 
     def _set_alarm(self) -> None:
         """Have one timer for the next look, and only if there is one. One that rings no later is kept: each change costs two events."""
         ringing = self._alarm is not None and not self._alarm.done()
-        if ringing and self.due is not None and self._alarm_at is not None and self._alarm_at <= self.due:
+        if ringing and self.context.requeue_time is not None and self._alarm_at is not None and self._alarm_at <= self.context.requeue_time:
             return
         if self._alarm is not None and ringing:
             self._alarm.cancel()
-        self._alarm, self._alarm_at = None, self.due
-        if self.due is not None:
-            self._alarm = asyncio.create_task(self._ring(max(self.due - workflow.now(), timedelta())))
+        self._alarm, self._alarm_at = None, self.context.requeue_time
+        if self.context.requeue_time is not None:
+            self._alarm = asyncio.create_task(self._ring(max(self.context.requeue_time - workflow.now(), timedelta())))
 
     async def _ring(self, after: timedelta) -> None:
         await workflow.sleep(after, summary=f"{self.title}: next look"[:100])
@@ -261,30 +236,23 @@ class Entity(Generic[StateT]):
             self.requeue()
 
     def requeue(self) -> None:
-        """Ask for another pass."""
-        self.queued = True
+        """Reconcile again as soon as the present pass is over."""
+        self.context.requeue()
 
     def requeue_after(self, after: timedelta) -> None:
-        """Ask for another pass after a while; the earliest wish wins."""
-        at = workflow.now() + after
-        self.due = at if self.due is None else min(at, self.due)
+        """Reconcile again after a delay."""
+        self.context.requeue_after(after)
 
     def is_early(self, moment: str) -> bool:
         """Tell whether a moment (ISO 8601) is still to come; if so, ask for a pass then."""
-        left = datetime.fromisoformat(moment) - workflow.now()
-        if left <= timedelta():
+        if not self.context.is_future(moment):
             return False
-        self.requeue_after(left)
+        self.context.requeue_at(datetime.fromisoformat(moment))
         return True
 
     def now(self) -> str:
         """Give the workflow's time as Kubernetes writes it."""
-        return clock.timestamp(workflow.now())
-
-    @property
-    def title(self) -> str:
-        """Name the object for people."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return self.context.now()
 
     # --- keeping the object -------------------------------------------------------------------------------------------------------
 
@@ -349,20 +317,15 @@ class Entity(Generic[StateT]):
 
     def condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
         """Set a condition."""
-        changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
-        if changed is not self.state.conditions:
-            self.state.conditions = changed
-            self.touch()
+        self.context.condition(kind, status, reason, message)
 
     def event(self, kind: str, reason: str, message: str) -> None:
-        """Note an event; callers do so on transitions only."""
-        self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
-        self.touch()
+        """Record an event; callers do so on transitions only."""
+        self.context.event(kind, reason, message)
 
     def touch(self) -> None:
-        """Raise the resource version and ask for a pass."""
-        self.state.revision += 1
-        self.requeue()
+        """Raise the resource version and requeue."""
+        self.context.touch()
 
     def manifest(self) -> dict[str, Any]:
         """Give the object as its manifest, with status."""
@@ -421,21 +384,12 @@ class Entity(Generic[StateT]):
         scope = [NAMESPACE.value_set(self.namespace)] if self.namespace else []
         return [KIND.value_set(self.kind), NAME.value_set(self.name), *scope]
 
-    # --- telling others -----------------------------------------------------------------------------------------------------------
+    # --- signalling others --------------------------------------------------------------------------------------------------------
 
     async def tell(self, workflow_id: str, signal: str, payload: Message) -> bool:
         """Signal another entity; False when it does not run."""
-        message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
-        return await workflow.execute_local_activity_method(
-            EntityClient.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
-        )
+        return await self.context.signal(workflow_id, signal, payload)
 
-    async def unless(self, stop: Any, work: Awaitable[ResultT]) -> ResultT | None:
+    async def unless(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
         """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""
-        task = asyncio.ensure_future(work)
-        await workflow.wait_condition(lambda: task.done() or stop())
-        if task.done():
-            return task.result()
-        task.cancel()
-        (result,) = await asyncio.gather(task, return_exceptions=True)
-        return None if isinstance(result, BaseException) else result
+        return await self.context.run_until(stop, work)

@@ -12,7 +12,8 @@ from temporalio import workflow
 from activities.messaging import Broadcast, EntityClient
 from api_types.messages.caches import CacheOnCluster, CacheSite
 from workflows.entity import activity_options
-from workflows.entity.entity import Entity, EntityState
+from workflows.entity.entity import Entity
+from workflows.entity.state import EntityState
 
 # Visibility lags behind the start of a cache, so what caches must know is told twice.
 TELL_AGAIN = timedelta(seconds=2)

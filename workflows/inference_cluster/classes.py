@@ -11,7 +11,8 @@ from api_types.base import Message
 from api_types.messages.entities import ClassChanged, ClassWanted
 from api_types.prices import UNPRICED
 from workflows.entity import activity_options
-from workflows.entity.entity import Entity, EntityState
+from workflows.entity.entity import Entity
+from workflows.entity.state import EntityState
 
 # A class may be born while its announcement overtakes our registration.
 LOOK_FOR_CLASSES = timedelta(seconds=5)

@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
-from workflows.entity.entity import EntityState
+from workflows.entity.state import EntityState
 
 
 class Memory(BaseModel):

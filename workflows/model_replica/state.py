@@ -8,7 +8,7 @@ from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
-from workflows.entity.entity import EntityState
+from workflows.entity.state import EntityState
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 

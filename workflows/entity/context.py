@@ -1,0 +1,100 @@
+"""What the parts of an entity workflow may use of their entity.
+
+A workflow class has signals, queries and one loop; what it does lives in parts. A part gets this context: the carried state, conditions
+and events, the next pass of the loop, and signals to other entities. It gets nothing else of the workflow, so it reads on its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from temporalio import workflow
+
+from activities.messaging import EntityClient
+from api_types import clock
+from api_types.base import Message
+from api_types.messages.entities import SignalRequest
+from workflows.entity import activity_options
+from workflows.entity.conditions import with_condition, with_event
+from workflows.entity.state import EntityState
+
+StateT = TypeVar("StateT", bound=EntityState)
+ResultT = TypeVar("ResultT")
+
+
+class EntityContext(Generic[StateT]):
+    """The object of an entity workflow, and its place in the reconcile loop."""
+
+    def __init__(self, kind: str, state: StateT) -> None:
+        self.kind = kind
+        self.state = state
+        _, *scope, self.name = workflow.info().workflow_id.split("/")
+        self.namespace = scope[0] if scope else ""
+        self.queued = True
+        self.requeue_time: datetime | None = None
+
+    @property
+    def title(self) -> str:
+        """Name the object for people."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def now(self) -> str:
+        """Give the workflow's time as Kubernetes writes it."""
+        return clock.timestamp(workflow.now())
+
+    # --- the object's status ------------------------------------------------------------------------------------------------------
+
+    def condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
+        """Set a condition."""
+        changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
+        if changed is not self.state.conditions:
+            self.state.conditions = changed
+            self.touch()
+
+    def event(self, kind: str, reason: str, message: str) -> None:
+        """Record an event; callers do so on transitions only."""
+        self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
+        self.touch()
+
+    def touch(self) -> None:
+        """Raise the resource version and requeue."""
+        self.state.revision += 1
+        self.requeue()
+
+    # --- the next pass ------------------------------------------------------------------------------------------------------------
+
+    def requeue(self) -> None:
+        """Reconcile again as soon as the present pass is over."""
+        self.queued = True
+
+    def requeue_after(self, delay: timedelta) -> None:
+        """Reconcile again after a delay; of several delays the shortest holds."""
+        self.requeue_at(workflow.now() + delay)
+
+    def requeue_at(self, time: datetime) -> None:
+        """Reconcile again at a time; of several times the earliest holds."""
+        self.requeue_time = time if self.requeue_time is None else min(time, self.requeue_time)
+
+    def is_future(self, moment: str) -> bool:
+        """Tell whether a moment (ISO 8601) is still to come."""
+        return datetime.fromisoformat(moment) > workflow.now()
+
+    # --- work ---------------------------------------------------------------------------------------------------------------------
+
+    async def signal(self, workflow_id: str, signal: str, payload: Message) -> bool:
+        """Signal another entity; False when it does not run."""
+        message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
+        return await workflow.execute_local_activity_method(
+            EntityClient.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
+        )
+
+    async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
+        """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""
+        task = asyncio.ensure_future(work)
+        await workflow.wait_condition(lambda: task.done() or stop())
+        if task.done():
+            return task.result()
+        task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        return None if isinstance(result, BaseException) else result

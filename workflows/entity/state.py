@@ -1,0 +1,30 @@
+"""What every entity carries from run to run."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from api_types.resources.status import Condition, EventRecord, LeftBehind
+
+
+class EntityState(BaseModel):
+    """All that an entity knows; continue-as-new carries it whole."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+
+    uid: str = ""
+    generation: int = 0
+    revision: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    created: str = ""
+    deleted: str = ""
+    spec: dict[str, Any] | None = None
+    observed_generation: int = 0
+    conditions: list[Condition] = Field(default_factory=list)
+    events: list[EventRecord] = Field(default_factory=list)
+    requests: list[str] = Field(default_factory=list)
+    left_behind: list[LeftBehind] = Field(default_factory=list)
+    forced: str = ""
+    attempts: int = 0
