@@ -123,7 +123,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         await workflow.execute_activity_method(
             EntityClient.tell_many,
             SignalBatch(tells=tells),
-            **activity_options.remote(activity_options.TELL_MANY, f"tell {len(tells)} clusters of this class"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(tells)} clusters of this class"),
         )
 
     async def _announce(self) -> None:
@@ -131,7 +131,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         await workflow.execute_activity_method(
             EntityClient.broadcast,
             Broadcast(kinds=["InferenceCluster"], signal="class_changed", payload=self._changed().wire()),
-            **activity_options.remote(activity_options.TELL_MANY, "tell all clusters that this class exists"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, "tell all clusters that this class exists"),
         )
 
     def status(self) -> dict[str, Any]:

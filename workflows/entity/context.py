@@ -86,7 +86,7 @@ class EntityContext(Generic[StateT]):
         """Signal another entity; False when it does not run."""
         message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
         return await workflow.execute_local_activity_method(
-            EntityClient.tell, message, **activity_options.local(activity_options.TELL, f"tell {workflow_id}: {signal}")
+            EntityClient.tell, message, **activity_options.local(activity_options.ENTITY_CALL, f"tell {workflow_id}: {signal}")
         )
 
     async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:

@@ -337,7 +337,7 @@ class FleetSchedulerWorkflow:
         missing: list[str] = []
         for part in tells.in_parts(said):
             told = await workflow.execute_activity_method(
-                EntityClient.tell_many, SignalBatch(tells=part), **activity_options.remote(activity_options.TELL_MANY, summary)
+                EntityClient.tell_many, SignalBatch(tells=part), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
             )
             missing += told.missing
         return ToldMany(missing=missing)
@@ -385,7 +385,7 @@ class FleetSchedulerWorkflow:
                 signal="resync",
                 payload=Resync(epoch=self.state.epoch).wire(),
             ),
-            **activity_options.remote(activity_options.TELL_MANY, f"announce epoch {self.state.epoch}"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"announce epoch {self.state.epoch}"),
         )
 
     async def _survey(self, kinds: list[str]) -> None:
@@ -394,7 +394,7 @@ class FleetSchedulerWorkflow:
             page = await workflow.execute_activity_method(
                 EntityClient.survey,
                 Survey(kinds=kinds, query="account", after=after),
-                **activity_options.remote(activity_options.TELL_MANY, f"read the accounts of {', '.join(kinds)}"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, f"read the accounts of {', '.join(kinds)}"),
             )
             for workflow_id, account in page.answers.items():
                 self.books.take_account(workflow_id, account)
@@ -411,7 +411,7 @@ class FleetSchedulerWorkflow:
         answered = await workflow.execute_activity_method(
             EntityClient.ask_each,
             AskEach(workflow_ids=asked, query="account"),
-            **activity_options.remote(activity_options.TELL_MANY, f"ask {len(asked)} silent entities for their account"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(asked)} silent entities for their account"),
         )
         for workflow_id, account in answered.answers.items():
             self.books.take_account(workflow_id, account)

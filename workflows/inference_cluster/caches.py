@@ -63,7 +63,7 @@ class ClusterCaches(Entity[StateT]):
         await workflow.execute_activity_method(
             EntityClient.broadcast,
             Broadcast(kinds=["ModelCache"], signal="cluster_changed", payload=site.wire()),
-            **activity_options.remote(activity_options.TELL_MANY, f"tell caches how {self.name} is"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"tell caches how {self.name} is"),
         )
         if self.state.tell_caches_again:
             self.requeue_after(TELL_AGAIN)

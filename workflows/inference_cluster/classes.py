@@ -10,7 +10,7 @@ from api_types import names
 from api_types.base import Message
 from api_types.messages.entities import ClassChanged, ClassWanted
 from api_types.prices import UNPRICED
-from workflows.entity import activity_options
+from workflows.entity import backoff
 from workflows.entity.entity import Entity
 from workflows.entity.state import EntityState
 
@@ -63,7 +63,7 @@ class ClusterClasses(Entity[StateT]):
             self.state.wanted.remove(name)
             self.state.classes.pop(name, None)
         if self.missing_classes():
-            self.requeue_after(max(LOOK_FOR_CLASSES, activity_options.soon(self.state.attempts)))
+            self.requeue_after(max(LOOK_FOR_CLASSES, backoff.transient(self.state.attempts)))
 
     async def _want(self, name: str, *, used: bool) -> bool:
         message = ClassWanted(cluster=self.name, used=used)

@@ -22,7 +22,7 @@ from api_types.messages.cluster_work import ClusterFacts, Connect, Connection, W
 from api_types.messages.entities import ClusterChanged, Delete, Forget, Occupied, ReportCluster, Resync
 from api_types.messages.observations import Observed, ObservedCluster
 from api_types.resources.status import LeftBehind
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.inference_cluster.caches import ClusterCaches, WithCaches
 from workflows.inference_cluster.classes import ClusterClasses, WithClasses
@@ -152,13 +152,13 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
                 workflow.execute_activity_method(
                     ClusterActivities.connect_cluster,
                     Connect(connection=connection),
-                    **activity_options.remote(activity_options.ON_CLUSTER, f"connect to {self.name}", connection.task_queue),
+                    **activity_options.remote(activity_options.CLUSTER_CALL, f"connect to {self.name}", connection.task_queue),
                 ),
             )
         except ActivityError as error:
             self.state.failure = (error_type(error) or "ClusterUnreachable", error_message(error))
             self.event("Warning", self.state.failure[0], self.state.failure[1])
-            pause = activity_options.soon(self.state.attempts + 2)
+            pause = backoff.transient(self.state.attempts + 2)
             self.state.attempts += 1
             self.retry_at = workflow.now() + pause
             self.requeue_after(pause)
@@ -212,7 +212,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
                 # The observer gives up only on what retrying cannot mend: make contact anew.
                 self.state.failure = (error_type(failed) or "ClusterUnreachable", error_message(failed))
                 self.state.connected_generation = 0
-                self.retry_at = workflow.now() + activity_options.soon(self.state.attempts)
+                self.retry_at = workflow.now() + backoff.transient(self.state.attempts)
                 self.requeue()
         connection = self.connection()
         # Annotations make no new generation, and so no new contact: what the observer was told by them may have changed under it.
@@ -387,7 +387,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
         await workflow.execute_activity_method(
             EntityClient.broadcast,
             Broadcast(kinds=["ModelReplica"], cluster=self.name, signal="cluster_changed", payload=self.changed().wire()),
-            **activity_options.remote(activity_options.TELL_MANY, f"tell the replicas on {self.name} how it is"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"tell the replicas on {self.name} how it is"),
         )
 
     # --- leaving ------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from activities.render.objects.teardown import CACHE_STEPS
 from api_types import clock
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache, ObservedJob
-from workflows.entity import activity_options
+from workflows.entity import backoff
 from workflows.model_cache.state import ClusterStaging, Copy
 
 AUTH_REFUSED = FINAL_EXIT_CODES[0]
@@ -168,7 +168,7 @@ def _absorb_job(copy: Copy, job: ObservedJob | None, now: datetime, *, bound: bo
     elif job.state == FAILED:
         if not copy.failed:
             copy.spent = job.uid
-            copy.retry_at = clock.timestamp(now + activity_options.patience(copy.attempts - 1))
+            copy.retry_at = clock.timestamp(now + backoff.permanent(copy.attempts - 1))
         copy.failure, copy.exit_code = job.message or "the Job failed", job.exit_code
 
 

@@ -21,7 +21,7 @@ from api_types import labels, queues
 from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential, CacheOrder, ResolveRevision
 from api_types.messages.cluster_work import Connection
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
 from workflows.model_cache.plan import AUTH_REFUSED, Wanted, reset_backoff
 from workflows.model_cache.staging import CacheStaging
@@ -105,7 +105,7 @@ class CacheSource(CacheStaging):
                 workflow.execute_activity_method(
                     RevisionActivities.resolve_revision,
                     ResolveRevision(namespace=self.namespace, name=self.name, spec=self.state.spec or {}),
-                    **activity_options.remote(activity_options.ASK_OUTSIDE, f"find the revision of {artefact.origin}", queues.CLUSTERS),
+                    **activity_options.remote(activity_options.EXTERNAL_CALL, f"find the revision of {artefact.origin}", queues.CLUSTERS),
                 ),
             )
         except ActivityError as error:
@@ -152,7 +152,7 @@ class CacheSource(CacheStaging):
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self.event("Warning", error_type(error), error_message(error))
-                self.requeue_after(activity_options.patience(0))
+                self.requeue_after(backoff.permanent(0))
             return
         self.state.credential = version
         for place in self.state.places.values():

@@ -21,7 +21,7 @@ from api_types.messages.caches import CacheApplied, CacheDeparture, CacheOnClust
 from api_types.messages.cluster_work import Connection, StepDone
 from api_types.messages.entities import SignalBatch, SignalRequest
 from api_types.resources.status import LeftBehind
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.model_cache.plan import NextStep, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look
 from workflows.model_cache.state import ClusterStaging, Copy
 from workflows.model_cache.users import CacheUsers
@@ -105,7 +105,7 @@ class CacheStaging(CacheUsers):
 
     def _note_failure(self, place: ClusterStaging, error: ActivityError) -> None:
         kind = error_type(error) or "ClusterUnreachable"
-        pause = activity_options.patience(place.errors) if is_permanent(kind) else activity_options.soon(place.errors)
+        pause = backoff.permanent(place.errors) if is_permanent(kind) else backoff.transient(place.errors)
         place.error, place.errors = (kind, error_message(error)), place.errors + 1
         place.retry_at = (workflow.now() + pause).isoformat()
         self.event("Warning", kind, f"{place.site.name}: {place.error[1]}")
@@ -126,7 +126,7 @@ class CacheStaging(CacheUsers):
             connection,
             CacheActivities.apply_cache,
             order,
-            activity_options.remote(activity_options.ON_CLUSTER, f"stage {self.name} on {cluster}"),
+            activity_options.remote(activity_options.CLUSTER_CALL, f"stage {self.name} on {cluster}"),
         )
         self._note_applied(place, copy, order, applied)
 
@@ -140,7 +140,7 @@ class CacheStaging(CacheUsers):
         tell = SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
         words = f"tell {cluster} that {self.name} comes"
         told = await workflow.execute_activity_method(
-            EntityClient.tell_many, SignalBatch(tells=[tell]), **activity_options.remote(activity_options.TELL_MANY, words)
+            EntityClient.tell_many, SignalBatch(tells=[tell]), **activity_options.remote(activity_options.ENTITY_BATCH, words)
         )
         return not told.missing
 

@@ -102,7 +102,7 @@ class CacheUsers(Entity[CacheState]):
             told = await workflow.execute_activity_method(
                 EntityClient.tell_many,
                 SignalBatch(tells=tells),
-                **activity_options.remote(activity_options.TELL_MANY, f"tell {len(tells)} users of this cache"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(tells)} users of this cache"),
             )
             missing = told.missing
         for workflow_id in missing:
@@ -110,7 +110,7 @@ class CacheUsers(Entity[CacheState]):
 
     async def _tell_one(self, tell: SignalRequest) -> bool:
         return await workflow.execute_local_activity_method(
-            EntityClient.tell, tell, **activity_options.local(activity_options.TELL, f"tell {tell.workflow_id}: {tell.signal}")
+            EntityClient.tell, tell, **activity_options.local(activity_options.ENTITY_CALL, f"tell {tell.workflow_id}: {tell.signal}")
         )
 
     async def look_after_users(self) -> None:
@@ -121,7 +121,7 @@ class CacheUsers(Entity[CacheState]):
         asked = await workflow.execute_activity_method(
             EntityClient.ask_each,
             AskEach(workflow_ids=sorted(holding), query="account"),
-            **activity_options.remote(activity_options.TELL_MANY, f"ask {len(holding)} replicas whether they still use this cache"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(holding)} replicas whether they still use this cache"),
         )
         for workflow_id, uid in holding.items():
             gone = (asked.answers.get(workflow_id) or {}).get("gone", False)
@@ -140,7 +140,7 @@ class CacheUsers(Entity[CacheState]):
             Broadcast(
                 kinds=list(USER_KINDS), namespace=self.namespace, signal="cache_changed", payload=CacheChanged(cache=self.name).wire()
             ),
-            **activity_options.remote(activity_options.TELL_MANY, "tell this namespace that the cache exists"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, "tell this namespace that the cache exists"),
         )
 
     def changed(self) -> CacheChanged:

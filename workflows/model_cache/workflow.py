@@ -15,7 +15,7 @@ from api_types import names
 from api_types.messages.caches import CacheAccount, CacheChanged, CacheSite
 from api_types.messages.entities import SignalBatch, SignalRequest
 from api_types.messages.observations import Observed
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE, TRUE, is_true
 from workflows.model_cache.plan import Wanted, absorb, can_begin, chooses, reset_backoff
 from workflows.model_cache.source import CacheSource
@@ -156,14 +156,14 @@ class ModelCacheWorkflow(CacheSource):
             page = await workflow.execute_activity_method(
                 EntityClient.survey,
                 Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE, after=after),
-                **activity_options.remote(activity_options.TELL_MANY, "look at the clusters of the fleet"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "look at the clusters of the fleet"),
             )
             for answer in page.answers.values():
                 self.take_site(CacheSite.model_validate(answer))
             after = page.after
             if page.silent:
                 self.state.surveyed = False
-                self.requeue_after(activity_options.soon(2))
+                self.requeue_after(backoff.transient(2))
             if not after:
                 break
         missing = [name for name in self.state.places if name not in self.state.known]
@@ -175,7 +175,7 @@ class ModelCacheWorkflow(CacheSource):
         asked = await workflow.execute_activity_method(
             EntityClient.ask_each,
             AskEach(workflow_ids=sorted(ids), query="cache_site"),
-            **activity_options.remote(activity_options.TELL_MANY, f"ask after {len(ids)} clusters"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask after {len(ids)} clusters"),
         )
         for workflow_id, name in ids.items():
             if workflow_id in asked.answers:
@@ -260,7 +260,7 @@ class ModelCacheWorkflow(CacheSource):
             await workflow.execute_activity_method(
                 EntityClient.tell_many,
                 SignalBatch(tells=tells),
-                **activity_options.remote(activity_options.TELL_MANY, "tell users that the cache is gone"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "tell users that the cache is gone"),
             )
 
     # --- showing ------------------------------------------------------------------------------------------------------------------

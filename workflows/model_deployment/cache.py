@@ -8,12 +8,12 @@ from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheWanted
-from workflows.entity import activity_options
+from workflows.entity import backoff
 from workflows.entity.entity import Entity
 from workflows.entity.state import EntityState
 
 # A cache that does not exist announces itself when it comes; this is the net below.
-LOOK_FOR_CACHE = activity_options.soon(4)
+LOOK_FOR_CACHE = backoff.transient(4)
 
 ANSWER_PATIENCE = timedelta(seconds=2)
 

@@ -27,7 +27,7 @@ from api_types.messages.entities import (
 from api_types.resources.parts.replica_spec import replica_spec
 from api_types.resources.status import LastScale, LeftBehind
 from api_types.validation.picker_flags import picker_flags
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
 from workflows.model_deployment.cache import DeploymentCaches, WithCache
 from workflows.model_deployment.revisions import Revision
@@ -131,7 +131,7 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
         """Take over replicas that outlived an earlier life of this deployment. Most have none, and that costs one local look."""
         look = Survey(kinds=["ModelReplica"], namespace=self.namespace, deployment=self.name)
         found = await workflow.execute_local_activity_method(
-            EntityClient.survey, look, **activity_options.local(activity_options.TELL, "look for replicas of an earlier life")
+            EntityClient.survey, look, **activity_options.local(activity_options.ENTITY_CALL, "look for replicas of an earlier life")
         )
         if found.answers:
             await self._adopt_all(look)
@@ -144,7 +144,7 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
             page = await workflow.execute_activity_method(
                 EntityClient.survey,
                 look.model_copy(update={"query": "account", "after": after}),
-                **activity_options.remote(activity_options.TELL_MANY, "ask replicas of an earlier life for their accounts"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "ask replicas of an earlier life for their accounts"),
             )
             self._take_over(page.answers)
             silent += page.silent
@@ -154,11 +154,11 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
         for attempt in range(ASKED_AGAIN):
             if not silent:
                 break
-            await workflow.sleep(activity_options.soon(attempt), summary="replicas of an earlier life answer")
+            await workflow.sleep(backoff.transient(attempt), summary="replicas of an earlier life answer")
             again = await workflow.execute_activity_method(
                 EntityClient.ask_each,
                 AskEach(workflow_ids=silent, query="account"),
-                **activity_options.remote(activity_options.TELL_MANY, "ask silent replicas again for their accounts"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "ask silent replicas again for their accounts"),
             )
             self._take_over(again.answers)
             silent = sorted(again.silent)
@@ -200,11 +200,11 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
         order = SignalBatch(tells=tells)
         if len(tells) <= FEW:
             told = await workflow.execute_local_activity_method(
-                EntityClient.tell_many, order, **activity_options.local(activity_options.TELL, summary)
+                EntityClient.tell_many, order, **activity_options.local(activity_options.ENTITY_CALL, summary)
             )
         else:
             told = await workflow.execute_activity_method(
-                EntityClient.tell_many, order, **activity_options.remote(activity_options.TELL_MANY, summary)
+                EntityClient.tell_many, order, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
             )
         lost = [missing.rsplit("/", 1)[-1] for missing in told.missing]
         self.lost += [held.uid for held in self.kept() if held.name in lost and held.started]
@@ -275,16 +275,16 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
             order, summary = StartReplicas(births=births), f"start {len(births)} replicas of {self.name}"
             if len(births) <= FEW:
                 started = await workflow.execute_local_activity_method(
-                    EntityClient.start_replicas, order, **activity_options.local(activity_options.TELL, summary)
+                    EntityClient.start_replicas, order, **activity_options.local(activity_options.ENTITY_CALL, summary)
                 )
             else:
                 started = await workflow.execute_activity_method(
-                    EntityClient.start_replicas, order, **activity_options.remote(activity_options.TELL_MANY, summary)
+                    EntityClient.start_replicas, order, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
                 )
             for held in ready:
                 if held.name in started.conflicts:
                     self.event("Warning", "NameConflict", f"{held.name} still runs with another uid; started when that is gone")
-                    self.requeue_after(activity_options.soon(NAME_HELD_ATTEMPT))
+                    self.requeue_after(backoff.transient(NAME_HELD_ATTEMPT))
                 else:
                     self.change(held, started=True)
             await self.tell_each([held for held in ready if held.leaving], "delete", self.order_to_leave())

@@ -12,13 +12,13 @@ from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheWanted
-from workflows.entity import activity_options
+from workflows.entity import backoff
 from workflows.entity.conditions import is_true
 from workflows.entity.entity import Entity
 from workflows.model_replica.state import ReplicaCarried
 
 # A cache that does not exist announces itself when it comes; this is the net below.
-LOOK_FOR_CACHE = activity_options.soon(4)
+LOOK_FOR_CACHE = backoff.transient(4)
 
 # A cache that is staged answers within this time, and then a replica is rendered once instead of twice.
 ANSWER_PATIENCE = timedelta(seconds=2)

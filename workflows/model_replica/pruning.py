@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import error_message
 from api_types.messages.cluster_work import ReplicaOrder
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import is_true
 from workflows.entity.entity import Entity
 from workflows.model_replica.state import ReplicaCarried
@@ -32,7 +32,7 @@ class ReplicaPruning(Entity[ReplicaCarried]):
             return
         if self.state.prune_at and self.is_early(self.state.prune_at):
             return
-        patience = activity_options.look_patience(0)
+        patience = backoff.poll_timeout(0)
         order = self.order().model_copy(update={"patience_seconds": patience.total_seconds()})
         try:
             pruned = await self.unless(
@@ -60,7 +60,7 @@ class ReplicaPruning(Entity[ReplicaCarried]):
 
     def _look_later(self, why: str) -> None:
         self.event("Warning", "Pruning", f"what older generations left is not gone: {why}")
-        pause = activity_options.soon(self.state.prunes + 2)
+        pause = backoff.transient(self.state.prunes + 2)
         self.state.prunes += 1
         self.state.prune_at = (workflow.now() + pause).isoformat()
         self.requeue_after(pause)

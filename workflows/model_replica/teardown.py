@@ -18,7 +18,7 @@ from api_types.errors import error_message, error_type, is_permanent
 from api_types.messages.cluster_work import Awaited, Connection, StepDone, TeardownStep
 from api_types.messages.entities import Delete, Released
 from api_types.resources.status import LeftBehind
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.entity import Entity
 from workflows.model_replica.state import ReplicaCarried
@@ -140,7 +140,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             "WaitingForCluster",
             f"{self.state.teardown.message()}; InferenceCluster {self.state.birth.cluster} is not connected",
         )
-        self.requeue_after(activity_options.soon(self.state.attempts))
+        self.requeue_after(backoff.transient(self.state.attempts))
         return None
 
     async def leave(self) -> Outcome | None:
@@ -163,7 +163,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
                 return self.abandon("the teardown was forced")
             if self.state.forced:
                 return self.give_up()
-            pause = activity_options.patience(progress.looks - 1) if is_permanent(kind) else activity_options.soon(progress.looks - 1)
+            pause = backoff.permanent(progress.looks - 1) if is_permanent(kind) else backoff.transient(progress.looks - 1)
             self.state.retry_at = (workflow.now() + pause).isoformat()
             self.requeue_after(pause)
             self.say()
@@ -185,7 +185,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         known, applied, progress = self.state.cluster, self.state.applied, self.state.teardown
         if known is None or known.connection is None or known.facts is None:
             raise ValueError("a step was to be taken before the cluster was known")
-        patience = LAST_LOOK if self.state.forced == "all" else activity_options.look_patience(progress.looks)
+        patience = LAST_LOOK if self.state.forced == "all" else backoff.poll_timeout(progress.looks)
         order = TeardownStep(
             connection=known.connection,
             facts=known.facts,

@@ -17,7 +17,7 @@ from api_types.errors import ClusterUnreachable, error_message, error_reason, er
 from api_types.messages.cluster_work import Applied, ReplicaOrder
 from api_types.messages.entities import ClusterChanged, ReplicaChanged, ReplicaState, Resync, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
-from workflows.entity import activity_options
+from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE, TRUE, is_true
 from workflows.model_replica.cache import ReplicaCaches
 from workflows.model_replica.pruning import ReplicaPruning
@@ -182,12 +182,12 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             memo = await workflow.execute_local_activity_method(
                 EntityClient.read_memo,
                 ReadMemo(workflow_id=names.workflow_id("InferenceCluster", "", cluster), key=CONNECTION_MEMO),
-                **activity_options.local(activity_options.TELL, f"read how to reach {cluster}"),
+                **activity_options.local(activity_options.ENTITY_CALL, f"read how to reach {cluster}"),
             )
             if memo.value is not None and self.state.cluster is None:
                 self.state.cluster = ClusterChanged.model_validate(memo.value)
             elif memo.value is None:
-                self.requeue_after(activity_options.soon(self.state.attempts))
+                self.requeue_after(backoff.transient(self.state.attempts))
                 self.state.attempts += 1
         known = self.state.cluster
         return known is not None and known.connection is not None and known.facts is not None
@@ -275,7 +275,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             kind = error_type(error) or "ClusterUnreachable"
             self.state.failure = (kind, error_message(error))
             self.state.failure_reason = error_reason(error) or _REASONS.get(kind, kind)
-            pause = activity_options.patience(self.state.attempts) if is_permanent(kind) else activity_options.soon(self.state.attempts)
+            pause = backoff.permanent(self.state.attempts) if is_permanent(kind) else backoff.transient(self.state.attempts)
             self.state.attempts += 1
             self.state.retry_at = (workflow.now() + pause).isoformat()
             self.requeue_after(pause)
