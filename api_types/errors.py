@@ -46,10 +46,6 @@ class NameConflict(PermanentError):
     """The name belongs to somebody else."""
 
 
-class ReplaceRequired(PermanentError):
-    """Cannot be changed in place: delete and create anew."""
-
-
 class Conflict(PermanentError):
     """The object was changed since it was read, or is being deleted."""
 
@@ -68,10 +64,6 @@ class PermissionDenied(NeedsPersonError):
 
 class QuotaExceeded(NeedsPersonError):
     """A quota of the outside system is spent."""
-
-
-class CapacityUnavailable(NeedsPersonError):
-    """The outside system has no capacity now."""
 
 
 class Broken(NeedsPersonError):

@@ -16,7 +16,6 @@ _WORKLOAD_MAX = 54
 _LEADER_WORKER_SET_MAX = 39
 # Room for `-hyd` and `-auth` behind it.
 _CACHE_CLAIM_MAX = 57
-_SERVICE_MAX = 57
 
 
 def slug(text: str) -> str:
@@ -65,16 +64,6 @@ def claim_template_name(namespace: str, replica: str, engine: str, role: str, sp
 def cache_claim_name(namespace: str, cache: str, artefact_key: str) -> str:
     """Name the volume claim of one artefact of a ModelCache."""
     return made(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artefact_key), _CACHE_CLAIM_MAX)
-
-
-def endpoint_service_name(namespace: str, endpoint: str) -> str:
-    """Name the Service of a ModelEndpoint on the control cluster."""
-    return made(f"me-{endpoint}", ("endpoint", namespace, endpoint), _SERVICE_MAX)
-
-
-def service_route_name(namespace: str, service: str) -> str:
-    """Name the HTTPRoute of a ModelService on the control cluster."""
-    return made(f"ms-{service}", ("service", namespace, service), _LABEL_MAX)
 
 
 def connection_handle(cluster: str) -> str:

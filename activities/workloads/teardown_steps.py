@@ -49,13 +49,11 @@ async def _delete(leaver: Deleter, order: TeardownStep, patience: _Patience) -> 
     many lists as there are kinds.
     """
     step = next(step for step in teardown.STEPS if step.number == order.number)
-    targets = {ObjectId.parse(entry.id): None for entry in reversed(order.inventory) if teardown.step_of(entry.key) is step}
+    ordered = [ObjectId.parse(entry.id) for entry in teardown.deletions(step, order.inventory)]
     for kind in [] if order.inventory else kinds.resolve_all(step.kinds, await leaver.cluster.resources()):
-        for item in await _marked(leaver, kind, order):
-            if item["metadata"]["labels"].get(labels.COMPONENT) == _COMPONENTS.get(step.number):
-                targets[ObjectId.of(item)] = None
-    rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
-    ordered = sorted(targets, key=lambda target: rank.get(target.kind.kind, len(rank)))
+        component = _COMPONENTS.get(step.number)
+        marked = await _marked(leaver, kind, order)
+        ordered += [ObjectId.of(item) for item in marked if item["metadata"]["labels"].get(labels.COMPONENT) == component]
     skipped: list[str] = []
     # Engines end together: nobody waits for one to free the other's nodes.
     for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from api_types import apiversions
+from api_types.messages.cluster_work import AppliedObject
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,8 @@ def step_of(inventory_key: str) -> TeardownStep:
     return STEPS[SWEEP - 1]
 
 
-def deletions(step: TeardownStep, inventory: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Give what a step deletes, in order: kind by kind, and within a kind in reverse of the order in which it was applied.
-
-    `inventory` holds (inventory key, kind) pairs in the order of application.
-    """
-    order = {kind: position for position, (_, kind) in enumerate(step.kinds)}
-    mine = [entry for entry in reversed(inventory) if step_of(entry[0]) is step]
-    return sorted(mine, key=lambda entry: order.get(entry[1], len(order)))
+def deletions(step: TeardownStep, inventory: Sequence[AppliedObject]) -> list[AppliedObject]:
+    """Give what a step deletes, in order: kind by kind, and within a kind in reverse of the order in which it was applied."""
+    rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
+    of_step = [entry for entry in reversed(inventory) if step_of(entry.key) is step]
+    return sorted(of_step, key=lambda entry: rank.get(entry.id.rsplit("/", 3)[1], len(rank)))

@@ -1,8 +1,9 @@
 """The programs that fill a volume with weights, one per source.
 
-Each is a constant text that reads environment variables only: no word of a user ever becomes part of a program or a shell line. They
-leave with 41 (credentials refused), 42 (not found) or 43 (no space) where trying again cannot help, and with anything else where it
-may.
+Each is a constant text that reads environment variables only: no user input ever becomes part of a program or a shell line. They exit with
+41 (credentials refused), 42 (not found) or 43 (no space) where a retry cannot help, and with anything else where it may.
+
+The text is part of the Job that runs it. Any change, of a comment too, is another Job: caches that are being staged start again.
 """
 
 from importlib.resources import files

@@ -2,15 +2,17 @@
 
 import pytest
 
+from activities.cluster_objects.cluster_api import ObjectId
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import STEPS, SWEEP, SWEPT_KINDS, deletions, step_of
+from api_types.messages.cluster_work import AppliedObject
 from tests.activities.render.builders import a_cluster, a_gang, render, render_pair
 
 EVERYTHING = {"epp_metrics_auth": True, "kai_mode": "explicit"}
 
 
-def inventory(rendered: Rendered) -> list[tuple[str, str]]:
-    return [(item.key, item.manifest["kind"]) for item in rendered.objects]
+def inventory(rendered: Rendered) -> list[AppliedObject]:
+    return [AppliedObject(key=item.key, id=str(ObjectId.of(item.manifest))) for item in rendered.objects]
 
 
 @pytest.mark.parametrize(
@@ -25,17 +27,19 @@ def inventory(rendered: Rendered) -> list[tuple[str, str]]:
 )
 def test_every_object_is_deleted_by_one_step_and_found_by_the_sweep(rendered: Rendered) -> None:
     found = inventory(rendered)
-    assert sorted(entry for step in STEPS for entry in deletions(step, found)) == sorted(found)
+    deleted = [entry.id for step in STEPS for entry in deletions(step, found)]
+    assert sorted(deleted) == sorted(entry.id for entry in found)
     kinds = {kind for _, kind in SWEPT_KINDS}
-    for key, kind in found:
-        assert step_of(key).number != SWEEP
+    for entry in found:
+        kind = ObjectId.parse(entry.id).kind.kind
+        assert step_of(entry.key).number != SWEEP
         assert kind in kinds
-        assert kind in {kind for _, kind in step_of(key).kinds}
+        assert kind in {kind for _, kind in step_of(entry.key).kinds}
 
 
 def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
     rendered = render(a_gang(), facts=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING)
-    assert [(step.number, [key for key, _ in deletions(step, inventory(rendered))]) for step in STEPS] == [
+    assert [(step.number, [entry.key for entry in deletions(step, inventory(rendered))]) for step in STEPS] == [
         (1, []),
         (2, []),
         (3, ["model-route"]),
@@ -67,7 +71,7 @@ def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
 
 def test_decode_is_emptied_before_prefill() -> None:
     engines = next(step for step in STEPS if step.number == 7)
-    assert [key for key, _ in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
+    assert [entry.key for entry in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
 
 
 def test_nodes_are_free_only_when_pods_and_claims_are_gone() -> None:
