@@ -6,20 +6,21 @@ what would be.
 """
 
 from scheduler.cel import check_selector
-from scheduler.decide import apply, decide, ordered, priority_of, written
+from scheduler.decide import apply, build_decision, decide, ordered, priority_of
 from scheduler.explain.cluster_report import cluster_details
 from scheduler.explain.pool_report import pool_report
-from scheduler.fleet import registry
+from scheduler.fleet import registry, snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.manifests import cluster_view, deployment_view
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import next_expiry
-from scheduler.fleet.snapshot import Unpacking
+from scheduler.fleet.snapshot import SnapshotReader
 from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.kubernetes.semver import parse_version
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, Decision, DeploymentView, Eviction, KeptReplica, Placement, ReplicaView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.reasons import BOUND, KEEP, RELEASING, RESERVED
@@ -53,13 +54,15 @@ __all__ = [
     "InvalidPolicyError",
     "KeptReplica",
     "Offer",
+    "Owner",
     "Placement",
     "ReplicaView",
     "ScheduleRequest",
     "SchedulerOptions",
     "SchedulingCycle",
-    "Unpacking",
+    "SnapshotReader",
     "apply",
+    "build_decision",
     "can_drain",
     "changed",
     "check_selector",
@@ -93,10 +96,10 @@ __all__ = [
     "reasons",
     "registry",
     "settle",
+    "snapshot",
     "sort_documents",
     "to_wire",
     "unpack_rows",
     "untolerated",
     "write_policy",
-    "written",
 ]

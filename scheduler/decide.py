@@ -23,7 +23,7 @@ from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
 from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
-from scheduler.placement.constraints import avoided
+from scheduler.placement.constraints import required_anti_affinity
 from scheduler.placement.cycle import SchedulingCycle
 
 
@@ -40,8 +40,8 @@ def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options:
         One decision per request, in the same order.
 
     """
-    frame = FleetOverlay(fleet, now, options)
-    return [decide_one(frame, request) for request in requests]
+    overlay = FleetOverlay(fleet, now, options)
+    return [decide_one(overlay, request) for request in requests]
 
 
 def ordered(requests: Sequence[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
@@ -57,24 +57,24 @@ def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
     return options.priority_classes.get(deployment.policy.priority_class, 0)
 
 
-def decide_one(frame: FleetOverlay, request: ScheduleRequest) -> Decision:
+def decide_one(overlay: FleetOverlay, request: ScheduleRequest) -> Decision:
     """Decide one request on a frame, and charge the result there unless it is a dry run."""
-    turn = SchedulingCycle(frame.fork() if request.dry_run else frame, request, priority_of(request.deployment, frame.options))
-    turn.run()
-    decision = written(turn)
-    turn.finish()
-    if turn.frame.strict:
-        _note_hold(turn, decision)
+    cycle = SchedulingCycle(overlay.fork() if request.dry_run else overlay, request, priority_of(request.deployment, overlay.options))
+    cycle.run()
+    decision = build_decision(cycle)
+    cycle.finish()
+    if cycle.overlay.strict:
+        _note_queue_reservation(cycle, decision)
     return decision
 
 
-def _note_hold(turn: SchedulingCycle, decision: Decision) -> None:
+def _note_queue_reservation(cycle: SchedulingCycle, decision: Decision) -> None:
     """Let those decided later in the batch see who waits."""
     owner = (decision.namespace, decision.deployment)
-    turn.frame.held_pools.pop(owner, None)
-    turn.frame.holds.pop(owner, None)
+    cycle.overlay.reserved_pools.pop(owner, None)
+    cycle.overlay.queue_reservations.pop(owner, None)
     if decision.waiting_since >= 0:
-        turn.frame.holds[owner] = QueueReservation(turn.deployment, turn.priority, decision.waiting_since)
+        cycle.overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
 
 
 def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
@@ -84,9 +84,9 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     """
     if decision.dry_run:
         return
-    hold = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
+    reservation = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
     changed = apply_to(fleet.ledger, decision)
-    changed = fleet.set_hold((decision.namespace, decision.deployment), hold) or changed
+    changed = fleet.set_queue_reservation((decision.namespace, decision.deployment), reservation) or changed
     for cluster, pool in decision.refused:
         fleet.refused[decision.namespace, decision.deployment, cluster, pool] = decision.now
     _forget_old_refusals(fleet, decision.now)
@@ -151,71 +151,71 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
     )
 
 
-def written(turn: SchedulingCycle) -> Decision:
+def build_decision(cycle: SchedulingCycle) -> Decision:
     """Write down what a turn came to."""
-    deployment = turn.deployment
-    placements = sorted([*_kept_placements(turn), *turn.placed], key=lambda p: (p.cluster, p.index, p.uid))
+    deployment = cycle.deployment
+    placements = sorted([*_kept_placements(cycle), *cycle.placed], key=lambda p: (p.cluster, p.index, p.uid))
     shortfall = max(0, deployment.replicas - len(placements))
     diagnosis = Diagnosis()
     if shortfall:
-        held = turn.held or ("selectors do not compile" if turn.invalid else "")
-        diagnosis = diagnose(turn.frame, deployment, turn.filler.shape if turn.filler else turn.shape, turn.filler, held)
-        diagnosis = replace(diagnosis, preemption=turn.preemption)
-    observed = any(k.entry.state == reasons.BOUND for k in turn.kept)
-    condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=turn.invalid, diagnosis=diagnosis)
+        held = cycle.held or ("selectors do not compile" if cycle.invalid else "")
+        diagnosis = diagnose(cycle.overlay, deployment, cycle.placer.compiled if cycle.placer else cycle.compiled, cycle.placer, held)
+        diagnosis = replace(diagnosis, preemption=cycle.preemption)
+    observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)
+    condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=cycle.invalid, diagnosis=diagnosis)
     cache = conditions.cache_condition(deployment)
-    evictions = tuple(sorted(turn.evictions, key=lambda e: (e.replica_name, e.uid)))
-    notes = tuple(sorted(turn.notes, key=lambda n: (n.reason, n.replica_name)))
+    evictions = tuple(sorted(cycle.evictions, key=lambda e: (e.replica_name, e.uid)))
+    notes = tuple(sorted(cycle.notes, key=lambda n: (n.reason, n.replica_name)))
     return Decision(
-        request_id=turn.request.request_id,
+        request_id=cycle.request.request_id,
         namespace=deployment.namespace,
         deployment=deployment.name,
-        snapshot_version=turn.frame.fleet.version,
+        snapshot_version=cycle.overlay.fleet.version,
         desired=deployment.replicas,
         placements=tuple(placements),
         evictions=evictions,
-        victims=tuple(turn.victims),
+        victims=tuple(cycle.victims),
         shortfall=shortfall,
         diagnosis=diagnosis,
         notes=notes,
         conditions=(
             condition,
-            conditions.fully_scheduled(deployment, len(placements), turn.invalid, diagnosis),
+            conditions.fully_scheduled(deployment, len(placements), cycle.invalid, diagnosis),
             *((cache,) if cache else ()),
             *conditions.note_conditions(notes),
         ),
         events=conditions.events(deployment, placements, evictions, condition, observed=observed),
-        more=turn.more,
-        ledger_delta=_delta(placements, (*evictions, *turn.victims)),
-        digest=_digest(placements, (*evictions, *turn.victims), condition.message),
+        more=cycle.more,
+        ledger_delta=_delta(placements, (*evictions, *cycle.victims)),
+        digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,
-        priority=turn.priority,
-        now=turn.frame.now,
-        dry_run=turn.request.dry_run,
+        priority=cycle.priority,
+        now=cycle.overlay.now,
+        dry_run=cycle.request.dry_run,
         labels=tuple(sorted(deployment.labels.items())),
         min_available=deployment.policy.min_available,
         deployment_uid=deployment.uid,
-        refused=tuple(sorted(set(turn.refused))),
-        waiting_since=_waiting_since(turn) if shortfall else -1,
-        avoids=avoided(deployment),
+        refused=tuple(sorted(set(cycle.refused))),
+        waiting_since=_waiting_since(cycle) if shortfall else -1,
+        avoids=required_anti_affinity(deployment),
     )
 
 
-def _waiting_since(turn: SchedulingCycle) -> int:
+def _waiting_since(cycle: SchedulingCycle) -> int:
     """Say since when a deployment that lacks room holds capacity, -1 if it does not: a hold keeps its first time as long as it waits."""
-    if not turn.frame.strict or turn.held or turn.invalid:
+    if not cycle.overlay.strict or cycle.held or cycle.invalid:
         return -1
-    known = turn.frame.holds.get((turn.deployment.namespace, turn.deployment.name))
-    return known.since if known else turn.frame.now
+    known = cycle.overlay.queue_reservations.get((cycle.deployment.namespace, cycle.deployment.name))
+    return known.since if known else cycle.overlay.now
 
 
-def _kept_placements(turn: SchedulingCycle) -> list[Placement]:
+def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
     found = []
-    for kept in turn.kept:
+    for kept in cycle.kept:
         entry = kept.entry
-        target = turn.updates.get(entry.uid)
-        slot = turn.frame.clusters.get(entry.cluster)
+        target = cycle.updates.get(entry.uid)
+        slot = cycle.overlay.clusters.get(entry.cluster)
         found.append(
             Placement(
                 cluster=entry.cluster,
@@ -225,7 +225,7 @@ def _kept_placements(turn: SchedulingCycle) -> list[Placement]:
                 action=reasons.KEEP if target is None else reasons.UPDATE,
                 engines=entry.engines if target is None else target,
                 gateway_address=slot.view.gateway_address if slot else "",
-                template=entry.template if target is None else turn.deployment.template,
+                template=entry.template if target is None else cycle.deployment.template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,
             )

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.errors import NotFound, Refused
 from client.planning.live_fleet import LiveFleet, cache_of
-from client.planning.local_decisions import Owner
 from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names, target
 from client.refs.tree import Tree
-from scheduler import Changes, ClusterView, DeploymentView, SchedulerOptions, cluster_view, offline_cluster
+from scheduler import Changes, ClusterView, DeploymentView, Owner, SchedulerOptions, cluster_view, offline_cluster
 
 _READ = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
 

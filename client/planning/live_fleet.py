@@ -14,11 +14,10 @@ from api_types import labels
 from api_types.resources.kinds import BY_KIND, KindInfo
 from api_types.resources.parts.base_types import Manifest
 from client.errors import NoAnswer, NotFound
-from client.planning.local_decisions import Owner
 from client.refs.targets import Target, target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, Seen
-from scheduler import RELEASING, DeploymentView, Fleet, ReplicaView, cluster_view, deployment_view, read_policy, unpack_rows
+from scheduler import RELEASING, DeploymentView, Fleet, Owner, ReplicaView, cluster_view, deployment_view, read_policy, unpack_rows
 from workflows.fleet_scheduler.packing import unpack
 
 # Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.

@@ -15,14 +15,12 @@ from scheduler import (
     FleetOverlay,
     ScheduleRequest,
     SchedulingCycle,
+    build_decision,
     cluster_details,
     decision_tree,
     ordered,
     priority_of,
-    written,
 )
-
-Owner = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,13 @@ def decide_all(fleet: Fleet, views: Sequence[DeploymentView], now: int, shown: C
     A tree, which visits every pool of the fleet, is made for the decisions that shall be `shown`.
     """
     requests = [ScheduleRequest(f"{view.namespace}/{view.name}", view, submitted=number) for number, view in enumerate(views)]
-    frame = FleetOverlay(fleet, now)
+    overlay = FleetOverlay(fleet, now)
     found: dict[str, Planned] = {}
     for request in ordered(requests, fleet.options):
-        turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
-        turn.run()
-        decision = written(turn)
-        tree = decision_tree(decision, cluster_details(turn)) if shown(decision) else {}
-        turn.finish()
+        cycle = SchedulingCycle(overlay, request, priority_of(request.deployment, fleet.options))
+        cycle.run()
+        decision = build_decision(cycle)
+        tree = decision_tree(decision, cluster_details(cycle)) if shown(decision) else {}
+        cycle.finish()
         found[request.request_id] = Planned(decision, tree)
     return [found[request.request_id] for request in requests]

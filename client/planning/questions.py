@@ -9,7 +9,6 @@ from typing import Any
 
 from client.errors import NotFound, Refused
 from client.manifests.status_trees import read_trees
-from client.planning.local_decisions import Owner
 from client.refs.targets import kinds_and_names, target
 from client.refs.tree import Tree
 from scheduler import (
@@ -18,6 +17,7 @@ from scheduler import (
     DeploymentView,
     Fleet,
     Offer,
+    Owner,
     can_drain,
     cluster_of_class,
     copy_of,

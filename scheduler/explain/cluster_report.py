@@ -20,7 +20,7 @@ from scheduler.model import reasons
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.device_accounting import counts_devices
-from scheduler.placement.filters import Stage, stages
+from scheduler.placement.filters import FilterResult, run_filters
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.queue_limits import QueueLimits
 from scheduler.placement.quota import QuotaGate
@@ -44,23 +44,23 @@ class ClusterDetail:
     pools: dict[str, PoolDetail] = field(default_factory=dict)
 
 
-def cluster_details(turn: SchedulingCycle, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
+def cluster_details(cycle: SchedulingCycle, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
     """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a turn.
 
     `after` and `limit` page through a large fleet: only clusters whose name comes after `after`, at most `limit` of them (0 = all).
     """
-    frame, deployment = turn.frame, turn.deployment
-    filler = turn.filler
-    if filler is None and turn.shape is not None:
-        quota = turn.quota or QuotaGate(frame, deployment, turn.priority)
-        filler = ReplicaPlacer(frame, turn.request, turn.placing_shape(turn.shape), [k.entry for k in turn.kept], quota)
-    found = stages(frame, deployment, filler.shape if filler else None)
-    pool_details = _PoolDetails(filler) if filler else None
+    overlay, deployment = cycle.overlay, cycle.deployment
+    placer = cycle.placer
+    if placer is None and cycle.compiled is not None:
+        quota = cycle.quota or QuotaGate(overlay, deployment, cycle.priority)
+        placer = ReplicaPlacer(overlay, cycle.request, cycle.compiled_for_placing(cycle.compiled), [k.entry for k in cycle.kept], quota)
+    found = run_filters(overlay, deployment, placer.compiled if placer else None)
+    pool_details = _PoolDetails(placer) if placer else None
     details: dict[str, ClusterDetail] = {}
-    for slot in frame.index.ranked:
+    for slot in overlay.index.ranked:
         if slot.name <= after:
             continue
-        reason, text = _cluster_reason(deployment, slot, found, filler)
+        reason, text = _cluster_reason(deployment, slot, found, placer)
         pools = {} if pool_details is None else pool_details.of(slot)
         pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
         details[slot.name] = ClusterDetail(reason, text, pools)
@@ -69,27 +69,27 @@ def cluster_details(turn: SchedulingCycle, after: str = "", limit: int = 0) -> d
     return details
 
 
-def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[Stage], filler: ReplicaPlacer | None) -> tuple[str, str]:
-    for stage in found:
-        if not stage.passing >> slot.rank & 1:
-            return stage.code, _static_text(stage.code, deployment, slot, filler)
-    if filler is None:
+def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[FilterResult], placer: ReplicaPlacer | None) -> tuple[str, str]:
+    for result in found:
+        if not result.passing >> slot.rank & 1:
+            return result.code, _static_text(result.code, deployment, slot, placer)
+    if placer is None:
         return "", ""
-    trial = filler.trial(slot)
+    trial = placer.trial(slot)
     if trial.violation:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
     if trial.failed >= 0:
-        engine = filler.shape.engines[trial.failed].name
+        engine = placer.compiled.engines[trial.failed].name
         text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
         cut = "; the search for an arrangement was cut short" if trial.undecided else ""
-        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(filler, slot, trial.failed).text}){cut}"
-    if not filler.constraints.allowed(filler.own) >> slot.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, filler.constraints.violated(slot, filler.own))
-    refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))
+        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(placer, slot, trial.failed).text}){cut}"
+    if not placer.constraints.allowed(placer.own) >> slot.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(slot, placer.own))
+    refusal = placer.quota.refuses(slot, placer.engines_at(slot, trial))
     return (reasons.POLICY, refusal) if refusal else ("", "")
 
 
-def _static_text(code: str, deployment: DeploymentView, slot: Slot, filler: ReplicaPlacer | None) -> str:
+def _static_text(code: str, deployment: DeploymentView, slot: Slot, placer: ReplicaPlacer | None) -> str:
     if code == reasons.TAINTED:
         taint = untolerated(slot.taints, deployment.tolerations)
         return filter_text(code, deployment, taint_text(taint.key, taint.value, taint.effect)) if taint else ""
@@ -97,8 +97,8 @@ def _static_text(code: str, deployment: DeploymentView, slot: Slot, filler: Repl
         return f"wants {_missing(deployment.match_labels, slot)}"
     if code == reasons.CACHE_FOOTPRINT:
         return f"ModelCache {deployment.cache.name} wants {_missing(deployment.cache.match_labels, slot)}"
-    if code == reasons.NO_POOL_MATCHES and filler is not None:
-        return filter_text(code, deployment, filler.shape.engines[filler.shape.on(slot.layout).blocked].name)
+    if code == reasons.NO_POOL_MATCHES and placer is not None:
+        return filter_text(code, deployment, placer.compiled.engines[placer.compiled.on(slot.layout).blocked].name)
     return filter_text(code, deployment)
 
 
@@ -111,18 +111,18 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
 class _PoolDetails:
     """Details of pools; what reads alike is worked out once, because a fleet has few kinds of pools."""
 
-    def __init__(self, filler: ReplicaPlacer) -> None:
-        self._filler = filler
+    def __init__(self, placer: ReplicaPlacer) -> None:
+        self._placer = placer
         self._known: dict[tuple[Any, ...], PoolDetail] = {}
         # Quotas look at clusters, devices at the pods on a pool, and held capacity at who waits: those answers are one pool's own.
-        self._alike = not (filler.held or filler.frame.refused or filler.quota.limits or counts_devices(filler.frame))
+        self._alike = not (placer.reserved or placer.overlay.refused or placer.quota.limits or counts_devices(placer.overlay))
 
     def of(self, slot: Slot) -> dict[str, PoolDetail]:
         """Explain the pools of a cluster."""
-        filler = self._filler
-        room = _Room(filler, slot)
+        placer = self._placer
+        room = _Room(placer, slot)
         found = {pool.name: self._detail(slot, p, room) for p, pool in enumerate(slot.pools)}
-        if len(filler.shape.engines) > 1 and filler.trial(slot).undecided:
+        if len(placer.compiled.engines) > 1 and placer.trial(slot).undecided:
             cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
             found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
         return found
@@ -130,86 +130,86 @@ class _PoolDetails:
     def _detail(self, slot: Slot, p: int, room: _Room) -> PoolDetail:
         pool = slot.pools[p]
         if not self._alike or pool.observed is not None or pool.class_missing:
-            return _pool_detail(self._filler, slot, p, room)
-        fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._filler.shape.on(slot.layout).engines)
+            return _pool_detail(self._placer, slot, p, room)
+        fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._placer.compiled.on(slot.layout).engines)
         key = (pool.device_set.digest, pool.nodes, room.free[p], room.used.get(pool.name, 0), room.reserved.get(pool.name, 0), fits)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _pool_detail(self._filler, slot, p, room)
+            known = self._known[key] = _pool_detail(self._placer, slot, p, room)
         return known
 
 
 class _Room:
     """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
 
-    def __init__(self, filler: ReplicaPlacer, slot: Slot) -> None:
-        self.free = filler.held.left(slot, filler.frame.free(slot))
+    def __init__(self, placer: ReplicaPlacer, slot: Slot) -> None:
+        self.free = placer.reserved.left(slot, placer.overlay.free(slot))
         if slot.view.queues:
-            self.free = QueueLimits(filler.frame, slot, filler.deployment.namespace).nodes(self.free)
-        credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name)
-        if credit:
-            self.free = [a + b for a, b in zip(self.free, credit, strict=True)]
-        self.used = filler.frame.ledger.used(slot.name)
+            self.free = QueueLimits(placer.overlay, slot, placer.deployment.namespace).nodes(self.free)
+        reusable = placer.overlay.reusable(slot, placer.deployment.namespace, placer.deployment.name)
+        if reusable:
+            self.free = [a + b for a, b in zip(self.free, reusable, strict=True)]
+        self.used = placer.overlay.ledger.used(slot.name)
         self.reserved: dict[str, int] = {}
-        for entry in filler.frame.ledger.on_cluster(slot.name).values():
+        for entry in placer.overlay.ledger.on_cluster(slot.name).values():
             if entry.state == reasons.RESERVED:
                 for name, nodes in charges(entry.engines).items():
                     self.reserved[name] = self.reserved.get(name, 0) + nodes
 
 
-def _pool_detail(filler: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> PoolDetail:
+def _pool_detail(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> PoolDetail:
     pool = slot.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
-    failures = list(_engine_failures(filler, slot, p, room))
+    failures = list(_engine_failures(placer, slot, p, room))
     text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
-    if pool.observed is not None and is_stale(pool.observed, filler.frame.now, filler.frame.options):
+    if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
-    if len(failures) == len(filler.shape.engines):
+    if len(failures) == len(placer.compiled.engines):
         return PoolDetail(failures[0][1], text)
     taken = {engine for engine, _, _ in failures}
     devices = pool.device_set
     over = [
-        filler.quota.refuses(slot, (filler.shape.place(i, pool.name, devices),))
-        for i, engine in enumerate(filler.shape.engines)
+        placer.quota.refuses(slot, (placer.compiled.place(i, pool.name, devices),))
+        for i, engine in enumerate(placer.compiled.engines)
         if engine.name not in taken
     ]
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(filler: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
+def _engine_failures(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
     """Give (engine, code, detail) for each engine that the pool does not take."""
-    shape = filler.shape
-    fits = shape.on(slot.layout).engines
-    for i, engine in enumerate(shape.engines):
+    compiled = placer.compiled
+    fits = compiled.on(slot.layout).engines
+    for i, engine in enumerate(compiled.engines):
         fit = fits[i]
         if p not in fit.positions:
-            code, detail = _mismatch(shape, i, slot, p, fit.claims)
+            code, detail = _mismatch(compiled, i, slot, p, fit.claims)
             yield engine.name, code, detail
-        elif counts_devices(filler.frame):
-            if not filler.admits_alone(slot, p, i):
-                yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(filler, slot, i).text.removeprefix('best: needs ')}"
+        elif counts_devices(placer.overlay):
+            if not placer.admits_alone(slot, p, i):
+                yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, slot, i).text.removeprefix('best: needs ')}"
         elif fit.cost > room.free[p]:
-            yield engine.name, *_short(filler, slot, p, fit.cost, room)
+            yield engine.name, *_short(placer, slot, p, fit.cost, room)
 
 
-def _mismatch(shape: CompiledTemplate, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
+def _mismatch(compiled: CompiledTemplate, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
     devices = slot.pools[p].device_set
-    fits = [need.fit(devices) for need in shape.needs[i]]
-    for member, fit in zip(shape.engines[i].members, fits, strict=True):
+    fits = [need.fit(devices) for need in compiled.needs[i]]
+    for member, fit in zip(compiled.engines[i].members, fits, strict=True):
         if not fit.fits:
             return fit.code, f"{member.role}: {fit.detail}"
-    for member, fit, can_claim in zip(shape.engines[i].members, fits, claims, strict=True):
+    for member, fit, can_claim in zip(compiled.engines[i].members, fits, claims, strict=True):
         if can_claim and not fit.resolved:
             return reasons.STRANDED, f"{member.role} could claim devices on another pool of this cluster, here it would get none"
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 
 
-def _short(filler: ReplicaPlacer, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
+def _short(placer: ReplicaPlacer, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
     pool = slot.pools[p]
     free = max(room.free[p], 0)
     declared = pool.nodes - room.used.get(pool.name, 0)
-    waits = filler.held.violated(slot) if declared >= needed else ""
+    waits = placer.reserved.violated(slot) if declared >= needed else ""
     if waits:
         return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, kept for others ({waits})"
     if declared >= needed:

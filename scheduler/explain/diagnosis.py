@@ -17,7 +17,7 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Diagnosis, ReasonGroup
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.filters import stages
+from scheduler.placement.filters import run_filters
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.retain import taint_text
 
@@ -25,34 +25,34 @@ MESSAGE_MAX = 2_000
 
 
 def diagnose(
-    frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None, filler: ReplicaPlacer | None, held: str = ""
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, placer: ReplicaPlacer | None, held: str = ""
 ) -> Diagnosis:
     """Count the clusters by what keeps one more replica away from them.
 
     Without a filler only the filters that look at clusters alone are asked; `held` says why nothing may be placed at all.
     """
     counts: Counter[tuple[str, str]] = Counter()
-    remaining = frame.index.everything
+    remaining = overlay.index.everything
     nearest: Nearest | None = None
-    for stage in stages(frame, deployment, shape):
-        refused = remaining & ~stage.passing
-        remaining &= stage.passing
+    for result in run_filters(overlay, deployment, compiled):
+        refused = remaining & ~result.passing
+        remaining &= result.passing
         if not refused:
             continue
-        if stage.code == reasons.TAINTED:
-            _count_taints(frame, deployment, refused, counts)
-        elif stage.code == reasons.NO_POOL_MATCHES and shape is not None:
-            _count_unmatched(frame, shape, refused, counts)
+        if result.code == reasons.TAINTED:
+            _count_taints(overlay, deployment, refused, counts)
+        elif result.code == reasons.NO_POOL_MATCHES and compiled is not None:
+            _count_unmatched(overlay, compiled, refused, counts)
         else:
-            counts[stage.code, filter_text(stage.code, deployment)] += refused.bit_count()
-    if filler is not None and shape is not None:
-        nearest = _count_full(frame, filler, remaining, counts)
+            counts[result.code, filter_text(result.code, deployment)] += refused.bit_count()
+    if placer is not None and compiled is not None:
+        nearest = _count_full(overlay, placer, remaining, counts)
     closest = filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group) if nearest else ""
     groups = tuple(
         ReasonGroup(code, text, count, nearest.text if nearest and text == closest else "")
         for (code, text), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
     )
-    return Diagnosis(clusters=len(frame.index.ranked), groups=groups, held=held)
+    return Diagnosis(clusters=len(overlay.index.ranked), groups=groups, held=held)
 
 
 def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
@@ -73,8 +73,8 @@ def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
     }[code]
 
 
-def _count_taints(frame: FleetOverlay, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
-    for taints, clusters in frame.index.tainted.items():
+def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
+    for taints, clusters in overlay.index.tainted.items():
         number = (clusters & refused).bit_count()
         taint = untolerated(taints, deployment.tolerations) if number else None
         if taint is not None:
@@ -82,38 +82,38 @@ def _count_taints(frame: FleetOverlay, deployment: DeploymentView, refused: int,
             counts[reasons.TAINTED, text] += number
 
 
-def _count_unmatched(frame: FleetOverlay, shape: CompiledTemplate, refused: int, counts: Counter[tuple[str, str]]) -> None:
-    for layout, clusters in frame.index.layouts.items():
+def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: int, counts: Counter[tuple[str, str]]) -> None:
+    for layout, clusters in overlay.index.layouts.items():
         number = (clusters & refused).bit_count()
         if number:
-            engine = shape.engines[shape.on(layout).blocked].name
+            engine = compiled.engines[compiled.on(layout).blocked].name
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(frame: FleetOverlay, filler: ReplicaPlacer, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
-    shape, deployment = filler.shape, filler.deployment
-    nearest = Nearest(filler)
-    allowed = filler.constraints.allowed(filler.own)
+def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
+    compiled, deployment = placer.compiled, placer.deployment
+    nearest = Nearest(placer)
+    allowed = placer.constraints.allowed(placer.own)
     full: Counter[int] = Counter()
-    for slot in frame.index.each(remaining):
+    for slot in overlay.index.each(remaining):
         if nearest.is_full(slot):
             full[0] += 1
             continue
-        trial = filler.trial(slot)
+        trial = placer.trial(slot)
         if trial.violation:
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)] += 1
         elif trial.failed >= 0:
             full[trial.failed] += 1
             nearest.consider(slot, trial.failed)
         elif not allowed >> slot.rank & 1:
-            violated = filler.constraints.violated(slot, filler.own)
+            violated = placer.constraints.violated(slot, placer.own)
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
-            refusal = filler.quota.refuses(slot, filler.engines_at(slot, trial))
+            refusal = placer.quota.refuses(slot, placer.engines_at(slot, trial))
             if refusal:
                 counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
     for engine, number in full.items():
-        counts[reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, shape.engines[engine].name)] += number
+        counts[reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, compiled.engines[engine].name)] += number
     return nearest
 
 

@@ -26,19 +26,19 @@ class Miss:
 class Nearest:
     """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
 
-    def __init__(self, filler: ReplicaPlacer) -> None:
-        self._filler = filler
+    def __init__(self, placer: ReplicaPlacer) -> None:
+        self._placer = placer
         self._key: tuple[int, str] | None = None
         self._found: tuple[Slot, int] | None = None
         self.group = ""
-        self._simple = filler.is_simple and not (filler.held or filler.frame.refused)
+        self._simple = placer.is_simple and not (placer.reserved or placer.overlay.refused)
 
     def is_full(self, slot: Slot) -> bool | None:
         """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""
-        if not self._simple or slot.observed or self._filler.has_credit(slot):
+        if not self._simple or slot.observed or self._placer.has_reusable(slot):
             return None
-        used = self._filler.frame.ledger.used(slot.name)
-        engine = self._filler.shape.on(slot.layout).engines[0]
+        used = self._placer.overlay.ledger.used(slot.name)
+        engine = self._placer.compiled.on(slot.layout).engines[0]
         most = max(slot.nodes[p] - used.get(slot.pools[p].name, 0) for p in engine.positions)
         if most >= engine.cost:
             return False
@@ -47,26 +47,26 @@ class Nearest:
 
     def consider(self, slot: Slot, engine: int) -> None:
         """Look at a cluster on which an engine found no room."""
-        self._keep(room_miss(self._filler, slot, engine).gap, slot, engine)
+        self._keep(room_miss(self._placer, slot, engine).gap, slot, engine)
 
     def _keep(self, gap: int, slot: Slot, engine: int) -> None:
         if self._key is None or (gap, slot.name) < self._key:
             self._key = (gap, slot.name)
             self._found = (slot, engine)
-            self.group = self._filler.shape.engines[engine].name
+            self.group = self._placer.compiled.engines[engine].name
 
     @property
     def text(self) -> str:
         """Describe the nearest miss, "" without any."""
-        return room_miss(self._filler, *self._found).text if self._found else ""
+        return room_miss(self._placer, *self._found).text if self._found else ""
 
 
-def room_miss(filler: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
+def room_miss(placer: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
     """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
-    fit = filler.shape.on(slot.layout)
-    free = filler.frame.free(slot)
-    credit = filler.frame.credit(slot, filler.deployment.namespace, filler.deployment.name) or [0] * len(free)
-    left = [a + b for a, b in zip(free, credit, strict=True)]
+    fit = placer.compiled.on(slot.layout)
+    free = placer.overlay.free(slot)
+    reusable = placer.overlay.reusable(slot, placer.deployment.namespace, placer.deployment.name) or [0] * len(free)
+    left = [a + b for a, b in zip(free, reusable, strict=True)]
     for earlier in fit.engines[:engine]:
         p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
         if p >= 0:
@@ -74,16 +74,16 @@ def room_miss(filler: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
     cost = fit.engines[engine].cost
     # The first of equal pools in published order.
     p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
-    if counts_devices(filler.frame):
-        return _device_miss(filler, slot, engine, p)
+    if counts_devices(placer.overlay):
+        return _device_miss(placer, slot, engine, p)
     text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
     return Miss(cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
 
 
-def _device_miss(filler: ReplicaPlacer, slot: Slot, engine: int, p: int) -> Miss:
+def _device_miss(placer: ReplicaPlacer, slot: Slot, engine: int, p: int) -> Miss:
     pool = slot.pools[p]
-    placed = filler.shape.place(engine, pool.name, pool.device_set)
+    placed = placer.compiled.place(engine, pool.name, pool.device_set)
     needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
-    found = fragmentation(filler.frame, slot).get(pool.name, Fragmentation(0, 0, 0))
+    found = fragmentation(placer.overlay, slot).get(pool.name, Fragmentation(0, 0, 0))
     text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {slot.name}/{pool.name}"
     return Miss(needed - found.largest, slot.name, pool.name, text)

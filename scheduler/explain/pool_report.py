@@ -15,14 +15,14 @@ def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:
     `free` are nodes that the next replica may take, `declared` and `charged` what that is made of; `devices` is there for pools with
     claimable devices: the largest pod that is still admitted, free devices, and those of them that pods of that size cannot use.
     """
-    frame = FleetOverlay(fleet, now)
-    slot = frame.clusters.get(cluster)
+    overlay = FleetOverlay(fleet, now)
+    slot = overlay.clusters.get(cluster)
     if slot is None:
         return []
-    free, used, pieces = frame.free(slot), frame.ledger.used(slot.name), fragmentation(frame, slot)
+    free, used, pieces = overlay.free(slot), overlay.ledger.used(slot.name), fragmentation(overlay, slot)
     report = []
     for p, pool in enumerate(slot.pools):
-        tree: dict[str, Any] = {"name": pool.name, "accounting": accounting_of(frame, pool), "declared": pool.nodes}
+        tree: dict[str, Any] = {"name": pool.name, "accounting": accounting_of(overlay, pool), "declared": pool.nodes}
         tree |= {"charged": used.get(pool.name, 0), "free": max(0, free[p])}
         piece = pieces.get(pool.name)
         if piece is not None:

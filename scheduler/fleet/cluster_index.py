@@ -50,7 +50,7 @@ class ClusterIndex:
         # Raised when ranks change; whoever keeps a set of clusters from before has to drop it.
         self.epoch = 0
         # Ranks whose layout changed, in order; whoever keeps matches per cluster reads on from where it was.
-        self.relaid: list[int] = []
+        self.relaid_ranks: list[int] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -86,7 +86,7 @@ class ClusterIndex:
         self._flip(old, present=False)
         self._flip(slot, present=True)
         if slot.layout.key != old.layout.key:
-            self.relaid.append(slot.rank)
+            self.relaid_ranks.append(slot.rank)
 
     def remove(self, name: str) -> None:
         """Forget a cluster; an unknown name changes nothing."""
@@ -101,7 +101,7 @@ class ClusterIndex:
         self.ranked = [self.slots[name] for name in sorted(self.slots)]
         self._clear()
         self.epoch += 1
-        self.relaid.clear()
+        self.relaid_ranks.clear()
         gathered = _Gathered()
         for rank, slot in enumerate(self.ranked):
             slot.rank = rank
@@ -115,11 +115,11 @@ class ClusterIndex:
         bit = 1 << slot.rank
         view = slot.view
 
-        def flipped(clusters: int, holds: bool) -> int:
-            return clusters | bit if present and holds else clusters & ~bit
+        def flipped(clusters: int, applies: bool) -> int:
+            return clusters | bit if present and applies else clusters & ~bit
 
         for pair in view.labels.items():
-            self.labels[pair] = flipped(self.labels.get(pair, 0), holds=True)
+            self.labels[pair] = flipped(self.labels.get(pair, 0), applies=True)
             values = self.label_values.setdefault(pair[0], {})
             values[pair[1]] = self.labels[pair]
         self.ready = flipped(self.ready, is_ready(view))
@@ -128,12 +128,12 @@ class ClusterIndex:
         self.storage = flipped(self.storage, bool(view.cache_storage_class))
         self.pooled = flipped(self.pooled, bool(slot.pools))
         if slot.taints:
-            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, 0), holds=True)
+            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, 0), applies=True)
             if not self.tainted[slot.taints]:
                 del self.tainted[slot.taints]
         for digest in set(slot.layout.key) - {""}:
-            self.offering[digest] = flipped(self.offering.get(digest, 0), holds=True)
-        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, 0), holds=True)
+            self.offering[digest] = flipped(self.offering.get(digest, 0), applies=True)
+        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, 0), applies=True)
         if not self.layouts[slot.layout]:
             del self.layouts[slot.layout]
 
@@ -144,9 +144,9 @@ class ClusterIndex:
             found &= self.labels.get(pair, 0)
         return found
 
-    def matching(self, shape: CompiledTemplate) -> int:
+    def matching(self, compiled: CompiledTemplate) -> int:
         """Give the clusters whose pools fit every engine, node counts left aside."""
-        claimable = shape.claimable_sets(self.device_sets.values())
+        claimable = compiled.claimable_sets(self.device_sets.values())
         if claimable is not None:
             found = self.everything
             for good in claimable:
@@ -155,7 +155,7 @@ class ClusterIndex:
         ranks: list[int] = []
         found = 0
         for layout, clusters in self.layouts.items():
-            if shape.on(layout).blocked >= 0:
+            if compiled.on(layout).blocked >= 0:
                 continue
             if clusters & (clusters - 1):
                 found |= clusters
@@ -217,8 +217,8 @@ class _Gathered:
         self.layouts.setdefault(slot.layout, []).append(slot.rank)
         for digest in set(slot.layout.key) - {""}:
             self.offering.setdefault(digest, []).append(slot.rank)
-        holds = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(slot.pools))
-        for ranks, held in zip(self.flags.values(), holds, strict=True):
+        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(slot.pools))
+        for ranks, held in zip(self.flags.values(), flags, strict=True):
             if held:
                 ranks.append(slot.rank)
 

@@ -6,13 +6,14 @@ remembers a version can tell whether it still looks at the same fleet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
 from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import STRICT_ORDER, QueueReservation
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, ReplicaView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.reasons import BOUND, RELEASING, RESERVED
@@ -30,13 +31,13 @@ class Fleet:
         self.rebuilding = False
         self.index = ClusterIndex()
         self.ledger = Ledger()
-        self.rooms = FullClusterCache(self.index, self.ledger)
+        self.full_clusters = FullClusterCache(self.index, self.ledger)
         # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
-        self.preempted_at: dict[tuple[str, str], int] = {}
+        self.preempted_at: dict[Owner, int] = {}
         # (namespace, deployment, cluster, pool) -> when the pool was found to let one of its replicas wait too long, in ms.
         self.refused: dict[tuple[str, str, str, str], int] = {}
         # Deployments that wait for capacity, kept only while the queue order is strict.
-        self.holds: dict[tuple[str, str], QueueReservation] = {}
+        self.queue_reservations: dict[Owner, QueueReservation] = {}
 
     # Clusters
 
@@ -61,7 +62,7 @@ class Fleet:
             return
         self.index.put(view)
         if old is not None and old.rank >= 0:
-            self.rooms.forget(old.rank)
+            self.full_clusters.forget(old.rank)
         self.version += 1
 
     def remove_cluster(self, name: str) -> None:
@@ -75,19 +76,19 @@ class Fleet:
         if options != self.options:
             self.options = options
             # What counts as full depends on how capacity is counted.
-            self.rooms.clear()
+            self.full_clusters.clear()
             if options.queue_order != STRICT_ORDER:
-                self.holds.clear()
+                self.queue_reservations.clear()
             self.version += 1
 
-    def set_hold(self, owner: tuple[str, str], hold: QueueReservation | None) -> bool:
+    def set_queue_reservation(self, owner: Owner, reservation: QueueReservation | None) -> bool:
         """Note that a deployment waits for capacity, or (None) no longer does; True if that is news."""
-        if self.holds.get(owner) == hold:
+        if self.queue_reservations.get(owner) == reservation:
             return False
-        if hold is None:
-            del self.holds[owner]
+        if reservation is None:
+            del self.queue_reservations[owner]
         else:
-            self.holds[owner] = hold
+            self.queue_reservations[owner] = reservation
         return True
 
     # Replicas
@@ -162,21 +163,8 @@ class Fleet:
         used = self.ledger.used(cluster)
         return {pool.name: pool.nodes - used.get(pool.name, 0) for pool in slot.pools} if slot else {}
 
-    # Checking and carrying
+    # Checking
 
     def audit(self) -> list[str]:
         """Recount everything from the entries and name every difference; empty when the books are right."""
         return self.ledger.differences(rebuilt(self.entries()))
-
-    def dump(self) -> list[bytes]:
-        """Pack the whole fleet, in parts that are quickly read one at a time."""
-        from scheduler.fleet.snapshot import pack  # noqa: PLC0415  # snapshot builds Fleets
-
-        return pack(self)
-
-    @staticmethod
-    def load(parts: Sequence[bytes]) -> Fleet:
-        """Unpack what `dump` gave; raises ValueError on anything else."""
-        from scheduler.fleet.snapshot import unpack  # noqa: PLC0415  # see dump
-
-        return unpack(parts)

@@ -37,35 +37,35 @@ class FullClusterCache:
             for name in set(freed[self._freed_read :]):
                 if name in slots:
                     risen |= 1 << slots[name].rank
-            self._full = {shape: full & ~risen for shape, full in self._full.items()}
+            self._full = {compiled: full & ~risen for compiled, full in self._full.items()}
             self._freed_read = len(freed)
         if self._freed_read > _FREED_MAX:
             freed.clear()
             self._freed_read = 0
 
-    def matching(self, shape: CompiledTemplate) -> int:
+    def matching(self, compiled: CompiledTemplate) -> int:
         """Give the clusters whose pools fit the shape, node counts left aside."""
         self._catch_up()
-        relaid = self._index.relaid
-        known = self._matching.get(shape.digest)
+        relaid_ranks = self._index.relaid_ranks
+        known = self._matching.get(compiled.digest)
         if known is None:
-            found = self._index.matching(shape)
+            found = self._index.matching(compiled)
         else:
             found, read = known
-            for rank in relaid[read:]:
-                fits = shape.on(self._index.ranked[rank].layout).blocked < 0
+            for rank in relaid_ranks[read:]:
+                fits = compiled.on(self._index.ranked[rank].layout).blocked < 0
                 found = found | 1 << rank if fits else found & ~(1 << rank)
-        self._matching[shape.digest] = (found, len(relaid))
+        self._matching[compiled.digest] = (found, len(relaid_ranks))
         return found
 
-    def full(self, shape: CompiledTemplate) -> int:
+    def full(self, compiled: CompiledTemplate) -> int:
         """Give the clusters known to have no room for the shape."""
         self._catch_up()
-        return self._full.get(shape.digest, 0)
+        return self._full.get(compiled.digest, 0)
 
-    def learn_full(self, shape: CompiledTemplate, clusters: int) -> None:
+    def learn_full(self, compiled: CompiledTemplate, clusters: int) -> None:
         """Remember clusters without room."""
-        self._full[shape.digest] = self._full.get(shape.digest, 0) | clusters
+        self._full[compiled.digest] = self._full.get(compiled.digest, 0) | clusters
 
     def clear(self) -> None:
         """Forget everything that was found full."""
@@ -73,4 +73,4 @@ class FullClusterCache:
 
     def forget(self, rank: int) -> None:
         """Look at a cluster again, because its capacity changed."""
-        self._full = {shape: full & ~(1 << rank) for shape, full in self._full.items()}
+        self._full = {compiled: full & ~(1 << rank) for compiled, full in self._full.items()}

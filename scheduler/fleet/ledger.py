@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.hardware.template import charges
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import ReplicaView
 from scheduler.model.reasons import RELEASING
 
-Owner = tuple[str, str]
 Group = tuple[str, str, str]
 _NONE: Mapping[str, ReplicaView] = {}
 _NOTHING: Mapping[str, int] = {}
@@ -81,10 +81,10 @@ class Ledger:
             known.update(self._parent.owners(namespaces))
         return sorted(owner for owner in known if owner[0] in namespaces)
 
-    def avoiders(self) -> Iterator[ReplicaView]:
+    def with_anti_affinity(self) -> Iterator[ReplicaView]:
         """Give the entries whose deployments keep others away from them."""
         if self._parent:
-            yield from (entry for entry in self._parent.avoiders() if entry.uid not in self._entries)
+            yield from (entry for entry in self._parent.with_anti_affinity() if entry.uid not in self._entries)
         yield from self._avoiders.values()
 
     def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
@@ -106,7 +106,7 @@ class Ledger:
             return self._leaving[group]
         return self._parent.leaving(namespace, deployment, cluster) if self._parent else {}
 
-    def holders(self, name: str) -> Iterator[ReplicaView]:
+    def named(self, name: str) -> Iterator[ReplicaView]:
         """Give the entries that carry a replica name."""
         for uid in self._named(name):
             entry = self.get(uid)

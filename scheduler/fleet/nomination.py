@@ -1,7 +1,7 @@
-"""The nodes of replicas that have to leave are promised to whoever they leave for, until they are gone.
+"""Nodes of preempted replicas are nominated for the preemptor until the preempted replicas are gone.
 
-A replica of still higher priority may take such a promise over: then it inherits from the replica that was promised the nodes, and from
-those that are leaving them.
+The words are those of kube-scheduler's nominated node name. A preemptor may be preempted itself by a still higher priority before it got
+its nodes: then the nodes that were nominated for it are nominated for the new preemptor.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from dataclasses import replace
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import ReplicaView
 
-Owner = tuple[str, str]
 
-
-def nominate(ledger: Ledger, victim: ReplicaView, nominated_for: Owner, now: int) -> None:
-    """Let a replica leave for an nominated_for, together with the nodes that it was promised itself; `now` in ms."""
+def nominate(ledger: Ledger, victim: ReplicaView, preemptor: Owner, now: int) -> None:
+    """Release a preempted replica and nominate its nodes for the preemptor, with those nominated for the victim itself; `now` in ms."""
     promised = Counter(dict(victim.reuse))
-    owner = victim.nominated_for or (victim.namespace, victim.deployment)
+    entitled = victim.nominated_for or (victim.namespace, victim.deployment)
     for entry in sorted(ledger.on_cluster(victim.cluster).values(), key=lambda entry: entry.uid):
-        mine = (entry.nominated_for or (entry.namespace, entry.deployment)) == owner
+        same_nominee = (entry.nominated_for or (entry.namespace, entry.deployment)) == entitled
         nodes = charges(entry.engines)
-        if entry.state == reasons.RELEASING and mine and any(promised[pool] > 0 for pool in nodes):
+        if entry.state == reasons.RELEASING and same_nominee and any(promised[pool] > 0 for pool in nodes):
             promised.subtract(nodes)
-            ledger.put(replace(entry, nominated_for=nominated_for))
-    ledger.put(replace(victim, state=reasons.RELEASING, since=now, ready=False, serving=False, nominated_for=nominated_for))
+            ledger.put(replace(entry, nominated_for=preemptor))
+    ledger.put(replace(victim, state=reasons.RELEASING, since=now, ready=False, serving=False, nominated_for=preemptor))

@@ -11,8 +11,9 @@ from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
-from scheduler.fleet.queue_reservations import STRICT_ORDER, Owner, QueueReservation
+from scheduler.fleet.queue_reservations import STRICT_ORDER, QueueReservation
 from scheduler.hardware.template import CompiledTemplate
+from scheduler.model.identity import Owner
 from scheduler.model.policy import SchedulerOptions
 
 
@@ -26,11 +27,11 @@ class FleetOverlay:
         self.options = options or fleet.options
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
-        self.preempted_at: dict[tuple[str, str], int] = {}
+        self.preempted_at: dict[Owner, int] = {}
         self.refused: dict[tuple[str, str, str, str], int] = dict(fleet.refused)
-        self.holds: dict[Owner, QueueReservation] = dict(fleet.holds) if self.strict else {}
+        self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.strict else {}
         # What the holds keep, worked out when first asked for.
-        self.held_pools: dict[Owner, object] = {}
+        self.reserved_pools: dict[Owner, object] = {}
         self._full: dict[str, int] = {}
         self._freed_read = 0
         self._risen = 0
@@ -41,7 +42,7 @@ class FleetOverlay:
         other.ledger = self.ledger.fork()
         other.ledger.touched.update(self.ledger.touched)
         other.preempted_at = dict(self.preempted_at)
-        other.holds = dict(self.holds)
+        other.queue_reservations = dict(self.queue_reservations)
         other.refused = dict(self.refused)
         self._catch_up()
         other._full = dict(self._full)  # same class
@@ -73,7 +74,7 @@ class FleetOverlay:
                 free[p] = free[p] if limit is None else min(free[p], limit)
         return free
 
-    def credit(self, slot: Slot, namespace: str, deployment: str) -> list[int] | None:
+    def reusable(self, slot: Slot, namespace: str, deployment: str) -> list[int] | None:
         """Give the nodes per pool that a deployment's own leaving replicas hold and nobody has taken over; None if there are none."""
         leaving = self.ledger.leaving(namespace, deployment, slot.name)
         if not leaving:
@@ -81,14 +82,14 @@ class FleetOverlay:
         counts = [leaving.get(pool.name, (0, 0)) for pool in slot.pools]
         return [max(0, nodes - taken) for nodes, taken in counts]
 
-    def matching(self, shape: CompiledTemplate) -> int:
+    def matching(self, compiled: CompiledTemplate) -> int:
         """Give the clusters whose pools fit a shape, node counts left aside."""
-        return self.fleet.rooms.matching(shape)
+        return self.fleet.full_clusters.matching(compiled)
 
-    def full(self, shape: CompiledTemplate) -> int:
+    def full(self, compiled: CompiledTemplate) -> int:
         """Give the clusters known to have no room for a shape."""
         self._catch_up()
-        return (self.fleet.rooms.full(shape) & ~self._risen) | self._full.get(shape.digest, 0)
+        return (self.fleet.full_clusters.full(compiled) & ~self._risen) | self._full.get(compiled.digest, 0)
 
     def _catch_up(self) -> None:
         freed = self.ledger.freed
@@ -101,11 +102,11 @@ class FleetOverlay:
             self._risen |= risen
             self._full = {digest: full & ~risen for digest, full in self._full.items()}
 
-    def learn_full(self, shape: CompiledTemplate, slot: Slot) -> None:
+    def learn_full(self, compiled: CompiledTemplate, slot: Slot) -> None:
         """Remember that a cluster has no room for a shape, in the fleet if this batch has not charged that cluster."""
         if slot.observed:
             return  # what an adapter saw expires by time, which no log of changes tells
         if slot.name in self.ledger.touched:
-            self._full[shape.digest] = self._full.get(shape.digest, 0) | 1 << slot.rank
+            self._full[compiled.digest] = self._full.get(compiled.digest, 0) | 1 << slot.rank
         else:
-            self.fleet.rooms.learn_full(shape, 1 << slot.rank)
+            self.fleet.full_clusters.learn_full(compiled, 1 << slot.rank)

@@ -1,8 +1,8 @@
-"""Who waits for capacity, and for how long it is kept for them, where the fleet's queue order is strict.
+"""Which deployments wait for capacity, and for how long it is reserved for them, where the fleet's queue order is strict.
 
-Small requests could for ever take the nodes that a large one waits for. With `StrictOrder` a request that found too little room holds its
-candidate pools for at most `holdForSeconds`. A hold that ran out does not begin again while its deployment still waits, so a request that
-can never be met stops nobody for long. With `BestEffort` nobody holds anything.
+Without it, a stream of small requests could take the nodes that a large request waits for, for ever. With `StrictOrder` a request that
+found too little capacity reserves its candidate pools for at most `holdForSeconds`. A reservation that expired does not start again while
+its deployment still waits, so a request that can never be met blocks others only for that time. With `BestEffort` nothing is reserved.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import DeploymentView
 
 STRICT_ORDER = "StrictOrder"
 BEST_EFFORT = "BestEffort"
-Owner = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +27,35 @@ class QueueReservation:
 
     @property
     def owner(self) -> Owner:
-        """Whose hold it is."""
+        """The deployment that waits."""
         return (self.deployment.namespace, self.deployment.name)
 
     @property
-    def place(self) -> tuple[int, int, Owner]:
-        """Its place in the queue; lower comes first."""
+    def queue_position(self) -> tuple[int, int, Owner]:
+        """Sort key in the queue; lower comes first."""
         return (-self.priority, self.since, self.owner)
 
-
-def ahead_of(holds: Mapping[Owner, QueueReservation], owner: Owner, priority: int, now: int, hold_seconds: int) -> list[QueueReservation]:
-    """Give the holds in force that a deployment has to respect, in queue order."""
-    mine = holds.get(owner)
-    # Who does not wait yet stands behind everybody of its priority.
-    place = mine.place if mine else (-priority, now + 1, owner)
-    ahead = [hold for hold in holds.values() if hold.owner != owner and hold.place < place and now - hold.since <= hold_seconds * 1000]
-    return sorted(ahead, key=lambda hold: hold.place)
+    def in_force(self, now: int, hold_for_seconds: int) -> bool:
+        """Whether the reservation has not expired yet."""
+        return now - self.since <= hold_for_seconds * 1000
 
 
-def next_expiry(holds: Mapping[Owner, QueueReservation], now: int, hold_seconds: int) -> int | None:
-    """Give the time in ms at which the next hold in force runs out, None if none is."""
-    ends = [hold.since + hold_seconds * 1000 + 1 for hold in holds.values() if now - hold.since <= hold_seconds * 1000]
+def ahead_of(
+    reservations: Mapping[Owner, QueueReservation], owner: Owner, priority: int, now: int, hold_for_seconds: int
+) -> list[QueueReservation]:
+    """Give the reservations in force that a deployment has to respect, in queue order."""
+    own = reservations.get(owner)
+    # A deployment that does not wait yet stands behind all of its priority that do.
+    position = own.queue_position if own else (-priority, now + 1, owner)
+    ahead = [
+        reservation
+        for reservation in reservations.values()
+        if reservation.owner != owner and reservation.queue_position < position and reservation.in_force(now, hold_for_seconds)
+    ]
+    return sorted(ahead, key=lambda reservation: reservation.queue_position)
+
+
+def next_expiry(reservations: Mapping[Owner, QueueReservation], now: int, hold_for_seconds: int) -> int | None:
+    """Give the time in ms at which the next reservation in force expires, None if none is in force."""
+    ends = [known.since + hold_for_seconds * 1000 + 1 for known in reservations.values() if known.in_force(now, hold_for_seconds)]
     return min(ends, default=None)

@@ -1,7 +1,7 @@
-"""What each FleetScheduler run keeps in this process, findable by its own local activities.
+"""The cache of each FleetScheduler run in this process, found by its own local activities.
 
-A local activity always runs in the process of its workflow. Handing the whole ledger over as an argument would put it into history with
-every decision; so the workflow registers its books, and the activity looks them up by run id and checks the version before it reads.
+A local activity always runs in the process of its workflow. Handing over the whole ledger as an argument would write it into history with
+every decision; so the workflow registers its cache, and the activity finds it by run id and checks the version before it reads.
 """
 
 import gc
@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from scheduler.fleet.fleet import Fleet
 
 
-class Keeper(Protocol):
-    """Whoever keeps a live fleet, and what has to be carried over beside it."""
+class RegisteredCache(Protocol):
+    """The cache of a run: the live fleet, and what has to be carried over beside it."""
 
     fleet: Fleet
 
@@ -21,24 +21,24 @@ class Keeper(Protocol):
         ...
 
 
-# Weak: books go when their workflow is evicted from the worker's cache.
-_KEEPERS: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
+# Weak: an entry disappears when its workflow is evicted from the worker's cache.
+_CACHES: WeakValueDictionary[str, RegisteredCache] = WeakValueDictionary()
 
 
-def register(run_id: str, keeper: Keeper) -> None:
-    """Make books findable; the newest instance of a run wins, since a replay builds a new one."""
-    _KEEPERS[run_id] = keeper
+def register(run_id: str, cache: RegisteredCache) -> None:
+    """Make a cache findable; the newest instance of a run wins, since a replay builds a new one."""
+    _CACHES[run_id] = cache
 
 
-def find(run_id: str, version: int) -> Keeper | None:
-    """Give the books of a run, if they are here and their fleet is at exactly this version."""
-    keeper = _KEEPERS.get(run_id)
-    return keeper if keeper is not None and keeper.fleet.version == version else None
+def find(run_id: str, version: int) -> RegisteredCache | None:
+    """Give the cache of a run, if it is in this process and its fleet is at exactly this version."""
+    cache = _CACHES.get(run_id)
+    return cache if cache is not None and cache.fleet.version == version else None
 
 
-def settle() -> None:
-    """Leave everything that lives now out of later garbage collections.
+def freeze_objects() -> None:
+    """Exclude all present objects from later garbage collections.
 
-    A large fleet is some million objects that live for long; walking them would stop every workflow of the process for half a second.
+    A large fleet is some million long-lived objects; visiting them would stop every workflow of the process for half a second.
     """
     gc.freeze()

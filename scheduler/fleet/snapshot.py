@@ -28,7 +28,7 @@ REPLICAS_PER_PART = 5_000
 _HEAD, _CLUSTERS, _REPLICAS = "head", "clusters", "replicas"
 
 
-def pack(fleet: Fleet) -> list[bytes]:
+def dump(fleet: Fleet) -> list[bytes]:
     """Write a fleet; equal fleets give equal parts."""
     names = sorted(fleet.clusters)
     pools: dict[tuple[Any, ...], tuple[int, PoolView]] = {}
@@ -40,7 +40,9 @@ def pack(fleet: Fleet) -> list[bytes]:
         "version": fleet.version,
         "rebuilding": fleet.rebuilding,
         "options": to_wire(fleet.options),
-        "holds": [[to_wire(hold.deployment), hold.priority, hold.since] for _, hold in sorted(fleet.holds.items())],
+        "holds": [
+            [to_wire(waiting.deployment), waiting.priority, waiting.since] for _, waiting in sorted(fleet.queue_reservations.items())
+        ],
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
         "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
         "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
@@ -72,7 +74,7 @@ def _pool_tree(pool: PoolView) -> dict[str, Any]:
     return {**to_wire(replace(pool, device_set=_EMPTY)), "deviceSet": pool.device_set.digest}
 
 
-class Unpacking:
+class SnapshotReader:
     """A fleet while it is read, part by part; it is whole when `left` is 0."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
@@ -87,7 +89,7 @@ class Unpacking:
         return len(self._parts)
 
     def read_next(self) -> None:
-        """Read one part; raises ValueError when it is not what `pack` wrote."""
+        """Read one part; raises ValueError when it is not what `dump` wrote."""
         tree = _tree(self._parts.pop(0))
         if tree["part"] == _HEAD:
             self._read_head(tree)
@@ -112,13 +114,13 @@ class Unpacking:
         self.fleet.refused = {(ns, name, cluster, pool): at for ns, name, cluster, pool, at in tree["refused"]}
         self.fleet.rebuilding = tree["rebuilding"]
         for view, priority, since in tree["holds"]:
-            hold = QueueReservation(from_wire(DeploymentView, view), priority, since)
-            self.fleet.holds[hold.owner] = hold
+            reservation = QueueReservation(from_wire(DeploymentView, view), priority, since)
+            self.fleet.queue_reservations[reservation.owner] = reservation
 
 
-def unpack(parts: Sequence[bytes]) -> Fleet:
-    """Read all that `pack` wrote; raises ValueError on anything else."""
-    reading = Unpacking(parts)
+def load(parts: Sequence[bytes]) -> Fleet:
+    """Read all that `dump` wrote; raises ValueError on anything else."""
+    reading = SnapshotReader(parts)
     if not reading.left:
         raise ValueError("this is not a packed fleet: it has no parts")
     while reading.left:

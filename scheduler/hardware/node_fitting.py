@@ -91,16 +91,16 @@ def fit_domains(
 def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:
     costs = [engine.cost for engine in fit.engines]
     # The engines with the fewest pools and the largest cost first: dead ends show early.
-    turn = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
+    search_order = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
     left = list(free)
     chosen = [-1] * len(costs)
     steps = 0
 
     def descend(depth: int) -> bool:
         nonlocal steps
-        if depth == len(turn):
+        if depth == len(search_order):
             return True
-        i = turn[depth]
+        i = search_order[depth]
         tried: set[tuple[int, tuple[int, ...]]] = set()
         for p in choices[i]:
             steps += 1
@@ -109,7 +109,7 @@ def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]
             if left[p] < costs[i]:
                 continue
             # Two pools with equal room that serve the same later engines lead to the same end.
-            twin = (left[p], tuple(j for j in turn[depth + 1 :] if p in choices[j]))
+            twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]))
             if twin in tried:
                 continue
             tried.add(twin)

@@ -215,7 +215,7 @@ def joined_units(placed: Iterable[EnginePlacement]) -> tuple[EnginePlacement, ..
 
 
 @lru_cache(maxsize=10_000)
-def shape_of(engines: tuple[EngineView, ...], rules: MatchRules) -> CompiledTemplate:
+def compile_template(engines: tuple[EngineView, ...], rules: MatchRules) -> CompiledTemplate:
     """Compile engines once per content; raises SelectorError when a selector does not compile."""
     return CompiledTemplate(engines, rules)
 

@@ -1,12 +1,15 @@
-"""The uid of a replica, made from who asked and where it goes."""
+"""What identifies a deployment and a replica to the scheduler: the owner of replicas, and the uid of a replica."""
 
 from __future__ import annotations
 
 import hashlib
 
+# Namespace and name of the deployment that owns a replica or waits for capacity.
+Owner = tuple[str, str]
+
 
 def replica_uid(namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int) -> str:
-    """Make the uid of a new replica: the same for a repeated request, another for every other.
+    """Make the uid of a new replica: the same for a repeated request, a different one for every other request or place.
 
     `origin` is the uid of the deployment and the id of the request that placed the replica.
     """

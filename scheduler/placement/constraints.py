@@ -22,31 +22,31 @@ class Constraints:
     `eligible` are the clusters that pass every filter asking about the cluster alone: their label values are the domains to spread over.
     """
 
-    def __init__(self, frame: FleetOverlay, deployment: DeploymentView, eligible: int) -> None:
-        self._frame = frame
+    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, eligible: int) -> None:
+        self._overlay = overlay
         self._deployment = deployment
         self._eligible = eligible
         policy = deployment.policy
-        self._spreads = [rule for rule in policy.topology_spread if rule.when_unsatisfiable == "DoNotSchedule"]
-        self._even_wishes = [rule for rule in policy.topology_spread if rule.when_unsatisfiable != "DoNotSchedule"]
-        self._near = [term for term in policy.affinity if not term.weight]
-        self._far = [term for term in policy.anti_affinity if not term.weight]
-        self._wishes = [(term, -term.weight) for term in policy.affinity if term.weight]
-        self._wishes += [(term, term.weight) for term in policy.anti_affinity if term.weight]
-        self.has_wishes = bool(self._wishes or self._even_wishes)
-        self._forbidden = self._claimed_by_others()
+        self._required_spreads = [rule for rule in policy.topology_spread if rule.when_unsatisfiable == "DoNotSchedule"]
+        self._preferred_spreads = [rule for rule in policy.topology_spread if rule.when_unsatisfiable != "DoNotSchedule"]
+        self._required_affinity = [term for term in policy.affinity if not term.weight]
+        self._required_anti_affinity = [term for term in policy.anti_affinity if not term.weight]
+        self._preferences = [(term, -term.weight) for term in policy.affinity if term.weight]
+        self._preferences += [(term, term.weight) for term in policy.anti_affinity if term.weight]
+        self.has_preferences = bool(self._preferences or self._preferred_spreads)
+        self._forbidden = self._excluded_by_others()
 
     def allowed(self, own: Own) -> int:
         """Give the clusters where one more replica breaks no rule; `own` are the replicas of the deployment per cluster."""
-        found = self._frame.index.everything & ~self._forbidden
-        for rule in self._spreads:
-            found &= self._even(rule, own)
-        for term in self._far:
+        found = self._overlay.index.everything & ~self._forbidden
+        for rule in self._required_spreads:
+            found &= self._within_skew(rule, own)
+        for term in self._required_anti_affinity:
             found &= ~self._domains(term, own)
-        for term in self._near:
-            found &= self._near_enough(term, own)
+        for term in self._required_affinity:
+            found &= self._affinity_domains(term, own)
         if self._deployment.policy.cache_required and self._deployment.cache.state == "Present":
-            found &= self._staged()
+            found &= self._with_cache()
         return found
 
     def violated(self, slot: Slot, own: Own) -> str:
@@ -54,22 +54,22 @@ class Constraints:
         bit = 1 << slot.rank
         if self._forbidden & bit:
             return "another deployment's anti-affinity"
-        for rule in self._spreads:
-            if not self._even(rule, own) & bit:
+        for rule in self._required_spreads:
+            if not self._within_skew(rule, own) & bit:
                 return f"topology spread over {rule.topology_key}"
-        for term in self._far:
+        for term in self._required_anti_affinity:
             if self._domains(term, own) & bit:
                 return f"anti-affinity to {_text(term)}"
-        for term in self._near:
-            if not self._near_enough(term, own) & bit:
+        for term in self._required_affinity:
+            if not self._affinity_domains(term, own) & bit:
                 return f"affinity to {_text(term)}"
         return f"cacheRequired: ModelCache {self._deployment.cache.name} is not {self._deployment.policy.cache_required}"
 
-    def wish(self, slot: Slot, own: Own) -> int:
+    def preference_penalty(self, slot: Slot, own: Own) -> int:
         """Say how little a cluster meets the wishes; lower is better."""
         bit = 1 << slot.rank
-        value = sum(weight for term, weight in self._wishes if self._domains(term, own) & bit)
-        for rule in self._even_wishes:
+        value = sum(weight for term, weight in self._preferences if self._domains(term, own) & bit)
+        for rule in self._preferred_spreads:
             counts = self._counts(rule.topology_key, own)
             value += counts.get(slot.view.labels.get(rule.topology_key, ""), 0)
         return value
@@ -78,14 +78,14 @@ class Constraints:
         """Count the own replicas per value of a cluster label."""
         counts: dict[str, int] = {}
         for name, number in own.items():
-            slot = self._frame.clusters.get(name)
+            slot = self._overlay.clusters.get(name)
             if slot is not None and number and key in slot.view.labels:
                 value = slot.view.labels[key]
                 counts[value] = counts.get(value, 0) + number
         return counts
 
-    def _even(self, rule: TopologySpread, own: Own) -> int:
-        values = self._frame.index.label_values.get(rule.topology_key, {})
+    def _within_skew(self, rule: TopologySpread, own: Own) -> int:
+        values = self._overlay.index.label_values.get(rule.topology_key, {})
         domains = {value: clusters for value, clusters in values.items() if clusters & self._eligible}
         counts = self._counts(rule.topology_key, own)
         lowest = min((counts.get(value, 0) for value in domains), default=0)
@@ -97,11 +97,11 @@ class Constraints:
                 found |= clusters
         return found
 
-    def _near_enough(self, term: AffinityTerm, own: Own) -> int:
+    def _affinity_domains(self, term: AffinityTerm, own: Own) -> int:
         found = self._domains(term, own)
         # The first of a group that wants to be together has nobody to join yet.
         if not found and self._matches_self(term):
-            return self._frame.index.everything
+            return self._overlay.index.everything
         return found
 
     def _matches_self(self, term: AffinityTerm) -> bool:
@@ -111,49 +111,49 @@ class Constraints:
     def _domains(self, term: AffinityTerm, own: Own) -> int:
         """Give the clusters in whose domain a replica meant by the term stands."""
         found = 0
-        for name in self._meant(term, own):
-            slot = self._frame.clusters.get(name)
+        for name in self._matching_clusters(term, own):
+            slot = self._overlay.clusters.get(name)
             if slot is not None:
-                found |= _domain(self._frame, slot, term.topology_key)
+                found |= _domain(self._overlay, slot, term.topology_key)
         return found
 
-    def _meant(self, term: AffinityTerm, own: Own) -> Iterator[str]:
+    def _matching_clusters(self, term: AffinityTerm, own: Own) -> Iterator[str]:
         deployment = self._deployment
-        me = (deployment.namespace, deployment.name)
+        requester = (deployment.namespace, deployment.name)
         if self._matches_self(term):
             yield from (name for name, number in own.items() if number)
-        for owner in self._frame.ledger.owners(_namespaces(term, deployment.namespace)):
-            if owner == me:
+        for owner in self._overlay.ledger.owners(_namespaces(term, deployment.namespace)):
+            if owner == requester:
                 continue
-            for entry in self._frame.ledger.owned(*owner).values():
+            for entry in self._overlay.ledger.owned(*owner).values():
                 if _has(dict(entry.labels), term.match_labels):
                     yield entry.cluster
 
-    def _claimed_by_others(self) -> int:
+    def _excluded_by_others(self) -> int:
         """Give the clusters from whose domain a standing replica of another deployment keeps this one away."""
         deployment = self._deployment
         found = 0
-        for entry in self._frame.ledger.avoiders():
+        for entry in self._overlay.ledger.with_anti_affinity():
             if (entry.namespace, entry.deployment) == (deployment.namespace, deployment.name):
                 continue
             for key, namespaces, wanted in entry.avoids:
-                slot = self._frame.clusters.get(entry.cluster)
+                slot = self._overlay.clusters.get(entry.cluster)
                 if slot is None or deployment.namespace not in (namespaces or (entry.namespace,)):
                     continue
                 if _has(deployment.labels, dict(wanted)):
-                    found |= _domain(self._frame, slot, key)
+                    found |= _domain(self._overlay, slot, key)
         return found
 
-    def _staged(self) -> int:
+    def _with_cache(self) -> int:
         found = 0
         for name, phase in self._deployment.cache.phases.items():
-            slot = self._frame.clusters.get(name)
+            slot = self._overlay.clusters.get(name)
             if slot is not None and phase == self._deployment.policy.cache_required:
                 found |= 1 << slot.rank
         return found
 
 
-def avoided(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]:
+def required_anti_affinity(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]:
     """Give the required anti-affinity of a deployment as its replicas carry it."""
     return tuple(
         (term.topology_key, term.namespaces, tuple(sorted(term.match_labels.items())))
@@ -162,10 +162,10 @@ def avoided(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tup
     )
 
 
-def _domain(frame: FleetOverlay, slot: Slot, key: str) -> int:
+def _domain(overlay: FleetOverlay, slot: Slot, key: str) -> int:
     """Give the clusters of one domain: those with the same label value, or the cluster alone."""
     value = slot.view.labels.get(key) if key else None
-    return 1 << slot.rank if value is None else frame.index.label_values[key][value]
+    return 1 << slot.rank if value is None else overlay.index.label_values[key][value]
 
 
 def _namespaces(term: AffinityTerm, own: str) -> tuple[str, ...]:

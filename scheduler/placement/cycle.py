@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import MatchRules, selector_problems
-from scheduler.hardware.template import CompiledTemplate, charges, placing_units, shape_of, stamped_nodes
+from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units, stamped_nodes
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
 from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
@@ -31,10 +31,10 @@ class SchedulingCycle:
     `invalid` names the selectors that do not compile, `held` says why nothing new may be placed; both are "" normally.
     """
 
-    frame: FleetOverlay
+    overlay: FleetOverlay
     request: ScheduleRequest
     priority: int
-    shape: CompiledTemplate | None = None
+    compiled: CompiledTemplate | None = None
     invalid: str = ""
     held: str = ""
     retained: Retained = field(default_factory=Retained)
@@ -45,7 +45,7 @@ class SchedulingCycle:
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    filler: ReplicaPlacer | None = None
+    placer: ReplicaPlacer | None = None
     quota: QuotaGate | None = None
     dropped: list[ReplicaView] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -63,17 +63,17 @@ class SchedulingCycle:
         self.retain()
         self.drain()
         surge = self.scale_down()
-        if self.shape is None:
+        if self.compiled is None:
             return
-        budget = budget_of(self.deployment, self.kept, self.frame.options)
-        self.quota = QuotaGate(self.frame, self.deployment, self.priority)
+        budget = budget_of(self.deployment, self.kept, self.overlay.options)
+        self.quota = QuotaGate(self.overlay, self.deployment, self.priority)
         if self.held:
             if not surge:
                 self.update(budget)
             return
-        self.filler = ReplicaPlacer(self.frame, self.request, self.placing_shape(self.shape), self._standing(), self.quota)
+        self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._standing(), self.quota)
         for entry in self.dropped:
-            self.filler.vacated(entry)
+            self.placer.vacated(entry)
         if surge:
             self.surge(budget)
         else:
@@ -84,11 +84,11 @@ class SchedulingCycle:
     def finish(self) -> None:
         """Let whoever is decided next have what replicas gave up by shrinking; this turn's own decision did not have it."""
         for entry in self.restamped:
-            self.frame.ledger.put(entry)
+            self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
         """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
-        rules = MatchRules.of(self.frame.options)
+        rules = MatchRules.of(self.overlay.options)
         problems = [
             problem
             for engine in self.deployment.engines
@@ -98,39 +98,39 @@ class SchedulingCycle:
         if problems:
             self.invalid = "; ".join(problems)
         else:
-            self.shape = shape_of(self.deployment.engines, rules)
+            self.compiled = compile_template(self.deployment.engines, rules)
         gate = self.request.fill
         self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
 
-    def placing_shape(self, shape: CompiledTemplate) -> CompiledTemplate:
+    def compiled_for_placing(self, compiled: CompiledTemplate) -> CompiledTemplate:
         """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
         engines = self.deployment.engines
-        if self.frame.reference or not any(engine.span_pools for engine in engines):
-            return shape
-        return shape_of(placing_units(engines), shape.rules)
+        if self.overlay.reference or not any(engine.span_pools for engine in engines):
+            return compiled
+        return compile_template(placing_units(engines), compiled.rules)
 
     def retain(self) -> None:
         """Find out which replicas stay."""
         facts = {k.uid: (k.ready, k.serving, k.terminating) for k in self.request.kept}
-        entries = own_entries(self.frame, self.deployment, facts)
-        self.retained = retain(self.frame, self.deployment, self.shape, entries, held=bool(self.held))
+        entries = own_entries(self.overlay, self.deployment, facts)
+        self.retained = retain(self.overlay, self.deployment, self.compiled, entries, held=bool(self.held))
         self.kept = self.retained.kept
         self.notes = self.retained.notes
         for entry in self.retained.terminating:
-            known = self.frame.ledger.get(entry.uid)
+            known = self.overlay.ledger.get(entry.uid)
             if known is not None and known.state != reasons.RELEASING:
                 self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
         for drop in self.retained.drops:
             self._evict(drop.entry, drop.reason, drop.detail)
-        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING and self.frame.reference]:
+        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING and self.overlay.reference]:
             # The reference does not see that it leaves, so nothing of its own may build on its nodes.
             kept.entry = replace(kept.entry, state=reasons.BOUND)
-            self.frame.ledger.put(kept.entry)
-        for kept in [k for k in self.kept if k.leave and self.frame.reference]:
+            self.overlay.ledger.put(kept.entry)
+        for kept in [k for k in self.kept if k.leave and self.overlay.reference]:
             # The reference drops first and looks for a successor afterwards.
             self._drop(kept, kept.leave, kept.detail)
         self.refuse()
-        self.notes += [note for kept in self.kept for note in lost_capacity(self.frame, kept.entry)]
+        self.notes += [note for kept in self.kept for note in lost_capacity(self.overlay, kept.entry)]
 
     def refuse(self) -> None:
         """Keep away for a while from pools that let a replica wait too long for admission."""
@@ -138,12 +138,12 @@ class SchedulingCycle:
             if kept.leave == reasons.NOT_ADMITTED:
                 entry = kept.entry
                 for pool in charges(entry.engines):
-                    self.frame.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.frame.now
+                    self.overlay.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.overlay.now
                     self.refused.append((entry.cluster, pool))
 
     def drain(self) -> None:
         """Let replicas leave drained clusters, as many as the drain budget allows."""
-        for kept in drained_now(self.deployment, self.kept, self.frame.now):
+        for kept in drained_now(self.deployment, self.kept, self.overlay.now):
             self._drop(kept, reasons.DRAINED, kept.drain)
         self.more = any(kept.drain for kept in self.kept)
 
@@ -153,16 +153,16 @@ class SchedulingCycle:
         surge = 0
         old = sum(is_outdated(self.deployment, k) or bool(k.leave) for k in self.kept)
         if old:
-            surge = budget_of(self.deployment, self.kept, self.frame.options).surge
+            surge = budget_of(self.deployment, self.kept, self.overlay.options).surge
             # Only replicas that already carry the current template may be there in excess.
             surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
             return surge
         leaving = [k for k in self.kept if k.leave]
-        for kept in victims(self.frame, self.deployment, leaving, surplus):
+        for kept in victims(self.overlay, self.deployment, leaving, surplus):
             self._drop(kept, reasons.SCALED_DOWN if self.held else kept.leave, kept.detail)
             surplus -= 1
-        for kept in victims(self.frame, self.deployment, self.kept, surplus):
+        for kept in victims(self.overlay, self.deployment, self.kept, surplus):
             self._drop(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
         return surge
 
@@ -181,14 +181,14 @@ class SchedulingCycle:
 
     def _replace(self, kept: Kept) -> bool:
         entry = kept.entry
-        before = self.frame.ledger.get(entry.uid)
-        self.frame.ledger.put(_releasing(entry, self.frame.now))
-        self._filler.vacate(entry)
-        placement = self._filler.place()
+        before = self.overlay.ledger.get(entry.uid)
+        self.overlay.ledger.put(_releasing(entry, self.overlay.now))
+        self._placer.vacate(entry)
+        placement = self._placer.place()
         if placement is None:
-            self._filler.restore(entry)
+            self._placer.restore(entry)
             if before is not None:
-                self.frame.ledger.put(before)
+                self.overlay.ledger.put(before)
             self.notes.append(Note(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
             return False
         self.placed.append(placement)
@@ -208,16 +208,16 @@ class SchedulingCycle:
                 self.more = True
             else:
                 self.updates[kept.entry.uid] = kept.target
-                self.frame.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
+                self.overlay.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
                 self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
 
     def _growth_blocked(self, kept: Kept) -> str:
-        slot = self.frame.clusters[kept.entry.cluster]
+        slot = self.overlay.clusters[kept.entry.cluster]
         owner = (self.deployment.namespace, self.deployment.name)
-        if counts_devices(self.frame):
-            fits = grown_fits(self.frame, slot, kept.target or (), owner, kept.entry.uid)
+        if counts_devices(self.overlay):
+            fits = grown_fits(self.overlay, slot, kept.target or (), owner, kept.entry.uid)
             return "" if fits else f"too few free devices on {slot.name}"
-        free = ReservedPools(self.frame, owner, self.priority).left(slot, self.frame.free(slot))
+        free = ReservedPools(self.overlay, owner, self.priority).left(slot, self.overlay.free(slot))
         held = charges(kept.entry.engines)
         for pool, nodes in charges(kept.target or ()).items():
             more = nodes - held.get(pool, 0)
@@ -232,12 +232,12 @@ class SchedulingCycle:
         self.more = self.more or bool(old)
         excess = len(self.kept) + len(self.placed) - self.deployment.replicas
         for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
-            placement = self._filler.place()
+            placement = self._placer.place()
             if placement is None:
                 self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no room for its successor beside it") for k in old]
                 break
             self.placed.append(placement)
-        floor = self.deployment.replicas - unavailable_limit(self.deployment, self.frame.options)
+        floor = self.deployment.replicas - unavailable_limit(self.deployment, self.overlay.options)
         ready = sum(k.entry.ready for k in self.kept)
         for kept in old:
             if len(self.kept) + len(self.placed) <= self.deployment.replicas or (kept.entry.ready and ready - 1 < floor):
@@ -250,7 +250,7 @@ class SchedulingCycle:
         size = max(1, self.deployment.policy.gang_replicas)
         missing = self.deployment.replicas - len(self.kept) - len(self.placed)
         while missing > 0:
-            done = place_gang(self._filler, min(size, missing))
+            done = place_gang(self._placer, min(size, missing))
             if not done:
                 break
             self.placed.extend(done)
@@ -261,8 +261,8 @@ class SchedulingCycle:
         """Let replicas of lower priority go for what is still missing."""
         policy = self.deployment.policy
         asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
-        while missing > 0 and asked and not self.frame.reference:
-            outcome = place_by_preemption(self._filler)
+        while missing > 0 and asked and not self.overlay.reference:
+            outcome = place_by_preemption(self._placer)
             if isinstance(outcome, str):
                 self.preemption = outcome
                 return
@@ -272,10 +272,10 @@ class SchedulingCycle:
             missing -= 1
 
     @property
-    def _filler(self) -> ReplicaPlacer:
-        if self.filler is None:
+    def _placer(self) -> ReplicaPlacer:
+        if self.placer is None:
             raise RuntimeError("placing began before the filler was made")
-        return self.filler
+        return self.placer
 
     @property
     def _quota(self) -> QuotaGate:
@@ -294,7 +294,7 @@ class SchedulingCycle:
         self._evict(kept.entry, reason, detail)
 
     def _evict(self, entry: ReplicaView, reason: str, detail: str, *, vacates: bool = True) -> None:
-        self.frame.ledger.put(_releasing(entry, self.frame.now))
+        self.overlay.ledger.put(_releasing(entry, self.overlay.now))
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
             self.dropped.append(entry)

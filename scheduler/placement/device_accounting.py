@@ -21,6 +21,7 @@ from scheduler.hardware.node_fitting import STEPS_MAX, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
 
 Vector = tuple[int, ...]
@@ -37,21 +38,21 @@ class Pods:
     slots: tuple[int, ...] = ()
 
 
-def counts_devices(frame: FleetOverlay) -> bool:
+def counts_devices(overlay: FleetOverlay) -> bool:
     """Whether devices are counted instead of whole nodes, on some pools at least."""
-    counted = (frame.options.accounting, *frame.options.class_accounting.values())
-    return any(accounting in (SAFE, PACKED) for accounting in counted) and not frame.reference
+    counted = (overlay.options.accounting, *overlay.options.class_accounting.values())
+    return any(accounting in (SAFE, PACKED) for accounting in counted) and not overlay.reference
 
 
-def accounting_of(frame: FleetOverlay, pool: PoolView) -> str:
+def accounting_of(overlay: FleetOverlay, pool: PoolView) -> str:
     """Give how a pool is counted; without proof that clusters follow slots, packing is safe counting instead."""
-    chosen = frame.options.class_accounting.get(pool.class_name, frame.options.accounting)
-    return SAFE if chosen == PACKED and not frame.options.packed_enforced else chosen
+    chosen = overlay.options.class_accounting.get(pool.class_name, overlay.options.accounting)
+    return SAFE if chosen == PACKED and not overlay.options.packed_enforced else chosen
 
 
-def packs(frame: FleetOverlay, pool: PoolView) -> bool:
+def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
     """Whether pods on a pool get slots."""
-    return accounting_of(frame, pool) == PACKED and not frame.reference
+    return accounting_of(overlay, pool) == PACKED and not overlay.reference
 
 
 def capacity_of(pool: PoolView) -> Vector:
@@ -75,10 +76,10 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
     return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
 
 
-def residents(frame: FleetOverlay, slot: Slot, pool: PoolView, owner: tuple[str, str], skip: str = "") -> list[Pods]:
+def residents(overlay: FleetOverlay, slot: Slot, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
     """Give the pods on a pool, without those that the owner's own replicas are leaving and without the entry `skip`."""
     found = []
-    for entry in frame.ledger.on_cluster(slot.name).values():
+    for entry in overlay.ledger.on_cluster(slot.name).values():
         nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
         if entry.uid == skip or (entry.state == reasons.RELEASING and nominated_for == owner):
             continue
@@ -137,26 +138,26 @@ def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence
     return chosen
 
 
-def admits(frame: FleetOverlay, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
+def admits(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
     """Whether a pool takes more pods beside those that stand there."""
-    if accounting_of(frame, pool) == NODE:
+    if accounting_of(overlay, pool) == NODE:
         # A pod takes its node whole, whatever it claims there.
         return sum(group.count for group in (*standing, *added)) <= pool.nodes
-    if packs(frame, pool) and all(len(group.slots) == group.count for group in standing):
+    if packs(overlay, pool) and all(len(group.slots) == group.count for group in standing):
         return pack(capacity_of(pool), pool.nodes, standing, added) is not None
     return is_safe(capacity_of(pool), pool.nodes, [*standing, *added])
 
 
 def fit_devices(
-    frame: FleetOverlay,
-    shape: CompiledTemplate,
+    overlay: FleetOverlay,
+    compiled: CompiledTemplate,
     slot: Slot,
-    owner: tuple[str, str],
+    owner: Owner,
     takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
 ) -> Trial:
     """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
-    fit = shape.on(slot.layout)
-    standing = [residents(frame, slot, pool, owner) for pool in slot.pools]
+    fit = compiled.on(slot.layout)
+    standing = [residents(overlay, slot, pool, owner) for pool in slot.pools]
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in slot.pools]
     deepest = 0
@@ -174,8 +175,8 @@ def fit_devices(
             if not takes(i, p):
                 continue
             pool = slot.pools[p]
-            more = pods_on((shape.place(i, pool.name, pool.device_set),), pool)
-            if not admits(frame, pool, standing[p], [*added[p], *more]):
+            more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
+            if not admits(overlay, pool, standing[p], [*added[p], *more]):
                 continue
             added[p] += more
             chosen.append(p)
@@ -190,17 +191,15 @@ def fit_devices(
     return Trial(failed=deepest, undecided=steps > STEPS_MAX)
 
 
-def with_slots(
-    frame: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement, ...], owner: tuple[str, str]
-) -> tuple[EnginePlacement, ...]:
+def with_slots(overlay: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:
     """Stamp slots onto new engines where pods are packed."""
-    if not any(packs(frame, pool) for pool in slot.pools):
+    if not any(packs(overlay, pool) for pool in slot.pools):
         return engines
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
-    for pool in [pool for pool in slot.pools if packs(frame, pool)]:
+    for pool in [pool for pool in slot.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = pack(capacity_of(pool), pool.nodes, residents(frame, slot, pool, owner), added)
+        found = pack(capacity_of(pool), pool.nodes, residents(overlay, slot, pool, owner), added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
@@ -208,9 +207,9 @@ def with_slots(
     )
 
 
-def grown_fits(frame: FleetOverlay, slot: Slot, target: tuple[EnginePlacement, ...], owner: tuple[str, str], uid: str) -> bool:
+def grown_fits(overlay: FleetOverlay, slot: Slot, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
     """Whether a replica may become what `target` says in place of what it is now."""
-    return all(admits(frame, pool, residents(frame, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
+    return all(admits(overlay, pool, residents(overlay, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +228,7 @@ class Fragmentation:
     unusable: int
 
 
-def fragmentation(frame: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation]:
+def fragmentation(overlay: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation]:
     """Report each pool of a cluster that has claimable devices."""
     found = {}
     for pool in slot.pools:
@@ -237,11 +236,11 @@ def fragmentation(frame: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation
         first = next((e for e, count in enumerate(capacity) if count), None)
         if first is None:
             continue
-        standing = residents(frame, slot, pool, ("", ""))
+        standing = residents(overlay, slot, pool, ("", ""))
         free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in standing))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):
-            more = _admitted(frame, pool, standing, tuple(size if e == first else 0 for e in range(len(capacity))))
+            more = _admitted(overlay, pool, standing, tuple(size if e == first else 0 for e in range(len(capacity))))
             if more:
                 largest, unusable = size, free - size * more
                 break
@@ -249,12 +248,12 @@ def fragmentation(frame: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation
     return found
 
 
-def _admitted(frame: FleetOverlay, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
+def _admitted(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
     """Count the pods of one size that a pool would still admit."""
     low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
     while low < high:
         middle = (low + high + 1) // 2
-        if admits(frame, pool, standing, [Pods(size, middle)]):
+        if admits(overlay, pool, standing, [Pods(size, middle)]):
             low = middle
         else:
             high = middle - 1

@@ -17,47 +17,47 @@ from scheduler.model.inputs import DeploymentView
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class FilterResult:
     """One filter: the clusters that pass it, whatever the others say."""
 
     code: str
     passing: int
 
 
-def stages(frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None) -> list[Stage]:
+def run_filters(overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None) -> list[FilterResult]:
     """Give the filters that look at a cluster alone, in order; without a shape (selectors do not compile) hardware is left out."""
-    index = frame.index
+    index = overlay.index
     everything = index.everything
     cache = deployment.cache
     referenced = cache.state == "Present"
     found = [
-        Stage(reasons.LABEL_MISMATCH, index.having(deployment.match_labels)),
-        Stage(reasons.CACHE_FOOTPRINT, index.having(cache.match_labels) if referenced else everything),
-        Stage(reasons.CACHE_INCAPABLE, index.storage if referenced and not frame.reference else everything),
-        Stage(reasons.DELETING, everything if frame.reference else everything & ~index.deleting),
-        Stage(reasons.NOT_READY, index.ready),
-        Stage(reasons.NO_GATEWAY, index.gateway),
-        Stage(reasons.TAINTED, everything & ~tainted(frame, deployment)),
-        Stage(reasons.NO_POOLS, index.pooled),
+        FilterResult(reasons.LABEL_MISMATCH, index.having(deployment.match_labels)),
+        FilterResult(reasons.CACHE_FOOTPRINT, index.having(cache.match_labels) if referenced else everything),
+        FilterResult(reasons.CACHE_INCAPABLE, index.storage if referenced and not overlay.reference else everything),
+        FilterResult(reasons.DELETING, everything if overlay.reference else everything & ~index.deleting),
+        FilterResult(reasons.NOT_READY, index.ready),
+        FilterResult(reasons.NO_GATEWAY, index.gateway),
+        FilterResult(reasons.TAINTED, everything & ~tainted(overlay, deployment)),
+        FilterResult(reasons.NO_POOLS, index.pooled),
     ]
-    if shape is not None:
-        found.append(Stage(reasons.NO_POOL_MATCHES, frame.matching(shape)))
+    if compiled is not None:
+        found.append(FilterResult(reasons.NO_POOL_MATCHES, overlay.matching(compiled)))
     return found
 
 
-def tainted(frame: FleetOverlay, deployment: DeploymentView) -> int:
+def tainted(overlay: FleetOverlay, deployment: DeploymentView) -> int:
     """Give the clusters with a taint that the deployment does not tolerate; asked once per different list of taints."""
     found = 0
-    for taints, clusters in frame.index.tainted.items():
+    for taints, clusters in overlay.index.tainted.items():
         if untolerated(taints, deployment.tolerations) is not None:
             found |= clusters
     return found
 
 
-def passing(found: list[Stage], everything: int) -> int:
+def passing(found: list[FilterResult], everything: int) -> int:
     """Give the clusters that pass every stage."""
-    for stage in found:
-        everything &= stage.passing
+    for result in found:
+        everything &= result.passing
     return everything
 
 

@@ -19,13 +19,13 @@ from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Placement
 from scheduler.model.identity import replica_uid
 from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
-from scheduler.placement.constraints import Constraints, avoided
+from scheduler.placement.constraints import Constraints, required_anti_affinity
 from scheduler.placement.device_accounting import admits, counts_devices, fit_devices, pods_on, residents, with_slots
-from scheduler.placement.filters import passing, stages
+from scheduler.placement.filters import passing, run_filters
 from scheduler.placement.queue_limits import QueueLimits, refused_positions
 from scheduler.placement.quota import QuotaGate
 from scheduler.placement.reserved_pools import ReservedPools
-from scheduler.placement.score import DEFAULT, Chooser, pool_order, profile_of
+from scheduler.placement.score import DEFAULT, ClusterScorer, pool_order, profile_of
 
 _NO_ROOM = Trial(failed=0)
 _NOTHING = (0, 0)
@@ -36,16 +36,16 @@ class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
 
     def __init__(
-        self, frame: FleetOverlay, request: ScheduleRequest, shape: CompiledTemplate, standing: Iterable[ReplicaView], quota: QuotaGate
+        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, standing: Iterable[ReplicaView], quota: QuotaGate
     ) -> None:
-        self.frame = frame
+        self.overlay = overlay
         self.request = request
         self.deployment: DeploymentView = request.deployment
-        self._me = (request.deployment.namespace, request.deployment.name)
-        self.shape = shape
+        self._owner = (request.deployment.namespace, request.deployment.name)
+        self.compiled = compiled
         self.priority = quota.priority
-        found = stages(frame, self.deployment, shape)
-        self.passing = passing(found, frame.index.everything)
+        found = run_filters(overlay, self.deployment, compiled)
+        self.passing = passing(found, overlay.index.everything)
         self.own: dict[str, int] = {}
         self._indices: dict[str, set[int]] = defaultdict(set)
         self._levels: dict[int, int] = {}
@@ -55,26 +55,26 @@ class ReplicaPlacer:
             self._indices[entry.cluster].add(entry.index)
             if entry.state != reasons.RELEASING:
                 self._load(entry.cluster, 1)
-            elif entry.cluster in frame.clusters:
-                credited |= 1 << frame.clusters[entry.cluster].rank
+            elif entry.cluster in overlay.clusters:
+                credited |= 1 << overlay.clusters[entry.cluster].rank
         # Clusters where this decision has not yet found the room missing.
-        self.open = self.passing & (~frame.full(shape) | credited)
+        self.open = self.passing & (~overlay.full(compiled) | credited)
         # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
-        eligible = passing([stage for stage in found if stage.code != reasons.NO_POOL_MATCHES], frame.index.everything)
-        self.constraints = Constraints(frame, self.deployment, eligible)
+        eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
+        self.constraints = Constraints(overlay, self.deployment, eligible)
         self.quota = quota
-        self.held = ReservedPools(frame, self._me, self.priority)
+        self.reserved = ReservedPools(overlay, self._owner, self.priority)
         # One engine on whole nodes, pools in published order: then room is a matter of one comparison per pool.
         self.is_simple = (
-            len(shape.engines) == 1 and self.is_plain and not counts_devices(frame) and profile_of(frame, self.deployment) == DEFAULT
+            len(compiled.engines) == 1 and self.is_plain and not counts_devices(overlay) and profile_of(overlay, self.deployment) == DEFAULT
         )
-        self.chooser = Chooser(frame, self.deployment, shape, self.trial, self.constraints)
+        self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.trial, self.constraints)
 
     def _load(self, cluster: str, change: int) -> None:
         before = self.own.get(cluster, 0)
         after = before + change
         self.own[cluster] = after
-        slot = self.frame.clusters.get(cluster)
+        slot = self.overlay.clusters.get(cluster)
         if slot is None:
             return
         bit = 1 << slot.rank
@@ -100,7 +100,7 @@ class ReplicaPlacer:
         self._reopen(entry.cluster)
 
     def _count(self, entry: ReplicaView, sign: int) -> None:
-        slot = self.frame.clusters.get(entry.cluster)
+        slot = self.overlay.clusters.get(entry.cluster)
         if slot is not None:
             self.quota.charge(slot, entry.engines, sign)
 
@@ -110,10 +110,10 @@ class ReplicaPlacer:
         self._reopen(entry.cluster)
 
     def _reopen(self, cluster: str) -> None:
-        slot = self.frame.clusters.get(cluster)
+        slot = self.overlay.clusters.get(cluster)
         if slot is not None:
             self.open |= self.passing & 1 << slot.rank
-            self.chooser.forget(slot)
+            self.scorer.forget(slot)
 
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
@@ -135,8 +135,8 @@ class ReplicaPlacer:
 
     def candidates(self, allowed: int) -> Iterable[tuple[Slot, Trial]]:
         """Give the clusters with room, best first."""
-        if not self.chooser.spreads:
-            yield from self.chooser.ranked(self.frame.index.each(allowed), self.own, self.close)
+        if not self.scorer.spreads:
+            yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.close)
             return
         loaded = 0
         for clusters in self._levels.values():
@@ -147,7 +147,7 @@ class ReplicaPlacer:
             while group:
                 low = group & -group
                 group ^= low
-                slot = self.frame.index.ranked[low.bit_length() - 1]
+                slot = self.overlay.index.ranked[low.bit_length() - 1]
                 trial = self.trial(slot)
                 if trial.failed >= 0:
                     self.close(slot, trial)
@@ -156,28 +156,28 @@ class ReplicaPlacer:
 
     def trial(self, slot: Slot) -> Trial:
         """Try the engines on a cluster, the deployment's own leaving nodes counted as free."""
-        return self.trial_with(slot, self.shape)
+        return self.trial_with(slot, self.compiled)
 
-    def trial_with(self, slot: Slot, shape: CompiledTemplate) -> Trial:
+    def trial_with(self, slot: Slot, compiled: CompiledTemplate) -> Trial:
         """Try other engines than the deployment's own."""
-        if self.is_simple and shape is self.shape and not (self.held or slot.observed or self.frame.refused):
+        if self.is_simple and compiled is self.compiled and not (self.reserved or slot.observed or self.overlay.refused):
             return self._simple_trial(slot)
-        refused = refused_positions(self.frame, slot, *self._me)
+        refused = refused_positions(self.overlay, slot, *self._owner)
         if refused:
-            trial = self._trial_among(slot, shape, self.held.positions(slot), refused)
+            trial = self._trial_among(slot, compiled, self.reserved.positions(slot), refused)
             return trial if trial.failed < 0 else replace(trial, violation=trial.violation or "admission: it let a replica wait too long")
-        kept = self.held.positions(slot)
-        trial = self._trial_among(slot, shape, kept)
+        kept = self.reserved.positions(slot)
+        trial = self._trial_among(slot, compiled, kept)
         if trial.failed < 0 or not kept:
             return trial
         # Is it those ahead in the queue who stand in the way, or is there no room anyhow?
-        alone = self._trial_among(slot, shape, frozenset())
-        return alone if alone.failed >= 0 else replace(trial, violation=self.held.violated(slot))
+        alone = self._trial_among(slot, compiled, frozenset())
+        return alone if alone.failed >= 0 else replace(trial, violation=self.reserved.violated(slot))
 
     def _simple_trial(self, slot: Slot) -> Trial:
-        engine = self.shape.on(slot.layout).engines[0]
-        used = self.frame.ledger.used(slot.name)
-        leaving = self.frame.ledger.leaving(*self._me, slot.name)
+        engine = self.compiled.on(slot.layout).engines[0]
+        used = self.overlay.ledger.used(slot.name)
+        leaving = self.overlay.ledger.leaving(*self._owner, slot.name)
         for p in engine.positions:
             name = slot.pools[p].name
             nodes, taken = leaving.get(name, _NOTHING) if leaving else _NOTHING
@@ -185,110 +185,110 @@ class ReplicaPlacer:
                 return Trial((p,))
         return _NO_ROOM
 
-    def _trial_among(self, slot: Slot, shape: CompiledTemplate, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
+    def _trial_among(self, slot: Slot, compiled: CompiledTemplate, kept: frozenset[int], barred: frozenset[int] = _NO_POOLS) -> Trial:
         """Try engines on a cluster without the free nodes of `kept` pools, and without `barred` pools altogether."""
-        if counts_devices(self.frame):
-            return self._trial_with_devices(slot, shape, barred if self.has_credit(slot) else kept | barred)
-        free = self.frame.free(slot)
+        if counts_devices(self.overlay):
+            return self._trial_with_devices(slot, compiled, barred if self.has_reusable(slot) else kept | barred)
+        free = self.overlay.free(slot)
         if kept:
             free = [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
         if slot.view.queues:
-            return self._trial_in_queue(slot, shape, free, barred)
-        return self._trial_with_nodes(slot, shape, free, barred)
+            return self._trial_in_queue(slot, compiled, free, barred)
+        return self._trial_with_nodes(slot, compiled, free, barred)
 
-    def _trial_with_devices(self, slot: Slot, shape: CompiledTemplate, left_out: frozenset[int]) -> Trial:
+    def _trial_with_devices(self, slot: Slot, compiled: CompiledTemplate, left_out: frozenset[int]) -> Trial:
         """Try engines on a cluster by counting devices, those that have to share a network one network after the other."""
-        anywhere = fit_devices(self.frame, shape, slot, self._me, lambda _, p: p not in left_out)
+        anywhere = fit_devices(self.overlay, compiled, slot, self._owner, lambda _, p: p not in left_out)
         if self.is_plain or anywhere.failed >= 0:
             return anywhere
-        bound, rule = self._network_rule(shape)
+        bound, rule = self._network_rule(compiled)
         domains = [pool.network_domain for pool in slot.pools]
         for domain in dict.fromkeys(domains):
             elsewhere = {p for p, other in enumerate(domains) if other != domain}
-            trial = fit_devices(self.frame, shape, slot, self._me, _without(left_out, elsewhere, bound))
+            trial = fit_devices(self.overlay, compiled, slot, self._owner, _without(left_out, elsewhere, bound))
             if trial.failed < 0:
                 return trial
         return Trial(failed=0, violation=rule) if rule else anywhere
 
-    def _network_rule(self, shape: CompiledTemplate) -> tuple[Collection[int], str]:
+    def _network_rule(self, compiled: CompiledTemplate) -> tuple[Collection[int], str]:
         """Give the engines that have to share a network, and the rule that is broken where they cannot ("": only a wish)."""
         if not self._together:
-            return shape.spanning, "spanPools: one network"
-        required = self.deployment.policy.network_domain == "Required" or shape.spanning
-        return range(len(shape.engines)), "networkDomain: Required" if required else ""
+            return compiled.spanning, "spanPools: one network"
+        required = self.deployment.policy.network_domain == "Required" or compiled.spanning
+        return range(len(compiled.engines)), "networkDomain: Required" if required else ""
 
-    def _trial_in_queue(self, slot: Slot, shape: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
+    def _trial_in_queue(self, slot: Slot, compiled: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
         """Try engines on a cluster where a queue has to admit them, each alone and all together."""
-        limits = QueueLimits(self.frame, slot, self.deployment.namespace)
-        trial = self._trial_with_nodes(slot, shape, limits.nodes(free), barred)
+        limits = QueueLimits(self.overlay, slot, self.deployment.namespace)
+        trial = self._trial_with_nodes(slot, compiled, limits.nodes(free), barred)
         if trial.failed >= 0:
             return trial
         costs: dict[int, int] = defaultdict(int)
-        for p, engine in zip(trial.positions, shape.on(slot.layout).engines, strict=True):
+        for p, engine in zip(trial.positions, compiled.on(slot.layout).engines, strict=True):
             costs[p] += engine.cost
         exceeded = limits.exceeded(costs)
         return Trial(failed=0, violation=exceeded) if exceeded else trial
 
-    def _trial_with_nodes(self, slot: Slot, shape: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
-        credit = self.frame.credit(slot, self.deployment.namespace, self.deployment.name)
-        if credit:
-            free = [a + b for a, b in zip(free, credit, strict=True)]
+    def _trial_with_nodes(self, slot: Slot, compiled: CompiledTemplate, free: list[int], barred: frozenset[int]) -> Trial:
+        reusable = self.overlay.reusable(slot, self.deployment.namespace, self.deployment.name)
+        if reusable:
+            free = [a + b for a, b in zip(free, reusable, strict=True)]
         if barred:
             free = [min(nodes, 0) if p in barred else nodes for p, nodes in enumerate(free)]
-        order = pool_order(self.frame, self.deployment, slot, shape)
-        exact = not self.frame.reference
-        fit = shape.on(slot.layout)
-        if self.is_plain or self.frame.reference:
+        order = pool_order(self.overlay, self.deployment, slot, compiled)
+        exact = not self.overlay.reference
+        fit = compiled.on(slot.layout)
+        if self.is_plain or self.overlay.reference:
             return fit_nodes(fit, free, exact=exact, order=order)
         domains = [pool.network_domain for pool in slot.pools]
-        bound, rule = self._network_rule(shape)
+        bound, rule = self._network_rule(compiled)
         return fit_domains(fit, free, domains, bound, rule, order=order)
 
     def admits_alone(self, slot: Slot, p: int, i: int) -> bool:
         """Whether a pool has the devices for one engine, the others left aside."""
         pool = slot.pools[p]
-        added = pods_on((self.shape.place(i, pool.name, pool.device_set),), pool)
-        return admits(self.frame, pool, residents(self.frame, slot, pool, self._me), added)
+        added = pods_on((self.compiled.place(i, pool.name, pool.device_set),), pool)
+        return admits(self.overlay, pool, residents(self.overlay, slot, pool, self._owner), added)
 
     @property
     def is_plain(self) -> bool:
         """Whether room is a matter of nodes alone: no rule about networks."""
-        return not self._together and not self.shape.spanning
+        return not self._together and not self.compiled.spanning
 
     @property
     def _together(self) -> bool:
         """Whether all engines shall share one network."""
         return self.deployment.policy.network_domain != "Ignore" and self.deployment.serving_mode == "PrefillDecode"
 
-    def has_credit(self, slot: Slot) -> bool:
+    def has_reusable(self, slot: Slot) -> bool:
         """Whether the deployment's own replicas are leaving this cluster."""
-        return bool(self.frame.ledger.leaving(*self._me, slot.name))
+        return bool(self.overlay.ledger.leaving(*self._owner, slot.name))
 
     def close(self, slot: Slot, trial: Trial) -> None:
         """Leave out a cluster without room, in this decision and in later ones until nodes come free."""
         self.open &= ~(1 << slot.rank)
         if not trial.violation:
             # Full even with what the deployment itself is leaving, so full for everybody.
-            self.frame.learn_full(self.shape, slot)
+            self.overlay.learn_full(self.compiled, slot)
 
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
         """Stamp the engines onto the pools that a trial found."""
-        engines = tuple(self.shape.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
-        return with_slots(self.frame, slot, joined_units(engines) if self.shape.spanning else engines, self._me)
+        engines = tuple(self.compiled.place(i, slot.pools[p].name, slot.pools[p].device_set) for i, p in enumerate(trial.positions))
+        return with_slots(self.overlay, slot, joined_units(engines) if self.compiled.spanning else engines, self._owner)
 
     def _commit(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> Placement:
         index = _lowest_free(self._indices[slot.name])
         replaced = self._replaceable.pop((slot.name, index), None)
         deployment = self.deployment
         name, counter = self._name(slot.name, index, replaced)
-        by_device = counts_devices(self.frame)
+        by_device = counts_devices(self.overlay)
         reuse = () if by_device else self._reuse(slot, charges(engines))
         after = self._leavers(slot.name, replaced) if reuse or replaced or by_device else ()
         placement = Placement(
             cluster=slot.name,
             index=index,
             replica_name=name,
-            uid=replica_uid(*self._me, (deployment.uid, self.request.request_id), slot.name, index),
+            uid=replica_uid(*self._owner, (deployment.uid, self.request.request_id), slot.name, index),
             action=reasons.REPLACE if replaced else reasons.CREATE,
             engines=engines,
             gateway_address=slot.view.gateway_address,
@@ -299,34 +299,34 @@ class ReplicaPlacer:
         )
         self._indices[slot.name].add(index)
         self._load(slot.name, 1)
-        self.chooser.forget(slot)
-        self.frame.ledger.put(reserved(self.request, placement, self.priority, self.frame.now))
+        self.scorer.forget(slot)
+        self.overlay.ledger.put(reserved_entry(self.request, placement, self.priority, self.overlay.now))
         self.quota.charge(slot, engines, 1)
         return placement
 
     def undo(self, placement: Placement) -> None:
         """Take back a placement of this decision."""
-        self.frame.ledger.remove(placement.uid)
+        self.overlay.ledger.remove(placement.uid)
         self._indices[placement.cluster].discard(placement.index)
         self._load(placement.cluster, -1)
-        self.quota.charge(self.frame.clusters[placement.cluster], placement.engines, -1)
+        self.quota.charge(self.overlay.clusters[placement.cluster], placement.engines, -1)
         self._reopen(placement.cluster)
 
     def _reuse(self, slot: Slot, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-        used = self.frame.ledger.used(slot.name)
+        used = self.overlay.ledger.used(slot.name)
         taken = []
         for pool, count in nodes.items():
             free = slot.nodes[slot.positions[pool]] - used.get(pool, 0)
             if count > max(free, 0):
                 taken.append((pool, count - max(free, 0)))
-        leaving = self.frame.ledger.leaving(self.deployment.namespace, self.deployment.name, slot.name)
+        leaving = self.overlay.ledger.leaving(self.deployment.namespace, self.deployment.name, slot.name)
         return tuple((pool, min(count, leaving.get(pool, (0, 0))[0])) for pool, count in taken if leaving.get(pool, (0, 0))[0])
 
     def _leavers(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:
-        owned = self.frame.ledger.owned(self.deployment.namespace, self.deployment.name).values()
+        owned = self.overlay.ledger.owned(self.deployment.namespace, self.deployment.name).values()
         leaving = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
-        me = (self.deployment.namespace, self.deployment.name)
-        leaving |= {e.uid for e in self.frame.ledger.on_cluster(cluster).values() if e.nominated_for == me}
+        requester = (self.deployment.namespace, self.deployment.name)
+        leaving |= {e.uid for e in self.overlay.ledger.on_cluster(cluster).values() if e.nominated_for == requester}
         if replaced is not None:
             leaving.add(replaced.uid)
         return tuple(sorted(leaving))
@@ -338,7 +338,7 @@ class ReplicaPlacer:
         while True:
             name = replica_name(deployment.namespace, deployment.name, cluster, index, counter)
             # A name may be in use by another identity; overwriting it would be two owners of one workload.
-            if not any(_clashes(entry, identity) for entry in self.frame.ledger.holders(name)):
+            if not any(_clashes(entry, identity) for entry in self.overlay.ledger.named(name)):
                 return name, counter
             counter += 1
 
@@ -361,7 +361,7 @@ def _lowest_free(taken: set[int]) -> int:
     return index
 
 
-def reserved(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> ReplicaView:
+def reserved_entry(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> ReplicaView:
     """Give the ledger entry of a new placement."""
     deployment = request.deployment
     return ReplicaView(
@@ -380,7 +380,7 @@ def reserved(request: ScheduleRequest, placement: Placement, priority: int, now:
         reuse=placement.reuse,
         labels=deployment_labels(deployment),
         min_available=deployment.policy.min_available,
-        avoids=avoided(deployment),
+        avoids=required_anti_affinity(deployment),
         origin=(deployment.uid, request.request_id),
     )
 
@@ -390,14 +390,14 @@ def deployment_labels(deployment: DeploymentView) -> tuple[tuple[str, str], ...]
     return tuple(sorted(deployment.labels.items()))
 
 
-def place_gang(filler: ReplicaPlacer, size: int) -> Sequence[Placement]:
+def place_gang(placer: ReplicaPlacer, size: int) -> Sequence[Placement]:
     """Place `size` replicas together or none of them."""
     placed: list[Placement] = []
     for _ in range(size):
-        placement = filler.place()
+        placement = placer.place()
         if placement is None:
             for done in reversed(placed):
-                filler.undo(done)
+                placer.undo(done)
             return ()
         placed.append(placement)
     return placed

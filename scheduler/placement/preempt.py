@@ -35,118 +35,118 @@ class Choice:
     victims: tuple[ReplicaView, ...]
 
 
-def place_by_preemption(filler: ReplicaPlacer) -> tuple[Placement, list[Eviction]] | str:
+def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction]] | str:
     """Place one more replica on the nodes of victims, and name them; or say why that is not possible."""
-    policy = filler.deployment.policy
+    policy = placer.deployment.policy
     if policy.preemption != "LowerPriority":
         return f"preemption is off (preemptionPolicy {policy.preemption})"
-    allowed = filler.passing & filler.constraints.allowed(filler.own)
+    allowed = placer.passing & placer.constraints.allowed(placer.own)
     best: Choice | None = None
     seen = Counter[str]()
-    for slot in filler.frame.index.each(allowed):
-        candidates = list(_candidates(filler, slot, seen))
+    for slot in placer.overlay.index.each(allowed):
+        candidates = list(_candidates(placer, slot, seen))
         if candidates:
-            choice = _cheapest(filler, slot, candidates, best)
+            choice = _cheapest(placer, slot, candidates, best)
             if choice is not None and (best is None or choice.cost < best.cost):
                 best = choice
     if best is None:
         return _refusal(seen)
-    frame, deployment = filler.frame, filler.deployment
-    me = (deployment.namespace, deployment.name)
+    overlay, deployment = placer.overlay, placer.deployment
+    requester = (deployment.namespace, deployment.name)
     evictions = []
-    before = list(frame.ledger.on_cluster(best.slot.name).values())
+    before = list(overlay.ledger.on_cluster(best.slot.name).values())
     for victim in best.victims:
-        nominate(frame.ledger, victim, me, frame.now)
-        frame.preempted_at[victim.namespace, victim.deployment] = frame.now
+        nominate(overlay.ledger, victim, requester, overlay.now)
+        overlay.preempted_at[victim.namespace, victim.deployment] = overlay.now
         detail = f"Preempted by {deployment.namespace}/{deployment.name}"
         evictions.append(Eviction(victim.uid, victim.name, victim.cluster, reasons.PREEMPTED, detail, victim.namespace, victim.deployment))
-    placement = filler.place_on(best.slot)
+    placement = placer.place_on(best.slot)
     if placement is None:
         for entry in before:
-            frame.ledger.put(entry)
+            overlay.ledger.put(entry)
         return "the namespace's quota leaves no room for preemption"
     return placement, evictions
 
 
-def _candidates(filler: ReplicaPlacer, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
-    frame = filler.frame
-    me = (filler.deployment.namespace, filler.deployment.name)
-    cooldown = frame.options.preemption_cooldown_seconds * 1000
-    for entry in frame.ledger.on_cluster(slot.name).values():
+def _candidates(placer: ReplicaPlacer, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
+    overlay = placer.overlay
+    requester = (placer.deployment.namespace, placer.deployment.name)
+    cooldown = overlay.options.preemption_cooldown_seconds * 1000
+    for entry in overlay.ledger.on_cluster(slot.name).values():
         owner = (entry.namespace, entry.deployment)
-        if owner == me or entry.state == reasons.RELEASING:
+        if owner == requester or entry.state == reasons.RELEASING:
             continue
-        if entry.priority >= filler.priority:
+        if entry.priority >= placer.priority:
             seen["priority"] += 1
             continue
-        last = max(frame.preempted_at.get(owner, -1), frame.fleet.preempted_at.get(owner, -1))
-        if last >= 0 and frame.now - last < cooldown:
+        last = max(overlay.preempted_at.get(owner, -1), overlay.fleet.preempted_at.get(owner, -1))
+        if last >= 0 and overlay.now - last < cooldown:
             seen["cooldown"] += 1
             continue
-        if _spare(filler, entry) < 1:
+        if _spare(placer, entry) < 1:
             seen["minAvailable"] += 1
             continue
         yield entry
 
 
-def _spare(filler: ReplicaPlacer, entry: ReplicaView) -> int:
+def _spare(placer: ReplicaPlacer, entry: ReplicaView) -> int:
     """Give how many replicas the entry's deployment can lose."""
-    owned = filler.frame.ledger.owned(entry.namespace, entry.deployment).values()
+    owned = placer.overlay.ledger.owned(entry.namespace, entry.deployment).values()
     return sum(e.state != reasons.RELEASING for e in owned) - entry.min_available
 
 
-def _cheapest(filler: ReplicaPlacer, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
+def _cheapest(placer: ReplicaPlacer, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
     for highest in sorted({entry.priority for entry in candidates}):
         if best is not None and highest > best.cost[0]:
             return None
         within = sorted((e for e in candidates if e.priority <= highest), key=lambda e: (e.priority, -e.since, e.name))
-        everyone = _limited(filler, within)
-        if not _fits(filler, slot, everyone):
+        everyone = _limited(placer, within)
+        if not _fits(placer, slot, everyone):
             continue
         for size in range(1, len(everyone) + 1):
             sets = list(islice(combinations(within, size), _SETS_MAX + 1))
             if len(sets) > _SETS_MAX:
                 break
-            fitting = [chosen for chosen in sets if len(_limited(filler, chosen)) == size and _fits(filler, slot, chosen)]
+            fitting = [chosen for chosen in sets if len(_limited(placer, chosen)) == size and _fits(placer, slot, chosen)]
             if fitting:
-                return min((_choice(filler, slot, chosen) for chosen in fitting), key=lambda c: c.cost)
-        return _choice(filler, slot, _pruned(filler, slot, everyone))
+                return min((_choice(placer, slot, chosen) for chosen in fitting), key=lambda c: c.cost)
+        return _choice(placer, slot, _pruned(placer, slot, everyone))
     return None
 
 
-def _limited(filler: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
+def _limited(placer: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
     """Leave out what would take a deployment below its `minAvailable`."""
     taken: Counter[tuple[str, str]] = Counter()
     kept = []
     for entry in chosen:
         owner = (entry.namespace, entry.deployment)
-        if taken[owner] < _spare(filler, entry):
+        if taken[owner] < _spare(placer, entry):
             taken[owner] += 1
             kept.append(entry)
     return kept
 
 
-def _pruned(filler: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
+def _pruned(placer: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
     """Drop victims one by one, the highest priority first, as long as the rest still makes room."""
     kept = list(chosen)
     for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
         rest = [e for e in kept if e is not entry]
-        if _fits(filler, slot, rest):
+        if _fits(placer, slot, rest):
             kept = rest
     return tuple(kept)
 
 
-def _fits(filler: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
+def _fits(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_held(victim))
-    free = [nodes + freed[pool.name] for nodes, pool in zip(filler.held.left(slot, filler.frame.free(slot)), slot.pools, strict=True)]
-    return fit_nodes(filler.shape.on(slot.layout), free).failed < 0
+    free = [nodes + freed[pool.name] for nodes, pool in zip(placer.reserved.left(slot, placer.overlay.free(slot)), slot.pools, strict=True)]
+    return fit_nodes(placer.compiled.on(slot.layout), free).failed < 0
 
 
-def _choice(filler: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
+def _choice(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
     freed = sum(sum(_held(victim).values()) for victim in victims)
-    needed = sum(engine.cost for engine in filler.shape.on(slot.layout).engines)
+    needed = sum(engine.cost for engine in placer.compiled.on(slot.layout).engines)
     cost = (
         max(victim.priority for victim in victims),
         len(victims),

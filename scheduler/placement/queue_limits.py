@@ -36,12 +36,12 @@ def devices_of(pool: PoolView) -> int:
 class QueueLimits:
     """What the queues of one tenant would still admit on one cluster."""
 
-    def __init__(self, frame: FleetOverlay, slot: Slot, namespace: str) -> None:
+    def __init__(self, overlay: FleetOverlay, slot: Slot, namespace: str) -> None:
         tenant = tenant_queue(namespace)
-        usable = not is_old(slot.view, frame.now, frame.options)
+        usable = not is_old(slot.view, overlay.now, overlay.options)
         self._slot = slot
         self._left = {
-            queue: queue.free - _waiting(frame, slot, queue)
+            queue: queue.free - _waiting(overlay, slot, queue)
             for queue in slot.view.queues
             if usable and queue.free >= 0 and tenant in queue.tenants
         }
@@ -68,11 +68,11 @@ class QueueLimits:
         return ""
 
 
-def _waiting(frame: FleetOverlay, slot: Slot, queue: QueueView) -> int:
+def _waiting(overlay: FleetOverlay, slot: Slot, queue: QueueView) -> int:
     """Count the devices that are charged for tenants of a queue and that it has not admitted yet."""
     admitted = {seen.workload for seen in slot.view.admission if seen.state == ADMITTED}
     total = 0
-    for entry in frame.ledger.on_cluster(slot.name).values():
+    for entry in overlay.ledger.on_cluster(slot.name).values():
         if tenant_queue(entry.namespace) not in queue.tenants or workload_name(entry.namespace, entry.name) in admitted:
             continue
         for name, nodes in charges(entry.engines).items():
@@ -82,22 +82,22 @@ def _waiting(frame: FleetOverlay, slot: Slot, queue: QueueView) -> int:
     return total
 
 
-def not_admitted(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
+def not_admitted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
     """Say why a replica that nobody is served by waits for admission for too long, "" if it does not."""
-    seen = None if entry.serving or entry.ready else _outside(frame, slot, entry)
+    seen = None if entry.serving or entry.ready else _outside(overlay, slot, entry)
     if seen is None or not seen.since:
         return ""
-    waited = (frame.now - seen.since) // 1000
-    if waited <= frame.options.admission_timeout_seconds:
+    waited = (overlay.now - seen.since) // 1000
+    if waited <= overlay.options.admission_timeout_seconds:
         return ""
     if seen.state == EVICTED:
         return f"its pods were evicted from {_where(slot, entry)} {waited} s ago and are not admitted again: {seen.reason}"
     return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
 
 
-def evicted(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
+def evicted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
     """Say why the cluster's admission took pods of a replica off their nodes, "" if it did not; nothing is moved for that yet."""
-    seen = _outside(frame, slot, entry)
+    seen = _outside(overlay, slot, entry)
     return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
 
 
@@ -106,9 +106,9 @@ def evicted_workloads(view: ClusterView) -> frozenset[str]:
     return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
 
 
-def _outside(frame: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+def _outside(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
     """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
-    if not slot.view.admission or is_old(slot.view, frame.now, frame.options):
+    if not slot.view.admission or is_old(slot.view, overlay.now, overlay.options):
         return None
     workload = workload_name(entry.namespace, entry.name)
     seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
@@ -119,12 +119,14 @@ def _where(slot: Slot, entry: ReplicaView) -> str:
     return f"{slot.name}/{', '.join(sorted(charges(entry.engines)))}"
 
 
-def refused_positions(frame: FleetOverlay, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
+def refused_positions(overlay: FleetOverlay, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
     """Give the pools of a cluster that a deployment keeps away from, because they let one of its replicas wait too long."""
-    if not frame.refused:
+    if not overlay.refused:
         return frozenset()
-    limit = frame.now - frame.options.refusal_seconds * 1000
-    return frozenset(p for p, pool in enumerate(slot.pools) if frame.refused.get((namespace, deployment, slot.name, pool.name), -1) > limit)
+    limit = overlay.now - overlay.options.refusal_seconds * 1000
+    return frozenset(
+        p for p, pool in enumerate(slot.pools) if overlay.refused.get((namespace, deployment, slot.name, pool.name), -1) > limit
+    )
 
 
 def next_timeouts(view: ClusterView, options: SchedulerOptions) -> Iterator[tuple[str, int]]:

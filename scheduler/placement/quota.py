@@ -18,11 +18,11 @@ Amount = tuple[int, int]
 class QuotaGate:
     """The quotas of one deployment's namespace and what is used of them, in (nodes, devices)."""
 
-    def __init__(self, frame: FleetOverlay, deployment: DeploymentView, priority: int) -> None:
-        self._frame = frame
+    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, priority: int) -> None:
+        self._overlay = overlay
         self._deployment = deployment
         self.priority = priority
-        self._quotas = [quota for quota in frame.options.quotas if quota.namespace == deployment.namespace]
+        self._quotas = [quota for quota in overlay.options.quotas if quota.namespace == deployment.namespace]
         self._used = [self._count(quota) for quota in self._quotas]
 
     @property
@@ -60,11 +60,11 @@ class QuotaGate:
     def _count(self, quota: Quota) -> Amount:
         """Count what the namespace holds; what this deployment is leaving does not stand in its own way."""
         nodes = devices = 0
-        me = self._deployment.name
-        for owner in self._frame.ledger.owners((quota.namespace,)):
-            for entry in self._frame.ledger.owned(*owner).values():
-                slot = self._frame.clusters.get(entry.cluster)
-                if slot is None or (entry.state == reasons.RELEASING and entry.deployment == me):
+        requester = self._deployment.name
+        for owner in self._overlay.ledger.owners((quota.namespace,)):
+            for entry in self._overlay.ledger.owned(*owner).values():
+                slot = self._overlay.clusters.get(entry.cluster)
+                if slot is None or (entry.state == reasons.RELEASING and entry.deployment == requester):
                     continue
                 held = _amount(quota, slot, entry.engines)
                 nodes, devices = nodes + held[0], devices + held[1]

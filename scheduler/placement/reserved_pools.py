@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from scheduler.fleet.cluster_index import Slot
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.fleet.queue_reservations import Owner, ahead_of
+from scheduler.fleet.queue_reservations import ahead_of
 from scheduler.hardware.device_matching import MatchRules
-from scheduler.hardware.template import CompiledTemplate, placing_units, shape_of
-from scheduler.placement.filters import passing, stages
+from scheduler.hardware.template import CompiledTemplate, compile_template, placing_units
+from scheduler.model.identity import Owner
+from scheduler.placement.filters import passing, run_filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +20,21 @@ class ReservedPool:
 
     owner: Owner
     clusters: int
-    shape: CompiledTemplate
+    compiled: CompiledTemplate
 
     def positions(self, slot: Slot) -> frozenset[int]:
         """Give the held pools of a cluster."""
         if not self.clusters >> slot.rank & 1:
             return frozenset()
-        return frozenset(p for engine in self.shape.on(slot.layout).engines for p in engine.positions)
+        return frozenset(p for engine in self.compiled.on(slot.layout).engines for p in engine.positions)
 
 
 class ReservedPools:
     """All holds that one deployment has to respect, in queue order; empty for most."""
 
-    def __init__(self, frame: FleetOverlay, owner: Owner, priority: int) -> None:
-        self._held: Sequence[ReservedPool] = [
-            _held(frame, hold.owner) for hold in ahead_of(frame.holds, owner, priority, frame.now, frame.options.hold_for_seconds)
-        ]
+    def __init__(self, overlay: FleetOverlay, owner: Owner, priority: int) -> None:
+        ahead = ahead_of(overlay.queue_reservations, owner, priority, overlay.now, overlay.options.hold_for_seconds)
+        self._held: Sequence[ReservedPool] = [_held(overlay, reservation.owner) for reservation in ahead]
         self._clusters = 0
         for held in self._held:
             self._clusters |= held.clusters
@@ -58,13 +58,13 @@ class ReservedPools:
         return [min(nodes, 0) if p in kept else nodes for p, nodes in enumerate(free)]
 
 
-def _held(frame: FleetOverlay, owner: Owner) -> ReservedPool:
+def _held(overlay: FleetOverlay, owner: Owner) -> ReservedPool:
     """Work out a hold's pools once per batch."""
-    known = frame.held_pools.get(owner)
+    known = overlay.reserved_pools.get(owner)
     if isinstance(known, ReservedPool):
         return known
-    deployment = frame.holds[owner].deployment
-    shape = shape_of(placing_units(deployment.engines), MatchRules.of(frame.options))
-    held = ReservedPool(owner, passing(stages(frame, deployment, shape), frame.index.everything), shape)
-    frame.held_pools[owner] = held
+    deployment = overlay.queue_reservations[owner].deployment
+    compiled = compile_template(placing_units(deployment.engines), MatchRules.of(overlay.options))
+    held = ReservedPool(owner, passing(run_filters(overlay, deployment, compiled), overlay.index.everything), compiled)
+    overlay.reserved_pools[owner] = held
     return held

@@ -59,10 +59,10 @@ class Retained:
     hidden: list[ReplicaView] = field(default_factory=list)
 
 
-def own_entries(frame: FleetOverlay, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
+def own_entries(overlay: FleetOverlay, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
     """Give the deployment's replicas in name order with the health that it reports itself (ready, serving, terminating) by uid."""
     entries = []
-    for entry in frame.ledger.owned(deployment.namespace, deployment.name).values():
+    for entry in overlay.ledger.owned(deployment.namespace, deployment.name).values():
         known = facts.get(entry.uid)
         if known is not None:
             ready, serving, terminating = known
@@ -75,14 +75,14 @@ def own_entries(frame: FleetOverlay, deployment: DeploymentView, facts: dict[str
 
 
 def retain(
-    frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate | None, entries: list[ReplicaView], *, held: bool
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, entries: list[ReplicaView], *, held: bool
 ) -> Retained:
     """Sort the deployment's replicas into those that stay and those that go.
 
     Args:
-        frame: the fleet as this batch sees it.
+        overlay: the fleet as this batch sees it.
         deployment: what is wanted.
-        shape: its compiled engines; None when a selector does not compile, then every replica stays as stamped.
+        compiled: its compiled engines; None when a selector does not compile, then every replica stays as stamped.
         entries: its replicas in name order.
         held: no new replica may be placed; then only a lost or drained cluster drops one.
 
@@ -90,19 +90,19 @@ def retain(
     found = Retained()
     taken: set[tuple[str, int]] = set()
     for entry in entries:
-        if entry.state == reasons.RELEASING and not frame.reference:
+        if entry.state == reasons.RELEASING and not overlay.reference:
             found.terminating.append(entry)
             continue
-        slot = frame.clusters.get(entry.cluster)
-        if slot is None and not frame.fleet.rebuilding:
+        slot = overlay.clusters.get(entry.cluster)
+        if slot is None and not overlay.fleet.rebuilding:
             found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
             continue
-        if frame.reference and slot is not None and not _selected(deployment, slot):
+        if overlay.reference and slot is not None and not _selected(deployment, slot):
             found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
             continue
         if (entry.cluster, entry.index) in taken:
             detail = f"another replica already is {entry.cluster}/{entry.index}"
-            if held or shape is None:
+            if held or compiled is None:
                 found.hidden.append(entry)
             else:
                 found.drops.append(Drop(entry, reasons.DUPLICATE_IDENTITY, detail))
@@ -116,14 +116,14 @@ def retain(
         if taint is not None:
             kept.drain = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
             kept.drain_since = taint.since
-        elif shape is not None:
-            note = _check_stamp(frame, deployment, shape, slot, kept)
+        elif compiled is not None:
+            note = _check_stamp(overlay, deployment, compiled, slot, kept)
             if note is not None:
                 found.notes.append(note)
-            waits = "" if kept.leave or frame.reference else not_admitted(frame, slot, entry)
+            waits = "" if kept.leave or overlay.reference else not_admitted(overlay, slot, entry)
             if waits:
                 kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
-        lost = "" if frame.reference else evicted(frame, slot, entry)
+        lost = "" if overlay.reference else evicted(overlay, slot, entry)
         if lost:
             found.notes.append(Note(reasons.EVICTED, entry.name, lost))
     return found
@@ -139,7 +139,7 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def _check_stamp(frame: FleetOverlay, deployment: DeploymentView, shape: CompiledTemplate, slot: Slot, kept: Kept) -> Note | None:
+def _check_stamp(overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, slot: Slot, kept: Kept) -> Note | None:
     """Compare a stamp with what is wanted: note in `kept` what follows, and give the note of a drift."""
     entry = kept.entry
     stamped = {engine.engine: engine for engine in entry.engines}
@@ -149,11 +149,11 @@ def _check_stamp(frame: FleetOverlay, deployment: DeploymentView, shape: Compile
         return None
     target = []
     for i, engine in enumerate(deployment.engines):
-        placed, problem = _on_pins(shape, slot, i, engine, stamped[engine.name])
+        placed, problem = _on_pins(compiled, slot, i, engine, stamped[engine.name])
         if placed is not None:
             target.append(placed)
             continue
-        edited = frame.reference or _edited(shape, i, engine, stamped[engine.name], slot)
+        edited = overlay.reference or _edited(compiled, i, engine, stamped[engine.name], slot)
         if not edited:
             return Note(reasons.DRIFTED, entry.name, problem)
         kept.leave, kept.detail = reasons.PIN_MISMATCH, problem
@@ -175,19 +175,19 @@ def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, Eng
 
 
 def _on_pins(
-    shape: CompiledTemplate, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement
+    compiled: CompiledTemplate, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement
 ) -> tuple[EnginePlacement | None, str]:
     """Stamp an engine anew on the pools it is pinned to; None and the problem when they no longer satisfy it."""
     pool = stamped.pool
     members = stamped.members
     devices = slot.device_set(pool)
     if devices is not None and pool and all(member.pool == pool for member in members):
-        fits = [need.fit(devices) for need in shape.needs[i]]
+        fits = [need.fit(devices) for need in compiled.needs[i]]
         if all(fit.fits for fit in fits) and any(fit.resolved for fit in fits):
-            return shape.place(i, pool, devices), ""
+            return compiled.place(i, pool, devices), ""
     placed = []
     claims = False
-    for member, known, need in zip(engine.members, members, shape.needs[i], strict=True):
+    for member, known, need in zip(engine.members, members, compiled.needs[i], strict=True):
         if not known.pool:
             return None, f"engine {engine.name}: member {member.role} has no pool"
         own = slot.device_set(known.pool)
@@ -203,7 +203,7 @@ def _on_pins(
     return EnginePlacement(engine.name, tuple(placed), engine.copies), ""
 
 
-def _edited(shape: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
+def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
     """Whether the deployment itself asks for something else than what the engine was stamped from.
 
     A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to go.
@@ -212,7 +212,7 @@ def _edited(shape: CompiledTemplate, i: int, engine: EngineView, stamped: Engine
         return True
     return any(
         _member_edited(member, known, need.digest)
-        for member, known, need in zip(engine.members, stamped.members, shape.needs[i], strict=True)
+        for member, known, need in zip(engine.members, stamped.members, compiled.needs[i], strict=True)
     )
 
 
@@ -224,18 +224,18 @@ def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> b
     return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
 
 
-def lost_capacity(frame: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
+def lost_capacity(overlay: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
     """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
-    slot = frame.clusters.get(entry.cluster)
+    slot = overlay.clusters.get(entry.cluster)
     if slot is None or not slot.observed:
         return
-    used = frame.ledger.used(slot.name)
+    used = overlay.ledger.used(slot.name)
     for name in charges(entry.engines):
         p = slot.positions.get(name)
         if p is None:
             continue
         charged = used.get(name, 0)
-        limit = observed_limit(slot.pools[p], charged, frame.now, frame.options)
+        limit = observed_limit(slot.pools[p], charged, overlay.now, overlay.options)
         if limit is not None and limit < 0:
             detail = f"{charged + limit} nodes of {slot.name}/{name} are there, {charged} are charged"
             yield Note(reasons.CAPACITY_LOST, entry.name, detail)

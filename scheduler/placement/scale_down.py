@@ -18,10 +18,10 @@ from scheduler.placement.retain import Kept
 Rank = tuple[int, int, int]
 
 
-def victims(frame: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
+def victims(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
     """Choose `surplus` replicas to drop, in the order in which they go."""
     load = Counter(k.entry.cluster for k in kept)
-    ranks = {k.entry.uid: (0, 0, 0) if frame.reference else _weakness(frame, deployment, k) for k in kept}
+    ranks = {k.entry.uid: (0, 0, 0) if overlay.reference else _weakness(overlay, deployment, k) for k in kept}
     heap = [(_key(k, ranks[k.entry.uid], load[k.entry.cluster]), i) for i, k in enumerate(kept)]
     heapq.heapify(heap)
     chosen: list[Kept] = []
@@ -38,8 +38,8 @@ def victims(frame: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept
     return chosen
 
 
-def _weakness(frame: FleetOverlay, deployment: DeploymentView, kept: Kept) -> Rank:
-    slot = frame.clusters.get(kept.entry.cluster)
+def _weakness(overlay: FleetOverlay, deployment: DeploymentView, kept: Kept) -> Rank:
+    slot = overlay.clusters.get(kept.entry.cluster)
     broken = slot is None or slot.view.deleting or not slot.view.ready or not slot.view.gateway_address
     tainted = slot is not None and untolerated(slot.taints, deployment.tolerations) is not None
     return (int(broken), int(not kept.entry.ready), int(tainted))

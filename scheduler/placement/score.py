@@ -42,43 +42,43 @@ _PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
 
 
-def profile_of(frame: FleetOverlay, deployment: DeploymentView) -> str:
+def profile_of(overlay: FleetOverlay, deployment: DeploymentView) -> str:
     """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
-    name = deployment.policy.profile or frame.options.profile
-    return name if (name in PROFILES or name == WEIGHTED) and not frame.reference else DEFAULT
+    name = deployment.policy.profile or overlay.options.profile
+    return name if (name in PROFILES or name == WEIGHTED) and not overlay.reference else DEFAULT
 
 
-def functions_of(frame: FleetOverlay, profile: str) -> tuple[str, ...]:
+def functions_of(overlay: FleetOverlay, profile: str) -> tuple[str, ...]:
     """Give the scoring functions of a profile, the most important first."""
     if profile != WEIGHTED:
         return PROFILES[profile]
-    weights = frame.options.weights
+    weights = overlay.options.weights
     return tuple(sorted(weights, key=lambda name: (-weights[name], WEIGHABLE.index(name)))) or PROFILES[DEFAULT]
 
 
-class Chooser:
+class ClusterScorer:
     """Orders the clusters that have room for one deployment's next replica."""
 
     def __init__(
         self,
-        frame: FleetOverlay,
+        overlay: FleetOverlay,
         deployment: DeploymentView,
-        shape: CompiledTemplate,
+        compiled: CompiledTemplate,
         trial: Callable[[Slot], Trial],
         constraints: Constraints,
     ) -> None:
-        self._frame = frame
+        self._overlay = overlay
         self._deployment = deployment
-        self._shape = shape
+        self._compiled = compiled
         self._trial = trial
         self._constraints = constraints
-        profile = profile_of(frame, deployment)
-        self._plugins = functions_of(frame, profile)
-        self._weights = tuple(frame.options.weights.get(name, 0) for name in self._plugins) if profile == WEIGHTED else ()
+        profile = profile_of(overlay, deployment)
+        self._plugins = functions_of(overlay, profile)
+        self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._plugins) if profile == WEIGHTED else ()
         prefers_domain = deployment.policy.network_domain == "Preferred"
-        self._wishes = constraints.has_wishes or prefers_domain
-        self.spreads = self._plugins == PROFILES[DEFAULT] and not self._wishes
-        self._wish_values = 2 if self._wishes else 0
+        self._preferences = constraints.has_preferences or prefers_domain
+        self.spreads = self._plugins == PROFILES[DEFAULT] and not self._preferences
+        self._preference_values = 2 if self._preferences else 0
         # What was worked out for a cluster holds until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
 
@@ -109,7 +109,7 @@ class Chooser:
 
     def _weighed(self, ranked: Sequence[tuple[tuple[int, ...], str, Slot, Trial]]) -> list[tuple[tuple[int, ...], str, Slot, Trial]]:
         """Put the weighted sum between the wishes and the single functions, which then decide between equal sums."""
-        first = self._wish_values
+        first = self._preference_values
         columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
         bounds = [(min(column), max(column)) for column in columns]
         found = []
@@ -125,8 +125,8 @@ class Chooser:
         """Join what moves with each replica and what stays, in the order of the profile."""
         values = []
         rest = iter(fixed)
-        if self._wishes:
-            values += [next(rest), self._constraints.wish(slot, own)]
+        if self._preferences:
+            values += [next(rest), self._constraints.preference_penalty(slot, own)]
         for name in self._plugins:
             if name == "spread":
                 values.append(own.get(slot.name, 0))
@@ -138,7 +138,7 @@ class Chooser:
         return tuple(values)
 
     def _fixed(self, slot: Slot, trial: Trial) -> Iterator[int]:
-        if self._wishes:
+        if self._preferences:
             yield int(len({slot.pools[p].network_domain for p in trial.positions}) > 1)
         for name in self._plugins:
             if name != "spread" and ":" not in name:
@@ -147,10 +147,10 @@ class Chooser:
     def _value(self, name: str, slot: Slot, trial: Trial) -> int:
         if name == "locality":
             return _PHASES.get(self._deployment.cache.phases.get(slot.name, ""), _PHASES[""])
-        fit = self._shape.on(slot.layout)
+        fit = self._compiled.on(slot.layout)
         if name == "cost":
             return sum(_price(slot, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
-        left = {p: self._frame.free(slot)[p] for p in set(trial.positions)}
+        left = {p: self._overlay.free(slot)[p] for p in set(trial.positions)}
         for p, engine in zip(trial.positions, fit.engines, strict=True):
             left[p] -= engine.cost
         if name == "binpack":
@@ -161,7 +161,7 @@ class Chooser:
     def _domain_loads(self, key: str, own: Mapping[str, int]) -> dict[str, int]:
         loads: dict[str, int] = {}
         for name, count in own.items():
-            slot = self._frame.clusters.get(name)
+            slot = self._overlay.clusters.get(name)
             if slot is not None and count:
                 value = slot.view.labels.get(key, "")
                 loads[value] = loads.get(value, 0) + count
@@ -173,14 +173,14 @@ def _price(slot: Slot, p: int, nodes: int) -> int:
     return UNKNOWN_PRICE if price < 0 else price * nodes
 
 
-def pool_order(frame: FleetOverlay, deployment: DeploymentView, slot: Slot, shape: CompiledTemplate) -> PoolOrder | None:
+def pool_order(overlay: FleetOverlay, deployment: DeploymentView, slot: Slot, compiled: CompiledTemplate) -> PoolOrder | None:
     """Give the order in which pools of a cluster are tried, None for published order."""
-    profile = profile_of(frame, deployment)
+    profile = profile_of(overlay, deployment)
     if profile == DEFAULT:
         return None
-    fit: LayoutFit = shape.on(slot.layout)
-    plugins = functions_of(frame, profile)
-    free = frame.free(slot)
+    fit: LayoutFit = compiled.on(slot.layout)
+    plugins = functions_of(overlay, profile)
+    free = overlay.free(slot)
 
     def key(i: int, p: int) -> tuple[int, ...]:
         cost = fit.engines[i].cost

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.decide import ordered, priority_of, written
+from scheduler.decide import build_decision, ordered, priority_of
 from scheduler.explain.cluster_report import ClusterDetail, cluster_details
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.overlay import FleetOverlay
@@ -34,13 +34,13 @@ def plan_offline(documents: Sequence[Mapping[str, Any]], options: SchedulerOptio
     requests = [
         ScheduleRequest(f"plan/{view.namespace}/{view.name}", end_state(view), submitted=number) for number, view in enumerate(views)
     ]
-    frame = FleetOverlay(fleet, now)
+    overlay = FleetOverlay(fleet, now)
     shown: dict[str, dict[str, Any]] = {}
     for request in ordered(requests, fleet.options):
-        turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
-        turn.run()
-        shown[request.request_id] = decision_tree(written(turn), cluster_details(turn))
-        turn.finish()
+        cycle = SchedulingCycle(overlay, request, priority_of(request.deployment, fleet.options))
+        cycle.run()
+        shown[request.request_id] = decision_tree(build_decision(cycle), cluster_details(cycle))
+        cycle.finish()
     return {"decisions": [shown[request.request_id] for request in requests]}
 
 
@@ -49,10 +49,10 @@ def explain_request(fleet: Fleet, request: ScheduleRequest, now: int, after: str
 
     `after` and `limit` page through the clusters by name. The tree is that of one decision of a plan.
     """
-    frame = FleetOverlay(fleet, now)
-    turn = SchedulingCycle(frame, request, priority_of(request.deployment, fleet.options))
-    turn.run()
-    return decision_tree(written(turn), cluster_details(turn, after, limit))
+    overlay = FleetOverlay(fleet, now)
+    cycle = SchedulingCycle(overlay, request, priority_of(request.deployment, fleet.options))
+    cycle.run()
+    return decision_tree(build_decision(cycle), cluster_details(cycle, after, limit))
 
 
 def end_state(view: DeploymentView) -> DeploymentView:

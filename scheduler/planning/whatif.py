@@ -15,11 +15,11 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, DeploymentView, ScheduleRequest, Taint
 from scheduler.model.policy import SchedulerOptions
 from scheduler.planning.plan import end_state
 
-Owner = tuple[str, str]
 # A rollout over this many steps does not end for a reason that no further step would mend.
 STEPS_MAX = 10_000
 MAINTENANCE = Taint(labels.MAINTENANCE, "", "NoExecute")
@@ -115,9 +115,9 @@ def copy_of(fleet: Fleet) -> Fleet:
     for slot in fleet.clusters.values():
         other.index.put(slot.view)
     other.ledger = fleet.ledger.fork()
-    other.rooms = type(fleet.rooms)(other.index, other.ledger)
+    other.full_clusters = type(fleet.full_clusters)(other.index, other.ledger)
     other.preempted_at = dict(fleet.preempted_at)
-    other.holds = dict(fleet.holds)
+    other.queue_reservations = dict(fleet.queue_reservations)
     other.refused = dict(fleet.refused)
     other.rebuilding = fleet.rebuilding
     other.version = fleet.version

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from scheduler import SCHEDULER_VERSION
 from scheduler.decide import apply, decide
-from scheduler.fleet import registry
+from scheduler.fleet import registry, snapshot
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.snapshot import Unpacking
+from scheduler.fleet.snapshot import SnapshotReader
 from scheduler.hardware.device_sets import make_set
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, RequestView, ScheduleRequest, Taint
@@ -111,14 +111,14 @@ def measure(clusters: int, deployments: int, seed: int) -> None:
     requests = requests_of(deployments, dice)
     cold(fleet, requests)
     packed: list[list[bytes]] = []
-    dumped = timed(lambda _: packed.append(fleet.dump()), 1)
+    dumped = timed(lambda _: packed.append(snapshot.dump(fleet)), 1)
     say("T1 dump", bytes=sum(map(len, packed[0])), parts=len(packed[0]), **dumped)
-    say("T1 load", **timed(lambda _: Fleet.load(packed[0]), 1))
-    reading = Unpacking(packed[0])
+    say("T1 load", **timed(lambda _: snapshot.load(packed[0]), 1))
+    reading = SnapshotReader(packed[0])
 
     def read_part(_: int) -> None:
         reading.read_next()
-        registry.settle()  # as the scheduler's workflow does
+        registry.freeze_objects()  # as the scheduler's workflow does
 
     say("T1 load, one part at a time", **timed(read_part, len(packed[0])))
     say("T4 one deployment of 10, warm", **timed(lambda i: decide(fleet, [fresh(requests[i], i)], 0), 100))

@@ -9,7 +9,7 @@ from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_matching import MatchRules
 from scheduler.hardware.device_sets import make_set
-from scheduler.hardware.template import shape_of
+from scheduler.hardware.template import compile_template
 from scheduler.model.decision import Decision, EnginePlacement
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import (
@@ -130,10 +130,10 @@ def deployment(*engines: EngineView, want: int = 1, name: str = "m", namespace: 
 
 def stamped(view: DeploymentView, pools: str | Sequence[str], world: Fleet, at: str) -> tuple[EnginePlacement, ...]:
     """The engines of a deployment as the scheduler stamps them onto these pools of a cluster (one name serves all engines)."""
-    shape = shape_of(view.engines, MatchRules())
+    compiled = compile_template(view.engines, MatchRules())
     names = [pools] * len(view.engines) if isinstance(pools, str) else pools
     slot = world.clusters.get(at)
-    return tuple(shape.place(i, name, (slot and slot.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
+    return tuple(compiled.place(i, name, (slot and slot.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
 
 
 def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequence[str] = "p", **fields: Any) -> list[str]:

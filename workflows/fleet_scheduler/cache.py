@@ -33,7 +33,7 @@ from scheduler import (
     ClusterView,
     Fleet,
     ReplicaView,
-    Unpacking,
+    SnapshotReader,
     cluster_view,
     evicted_workloads,
     from_wire,
@@ -91,7 +91,7 @@ class SchedulerCache:
         self.state = state
         self.now = now
         self.log = log
-        self._unpacking = Unpacking([unpack_bytes(part) for part in state.fleet])
+        self._unpacking = SnapshotReader([unpack_bytes(part) for part in state.fleet])
         self.fleet: Fleet = self._unpacking.fleet
         self.answers: dict[str, dict[str, Any]] = unpack(state.answers) or {}
         self.superseded: dict[str, dict[str, Any]] = {}
@@ -207,12 +207,12 @@ class SchedulerCache:
         """Whether capacity that was held for those ahead came free since this was last asked."""
         seen, self.state.holds_seen = self.state.holds_seen, self.now()
         kept = self.fleet.options.hold_for_seconds * 1000
-        return any(seen <= hold.since + kept < self.state.holds_seen for hold in self.fleet.holds.values())
+        return any(seen <= hold.since + kept < self.state.holds_seen for hold in self.fleet.queue_reservations.values())
 
     def holds_end_after(self) -> timedelta | None:
         """Say when to look again because a hold runs out, None if there is none."""
         now = self.now()
-        expiry = next_expiry(self.fleet.holds, now, self.fleet.options.hold_for_seconds)
+        expiry = next_expiry(self.fleet.queue_reservations, now, self.fleet.options.hold_for_seconds)
         return None if expiry is None else timedelta(milliseconds=expiry - now)
 
     def try_again(self, places: list[Place]) -> None:
@@ -370,7 +370,7 @@ class SchedulerCache:
 
     def end_hold(self, namespace: str, name: str) -> None:
         """Forget that a deployment waited, and let those behind it try."""
-        if self.fleet.set_hold((namespace, name), None):
+        if self.fleet.set_queue_reservation((namespace, name), None):
             self.grown.anywhere()
 
     def settle_accounts(self) -> None:

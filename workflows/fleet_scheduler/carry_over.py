@@ -11,7 +11,7 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.errors import StaleSnapshot
-from scheduler import registry
+from scheduler import registry, snapshot
 from workflows.fleet_scheduler.packing import pack, pack_bytes
 
 # A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own words need some of it.
@@ -47,7 +47,7 @@ def pack_books(order: CacheOrder) -> PackedFleet:
     keeper = _keeper(order)
     carried_extras = keeper.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
-    fleet = [pack_bytes(part) for part in keeper.fleet.dump()]
+    fleet = [pack_bytes(part) for part in snapshot.dump(keeper.fleet)]
     packed = pack(carried_extras)
     if len(packed) + len(answers) + sum(map(len, fleet)) > CARRIED_CHARACTERS_MAX:
         return PackedFleet(too_large=True)
@@ -65,7 +65,7 @@ def audit_books(order: CacheOrder) -> list[str]:
     return _keeper(order).fleet.audit()
 
 
-def _keeper(order: CacheOrder) -> registry.Keeper:
+def _keeper(order: CacheOrder) -> registry.RegisteredCache:
     keeper = registry.find(order.run_id, order.version)
     if keeper is None:
         raise StaleSnapshot(f"the books of run {order.run_id} at version {order.version} are not in this process")

@@ -38,7 +38,7 @@ class QueueingHints:
     def concerned(self, waiting: Iterable[Place], fleet: Fleet) -> list[Place]:
         """Give those whose answer can change, in their order."""
         # Quotas and the demands of others span clusters.
-        if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.avoiders()):
+        if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.with_anti_affinity()):
             return list(waiting)
         labels = [slot.view.labels for name in sorted(self.clusters) if (slot := fleet.clusters.get(name)) is not None]
         return [place for place in waiting if self._concerns(place, labels, fleet)]

@@ -124,7 +124,7 @@ class FleetSchedulerWorkflow:
         while self.books.parts_left:
             self.books.read_part()
             if large:
-                registry.settle()
+                registry.freeze_objects()
             if large and self.books.parts_left:
                 await workflow.sleep(BREATH, summary=f"{self.books.parts_left} parts of the fleet left to read")
 

@@ -14,6 +14,7 @@ from client.planning.local_decisions import now_ms
 from client.planning.reasoning import explanation
 from client.planning.whatif import live_plan
 from client.refs.targets import target
+from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.planning.offline import offline_fleet, sort_documents
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_replica
@@ -118,9 +119,9 @@ def test_sch_18_5_a_plan_counts_with_what_is_really_there() -> None:
 
 def test_planning_changes_nothing() -> None:
     live = two_sites()
-    before = live.fleet.dump()
+    before = snapshot.dump(live.fleet)
     live_plan(live, Hypothesis(drained=("eu",), scales={CHAT: 4}), None, now_ms())
-    assert live.fleet.dump() == before
+    assert snapshot.dump(live.fleet) == before
 
 
 def test_a_removed_pool_is_left_for_another() -> None:

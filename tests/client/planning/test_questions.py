@@ -11,6 +11,7 @@ from client.planning.hypothesis import Hypothesis
 from client.planning.local_decisions import now_ms
 from client.planning.questions import CAN_DRAIN, HEADROOM, Question, answer
 from client.planning.whatif import live_world
+from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_replica
@@ -154,7 +155,7 @@ def test_18_6_4_a_drain_that_would_lose_a_replica_is_a_no(cli: Cli, tmp_path: Pa
 def test_18_6_4_questions_about_the_live_fleet_take_suppositions_with_them() -> None:
     """Four nodes on two sites, two of them used; a quota, a scale and a drain are supposed."""
     live = two_sites()
-    before = live.fleet.dump()
+    before = snapshot.dump(live.fleet)
 
     def headroom(supposed: Hypothesis, policy: SchedulerOptions | None = None) -> Any:
         return answer(Question(HEADROOM, CHAT), live_world(live, supposed, policy, now_ms()), now_ms())["headroom"]
@@ -165,7 +166,7 @@ def test_18_6_4_questions_about_the_live_fleet_take_suppositions_with_them() -> 
     assert headroom(Hypothesis(), SchedulerOptions(quotas=(Quota("ml", max_nodes=3),))) == 3
     drain = answer(Question(CAN_DRAIN, cluster="eu"), live_world(live, Hypothesis(scales={CHAT: 3}), None, now_ms()), now_ms())
     assert (drain["possible"], drain["moves"][0]["missing"]) == (False, 1)
-    assert live.fleet.dump() == before
+    assert snapshot.dump(live.fleet) == before
 
 
 UNKNOWN = [

@@ -9,7 +9,8 @@ import pytest
 from api_types.names import replica_name
 from scheduler.decide import apply, decide
 from scheduler.explain.diagnosis import headline, joined, named
-from scheduler.fleet.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, Unpacking
+from scheduler.fleet import snapshot
+from scheduler.fleet.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, SnapshotReader
 from scheduler.model.decision import Diagnosis, ReasonGroup
 from scheduler.model.inputs import Decision, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
@@ -217,8 +218,8 @@ def test_a_fleet_survives_its_packing() -> None:
     world.set_options(SchedulerOptions(priority_classes={"high": 10}))
     settled(world, deployment(want=2))
     standing(world, deployment(name="other"), "b/0", pools="q", name="odd-name")
-    copy = type(world).load(world.dump())
-    assert copy.dump() == world.dump()
+    copy = snapshot.load(snapshot.dump(world))
+    assert snapshot.dump(copy) == snapshot.dump(world)
     assert {e.uid: e for e in copy.entries()} == {e.uid: e for e in world.entries()}
     assert (copy.version, copy.options, copy.free("a")) == (world.version, world.options, world.free("a"))
     assert [slot.view for slot in copy.clusters.values()] == [slot.view for slot in world.clusters.values()]
@@ -230,12 +231,12 @@ def test_a_large_fleet_is_packed_in_parts_that_are_read_one_at_a_time() -> None:
     world = fleet(*(cluster(f"c{i:05}", one) for i in range(CLUSTERS_PER_PART + 1)))
     settled(world, deployment(want=REPLICAS_PER_PART + 1, uid="6a1f"), request_id="6a1f/1/1")
     bind_all(world)
-    parts = world.dump()
+    parts = snapshot.dump(world)
     assert len(parts) == 5
-    reading = Unpacking(parts)
+    reading = SnapshotReader(parts)
     while reading.left:
         reading.read_next()
-    assert reading.fleet.dump() == parts
+    assert snapshot.dump(reading.fleet) == parts
     assert {e.uid: e for e in reading.fleet.entries()} == {e.uid: e for e in world.entries()}
     # What can be made again is not written, so a replica takes a handful of bytes.
     assert sum(len(part) for part in parts[3:]) < 5 * REPLICAS_PER_PART
@@ -243,7 +244,7 @@ def test_a_large_fleet_is_packed_in_parts_that_are_read_one_at_a_time() -> None:
 
 def test_rubbish_is_no_packed_fleet() -> None:
     with pytest.raises(ValueError, match="not a packed fleet"):
-        type(fleet()).load([b"rubbish"])
-    for parts in ([], fleet(cluster("a", 1)).dump()[1:]):
+        snapshot.load([b"rubbish"])
+    for parts in ([], snapshot.dump(fleet(cluster("a", 1)))[1:]):
         with pytest.raises(ValueError, match="not a packed fleet"):
-            type(fleet()).load(parts)
+            snapshot.load(parts)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import apply, decide
+from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
@@ -52,11 +53,11 @@ def test_18_4_10_a_small_request_behind_a_blocked_one(order: str, small: list[st
 def test_18_4_10_a_hold_ends_after_hold_for_and_does_not_begin_again() -> None:
     world = half_full()
     settled(world, BIG)
-    assert next_expiry(world.holds, NOW, STRICT.hold_for_seconds) == NOW + 5 * MINUTE + 1
+    assert next_expiry(world.queue_reservations, NOW, STRICT.hold_for_seconds) == NOW + 5 * MINUTE + 1
     assert places(decided(world, SMALL, NOW + 5 * MINUTE)) == []
     assert settled(world, BIG, NOW + 4 * MINUTE, "again").waiting_since == NOW
     assert places(decided(world, SMALL, NOW + 5 * MINUTE + 1)) == ["a/0"]
-    assert next_expiry(world.holds, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds) is None
+    assert next_expiry(world.queue_reservations, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds) is None
 
 
 def test_18_4_10_the_time_of_holding_is_a_setting() -> None:
@@ -98,14 +99,14 @@ def test_18_4_10_a_hold_ends_with_the_wait() -> None:
     world.release(next(iter(world.owned("ml", "old"))))
     world.release(next(iter(world.owned("ml", "old"))))
     assert settled(world, BIG, NOW + 1, "again").shortfall == 0
-    assert not world.holds
+    assert not world.queue_reservations
 
 
 def test_18_4_10_who_only_waits_for_a_cache_or_cannot_be_compiled_holds_nothing() -> None:
     world = half_full()
     broken = deployment(engine("main", alone(ask("device."))), name="broken")
     assert settled(world, broken).waiting_since == -1
-    assert not world.holds
+    assert not world.queue_reservations
 
 
 def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
@@ -158,12 +159,12 @@ def test_18_4_10_a_batch_is_its_single_decisions_in_order(accounting: str) -> No
         one_by_one += decide(single, [request], NOW)
         apply(single, one_by_one[-1], request.deployment)
     assert [replace(d, snapshot_version=0) for d in batch] == [replace(d, snapshot_version=0) for d in one_by_one]
-    assert Fleet.load(single.dump()).holds == single.holds
+    assert snapshot.load(snapshot.dump(single)).queue_reservations == single.queue_reservations
 
 
 def test_18_4_10_leaving_the_strict_order_ends_all_holds() -> None:
     world = half_full()
     settled(world, BIG)
     world.set_options(SchedulerOptions())
-    assert not world.holds
+    assert not world.queue_reservations
     assert places(decided(world, SMALL)) == ["a/0"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from api_types.names import replica_name, tenant_queue, workload_name
+from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
 from scheduler.model.inputs import AdmissionView, ClusterView, QueueView
@@ -174,7 +175,7 @@ def test_18_5_4_a_refusal_concerns_one_deployment_and_one_pool_and_fades() -> No
     assert places(decided(world, more, NOW + hour - 1)) == ["b/0"]
     assert codes(decided(world, more, NOW + hour - 1)) == {"Policy": 1, "InsufficientNodes": 1}
     assert places(decided(world, deployment(name="other"), NOW + 1)) == ["a/0"]
-    assert places(decided(Fleet.load(world.dump()), more, NOW + hour - 1)) == ["b/0"]
+    assert places(decided(snapshot.load(snapshot.dump(world)), more, NOW + hour - 1)) == ["b/0"]
     assert places(decided(world, more, NOW + hour)) == ["a/0", "b/0"]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.decide import decide
+from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import CacheView, ScheduleRequest
 from scheduler.model.policy import Drain, PlacementPolicy, Quota, SchedulerOptions
@@ -34,7 +35,7 @@ def two_clusters() -> Fleet:
 
 def test_173_adding_and_draining_shows_moves_and_touches_nothing() -> None:
     world = two_clusters()
-    packed = world.dump()
+    packed = snapshot.dump(world)
     changes = Changes(clusters=(cluster("c", pool("p", 4, price_milli=1000)),), drained=("a",))
     result = plan(world, changes, [deployment(want=2)], NOW)
     diff = result.deployments[0]
@@ -47,7 +48,7 @@ def test_173_adding_and_draining_shows_moves_and_touches_nothing() -> None:
         ("a", "p"): (1, 0, 2000, 0),
         ("c", "p"): (0, 1, 0, 1000),
     }
-    assert world.dump() == packed
+    assert snapshot.dump(world) == packed
 
 
 def test_a_plan_without_changes_is_empty() -> None:

@@ -12,8 +12,7 @@ from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages.entities import KeptState, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, SignalRequest
 from scheduler.decide import apply, decide
-from scheduler.fleet import registry
-from scheduler.fleet.fleet import Fleet
+from scheduler.fleet import registry, snapshot
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import PlacementPolicy, TopologySpread
@@ -98,7 +97,7 @@ def test_sch_18_4_10_a_hold_ends_with_its_deployment_and_is_carried_over() -> No
     made = books(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder"})
     turn(made)
     turn(made, ("place", place(deployment(engine(copies=4), name="big"))))
-    assert Fleet.load(made.fleet.dump()).holds == made.fleet.holds
+    assert snapshot.load(snapshot.dump(made.fleet)).queue_reservations == made.fleet.queue_reservations
     made.state.inbox.append(("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
     assert turn(made, ("place", place(deployment(name="small")))) == ["small"]
     assert made.holds_end_after() is None
