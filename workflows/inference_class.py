@@ -56,13 +56,17 @@ class InferenceClassWorkflow(Entity[ClassState]):
             self.state.answer.append(message.cluster)
         self.touch()
 
+    def repeat_reports(self) -> None:
+        """Report to the scheduler again with the next pass."""
+        self.state.told = min(self.state.told, self.state.generation - 1)
+
     @workflow.signal
     def resync(self, order: Any = None) -> None:
-        """Report again, to a scheduler that lost its memory or because it is time."""
+        """Report again to a scheduler that lost its state."""
         message = self.read(Resync, order) if order is not None else None
         if message is None or message.epoch > self.state.epoch:
             self.state.epoch = message.epoch if message else self.state.epoch
-            self.state.told = min(self.state.told, self.state.generation - 1)
+            self.repeat_reports()
             self.requeue()
 
     @workflow.query

@@ -29,7 +29,7 @@ from workflows.entity.state import EntityState
 REQUESTS_KEPT = 512
 REQUESTS_SHOWN = 64
 
-# A sleeping entity repeats its reports now and then, in case one was lost with its receiver. Twice an hour costs 240 events a day.
+# An idle entity repeats its reports periodically, in case one was lost with its receiver. Twice an hour costs 240 events a day.
 RESYNC = timedelta(minutes=30)
 
 
@@ -57,7 +57,7 @@ class Entity(Generic[StateT]):
     def set_spec(self, order: Any) -> None:
         """Create the object or change it; a repeat of a request id, or of the same content, changes nothing."""
         message = self.read(SetSpec, order)
-        if message is None or self.is_repeat(message.request_id):
+        if message is None or not self.accept_request(message.request_id):
             return
         if self.state.deleted:
             self.event("Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone")
@@ -71,19 +71,19 @@ class Entity(Generic[StateT]):
     def delete(self, order: Any) -> None:
         """Begin the ordered teardown."""
         message = self.read(Delete, order)
-        if message is None or self.is_repeat(message.request_id):
+        if message is None or not self.accept_request(message.request_id):
             return
         if not self.state.deleted:
             self.state.deleted = self.now()
             self.event("Normal", "Deleting", f"deletion was asked for by {message.by or 'somebody'}")
-        self.delete_ordered(message)
+        self.on_delete_requested(message)
         self.touch()
 
     @workflow.signal
     def force(self, order: Any) -> None:
         """Give up the teardown step that is waited for, or all of them."""
         message = self.read(Force, order)
-        if message is None or self.is_repeat(message.request_id):
+        if message is None or not self.accept_request(message.request_id):
             return
         if not self.state.deleted:
             self.event("Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first")
@@ -98,14 +98,14 @@ class Entity(Generic[StateT]):
         if self.read(RetryNow, order) is not None:
             self.state.attempts = 0
             self.context.requeue_time = None
-            self.retry_ordered()
+            self.on_retry_requested()
             self.requeue()
 
     @workflow.update
     def replace(self, order: Any) -> dict[str, Any]:
         """Change the object and answer with it; for callers that need a verdict."""
         message = Replace.model_validate(order)
-        if not self.is_repeat(message.request_id):
+        if self.accept_request(message.request_id):
             self.accept(self.admitted(message.manifest), message.by)
         return self.manifest()
 
@@ -165,21 +165,21 @@ class Entity(Generic[StateT]):
         """Give more lines, in Markdown, for the Temporal UI."""
         return []
 
-    def merged(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Join a newly applied spec with what others ordered meanwhile."""
+    def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
         return spec
 
-    def spec_changed(self) -> None:
-        """Note that there is a new generation."""
+    def on_spec_changed(self) -> None:
+        """React to a new generation."""
 
-    def delete_ordered(self, order: Delete) -> None:
-        """Note how a deletion was asked for."""
+    def on_delete_requested(self, order: Delete) -> None:
+        """React to a request for deletion."""
 
-    def retry_ordered(self) -> None:
-        """Note that somebody wants the next attempt now."""
+    def on_retry_requested(self) -> None:
+        """Reset backoffs: the user wants the next attempt now."""
 
-    def resync(self) -> None:
-        """Note that reports may be repeated."""
+    def repeat_reports(self) -> None:
+        """Repeat reports to other entities with the next pass; called at every resync period."""
 
     async def stop_background_tasks(self) -> None:
         """End what runs in the background, before continue-as-new and at the end."""
@@ -191,7 +191,7 @@ class Entity(Generic[StateT]):
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
         self.state.created = self.state.created or self.now()
-        resync = asyncio.create_task(self._resync_now_and_then())
+        repetition = asyncio.create_task(self._repeat_reports_periodically())
         gone = False
         while not gone:
             await self._until_work()
@@ -201,7 +201,7 @@ class Entity(Generic[StateT]):
             self.publish()
             if not gone and workflow.info().is_continue_as_new_suggested():
                 break
-        resync.cancel()
+        repetition.cancel()
         if self._alarm:
             self._alarm.cancel()
         await self.stop_background_tasks()
@@ -229,10 +229,10 @@ class Entity(Generic[StateT]):
         await workflow.sleep(after, summary=f"{self.title}: next look"[:100])
         self.requeue()
 
-    async def _resync_now_and_then(self) -> None:
+    async def _repeat_reports_periodically(self) -> None:
         while True:
             await workflow.sleep(RESYNC, summary="repeat reports")
-            self.resync()
+            self.repeat_reports()
             self.requeue()
 
     def requeue(self) -> None:
@@ -267,14 +267,14 @@ class Entity(Generic[StateT]):
                 self.refuse(problems)
             return None
 
-    def is_repeat(self, request_id: str) -> bool:
-        """Tell whether a request was taken before, and remember it. Without an id nothing is a repeat."""
+    def accept_request(self, request_id: str) -> bool:
+        """Remember the id of a request; False when it was accepted before. A request without an id is always new."""
         if not request_id:
-            return False
-        if request_id in self.state.requests:
             return True
+        if request_id in self.state.requests:
+            return False
         self.state.requests = [*self.state.requests, request_id][-REQUESTS_KEPT:]
-        return False
+        return True
 
     def admitted(self, document: Any) -> Manifest:
         """Check a manifest in full, CEL aside, against this object's identity and present state."""
@@ -294,7 +294,7 @@ class Entity(Generic[StateT]):
         document = dump(manifest)
         metadata = document["metadata"]
         labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
-        spec = self.merged(document["spec"])
+        spec = self.merge_spec(document["spec"])
         if condition_of(self.state.conditions, "SpecAccepted"):
             self.condition("SpecAccepted", TRUE, "Accepted", "")
         if (labels, annotations, spec) == (self.state.labels, self.state.annotations, self.state.spec):
@@ -303,7 +303,7 @@ class Entity(Generic[StateT]):
             self.state.generation += 1
             self.state.attempts = 0
         self.state.labels, self.state.annotations, self.state.spec = labels, annotations, spec
-        self.spec_changed()
+        self.on_spec_changed()
         if by:
             self.event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
         self.touch()

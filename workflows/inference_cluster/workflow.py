@@ -94,13 +94,17 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
             self.state.occupied = message.replicas
             self.touch()
 
+    def repeat_reports(self) -> None:
+        """Report to the scheduler again with the next pass."""
+        self.state.reported = ""
+
     @workflow.signal
     def resync(self, order: Any = None) -> None:
-        """Report again, to a scheduler that lost its memory or because it is time."""
+        """Report again to a scheduler that lost its state."""
         message = self.read(Resync, order) if order is not None else None
         if message is None or message.epoch > self.state.epoch:
             self.state.epoch = message.epoch if message else self.state.epoch
-            self.state.reported = ""
+            self.repeat_reports()
             self.requeue()
 
     @workflow.query
@@ -191,11 +195,11 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
             "storage_class_name": cache.get("storageClassName", ""),
         }
 
-    def retry_ordered(self) -> None:
+    def on_retry_requested(self) -> None:
         """Forget how long the next attempt was to wait."""
         self.retry_at = None
 
-    def spec_changed(self) -> None:
+    def on_spec_changed(self) -> None:
         """A new spec deserves an attempt at once; what people declare by annotation holds from now on."""
         self.retry_at = None
         if self.state.facts:
@@ -392,7 +396,7 @@ class InferenceClusterWorkflow(ClusterCaches[ClusterState], ClusterClasses[Clust
 
     # --- leaving ------------------------------------------------------------------------------------------------------------------
 
-    def delete_ordered(self, order: Delete) -> None:
+    def on_delete_requested(self, order: Delete) -> None:
         """Evict what runs here, if the user said so."""
         if order.evict and self.state.spec is not None:
             taint = {"key": labels.MAINTENANCE, "effect": "NoExecute"}

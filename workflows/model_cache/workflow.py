@@ -100,12 +100,12 @@ class ModelCacheWorkflow(CacheSource):
 
     # --- the wish -----------------------------------------------------------------------------------------------------------------
 
-    def spec_changed(self) -> None:
+    def on_spec_changed(self) -> None:
         """Look at all clusters again, and let what failed be tried again: whoever wrote the spec may have mended it."""
         self.state.surveyed = False
-        self.retry_ordered()
+        self.on_retry_requested()
 
-    def retry_ordered(self) -> None:
+    def on_retry_requested(self) -> None:
         """Try again now what waits for its next attempt."""
         for place in self.state.places.values():
             place.retry_at, place.errors = "", 0
@@ -140,7 +140,7 @@ class ModelCacheWorkflow(CacheSource):
         self.state.observed_generation = self.state.generation
         return False
 
-    def resync(self) -> None:
+    def repeat_reports(self) -> None:
         """Repeat what may have been lost."""
         self.state.resyncs += 1
         for place in self.state.places.values():

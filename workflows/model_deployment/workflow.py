@@ -54,7 +54,7 @@ class ModelDeploymentWorkflow(ReplicaController):
     def scale(self, order: Any) -> None:
         """Order a replica count; the last accepted order wins and is recorded."""
         message = self.read(Scale, order)
-        if message is None or self.is_repeat(message.request_id):
+        if message is None or not self.accept_request(message.request_id):
             return
         count = message.replicas
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= REPLICAS_MAX:
@@ -68,7 +68,7 @@ class ModelDeploymentWorkflow(ReplicaController):
             self.event("Normal", "Scaled", f"from {self.state.spec['replicas']} to {count} by {message.by or 'somebody'}")
             self.state.spec = {**self.state.spec, "replicas": count}
             self.state.generation += 1
-            self.spec_changed()
+            self.on_spec_changed()
         self.touch()
 
     @workflow.signal
@@ -131,13 +131,17 @@ class ModelDeploymentWorkflow(ReplicaController):
             self.state.evictions.append(message.eviction)
             self.requeue()
 
+    def repeat_reports(self) -> None:
+        """Ask the scheduler again, and look after the replicas, with the next pass."""
+        self.state.asked_for = []
+        self.look_after = True
+
     @workflow.signal
     def resync(self, order: Any = None) -> None:
-        """Ask again, because the scheduler lost its memory or because it is time."""
+        """Ask a scheduler again that lost its state."""
         message = self.read(Resync, order) if order is not None else None
         if message is None:
-            self.state.asked_for = []
-            self.look_after = True
+            self.repeat_reports()
         elif message.epoch > self.state.epoch:
             self.state.epoch, self.state.asked_for = message.epoch, []
             # What an earlier scheduler promised and we did not use yet is void: the new one may never have heard of it.
@@ -169,7 +173,7 @@ class ModelDeploymentWorkflow(ReplicaController):
 
     # --- spec ---------------------------------------------------------------------------------------------------------------------
 
-    def merged(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep what an autoscaler ordered, unless the applied count itself is new."""
         written = spec["replicas"]
         kept = written
@@ -190,7 +194,7 @@ class ModelDeploymentWorkflow(ReplicaController):
             self.state.revisions = remember(self.state.revisions, self.state.template_generation, before["template"]["spec"], self.now())
         self.state.template_generation = self.state.generation + 1
 
-    def spec_changed(self) -> None:
+    def on_spec_changed(self) -> None:
         """A new generation begins; how long it takes is shown."""
         self.state.pace = Pace(generation=self.state.generation, accepted=workflow.time())
 

@@ -51,14 +51,14 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
     async def report_gone(self) -> None:
         """Tell the deployment that nothing is left but what is listed as left behind."""
 
-    def retry_ordered(self) -> None:
+    def on_retry_requested(self) -> None:
         """Forget how long the next attempt was to wait."""
         self.state.retry_at = ""
 
-    def delete_ordered(self, order: Delete) -> None:
+    def on_delete_requested(self, order: Delete) -> None:
         """Begin at once, whatever the last apply was waiting for."""
         del order
-        self.retry_ordered()
+        self.on_retry_requested()
 
     async def tear_down(self) -> bool:
         """Take step after step; False while the one at hand has to be looked at again."""

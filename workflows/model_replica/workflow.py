@@ -91,7 +91,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         message = self.read(ClusterChanged, order)
         if message and (self.state.cluster is None or message.sequence >= self.state.cluster.sequence):
             if message.connected and self.state.cluster and not self.state.cluster.connected:
-                self.retry_ordered()
+                self.on_retry_requested()
             self.state.cluster = message
             self.touch()
 
@@ -110,10 +110,14 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
 
     @workflow.signal
     def resync(self, order: Any = None) -> None:
-        """Tell again what was told."""
+        """Report again to a deployment that lost its state."""
         if order is None or self.read(Resync, order) is not None:
-            self.state.told = {}
+            self.repeat_reports()
             self.requeue()
+
+    def repeat_reports(self) -> None:
+        """Report to the deployment again with the next pass."""
+        self.state.told = {}
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -153,7 +157,7 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
             self.state.retry_at = ""
         self.touch()
 
-    def retry_ordered(self) -> None:
+    def on_retry_requested(self) -> None:
         """Forget how long the next attempt was to wait, and look after copies of Secrets too."""
         self.state.retry_at = ""
         self.state.copies_due = self.now()
