@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import names, queues
 from api_types.base import Message
-from api_types.messages.entities import SignalBatch, SignalRequest, StartedReplicas, StartReplica, StartReplicas, ToldMany
+from api_types.messages.entities import SignalBatch, SignalBatchResult, SignalRequest, StartedReplicas, StartReplica, StartReplicas
 
 KIND = SearchAttributeKey.for_keyword("ModelplaneKind")
 NAMESPACE = SearchAttributeKey.for_keyword("ModelplaneNamespace")
@@ -131,10 +131,10 @@ class EntityClient:
         return await _tell(activity.client(), message)
 
     @activity.defn
-    async def tell_many(self, messages: SignalBatch) -> ToldMany:
+    async def tell_many(self, messages: SignalBatch) -> SignalBatchResult:
         """Send many signals, in order for each receiver, different receivers side by side."""
         by_receiver: dict[str, list[SignalRequest]] = {}
-        for message in messages.tells:
+        for message in messages.signals:
             by_receiver.setdefault(message.workflow_id, []).append(message)
         client = activity.client()
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -144,7 +144,7 @@ class EntityClient:
                 return all([await _tell(client, message) for message in row])
 
         told = await asyncio.gather(*(send(row) for row in by_receiver.values()))
-        return ToldMany(missing=[receiver for receiver, ok in zip(by_receiver, told, strict=True) if not ok])
+        return SignalBatchResult(missing=[receiver for receiver, ok in zip(by_receiver, told, strict=True) if not ok])
 
     @activity.defn
     async def read_memo(self, wanted: ReadMemo) -> Remembered:
@@ -174,7 +174,7 @@ class EntityClient:
             async with gate, asyncio.timeout(_ASK_SECONDS):
                 return await _start_replica(client, birth)
 
-        names_held = await asyncio.gather(*(start(birth) for birth in order.births))
+        names_held = await asyncio.gather(*(start(birth) for birth in order.replicas))
         return StartedReplicas(conflicts=[name for name in names_held if name])
 
     @activity.defn

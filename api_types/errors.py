@@ -1,12 +1,12 @@
-"""Every way this project fails on purpose.
+"""The errors of this project.
 
 The class name is the failure type that Temporal records; the branch says whether retrying can help.
 
-* PermanentError    nothing changes until the spec does; leaves the activity at once
-* NeedsPersonError  somebody must act in the world; leaves the activity at once, the workflow tries again by timer
-* TransientError    the world may heal; the activity is retried
+* PermanentError       fails until the spec changes; not retried
+* ActionRequiredError  fails until a person changes something outside; not retried by Temporal, the workflow tries again by timer
+* TransientError       may succeed later; Temporal retries the activity
 
-A workflow reads `error_type(error)`: the class itself does not travel.
+A workflow reads `error_type(error)`: the class itself is not serialized.
 """
 
 from datetime import timedelta
@@ -15,12 +15,12 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 
 class ModelplaneError(ApplicationError):
-    """The root: a message for people, the class name as type."""
+    """The base class: a message for people, the class name as failure type."""
 
     retryable = False
 
     def __init__(self, message: str, *details: object, after: timedelta | None = None) -> None:
-        """Say what failed; `after` is how long the other side asked to be left alone."""
+        """Say what failed; `after` is the delay before the next attempt that the other side asked for (`Retry-After`)."""
         super().__init__(
             message,
             *details,
@@ -31,11 +31,11 @@ class ModelplaneError(ApplicationError):
 
 
 class PermanentError(ModelplaneError):
-    """Nothing changes until the spec does."""
+    """Fails until the spec changes."""
 
 
 class InvalidInput(PermanentError):
-    """What was asked for can never work as written."""
+    """The input can never work as written."""
 
 
 class Unsupported(PermanentError):
@@ -43,39 +43,39 @@ class Unsupported(PermanentError):
 
 
 class NameConflict(PermanentError):
-    """The name belongs to somebody else."""
+    """An object of this name exists and belongs to another owner."""
 
 
 class Conflict(PermanentError):
     """The object was changed since it was read, or is being deleted."""
 
 
-class NeedsPersonError(ModelplaneError):
-    """Somebody must act outside; repeated by timer."""
+class ActionRequiredError(ModelplaneError):
+    """A person must act outside; the workflow tries again by timer."""
 
 
-class CredentialsInvalid(NeedsPersonError):
+class CredentialsInvalid(ActionRequiredError):
     """A credential is missing, malformed or refused."""
 
 
-class PermissionDenied(NeedsPersonError):
-    """The credential is known but lacks a right."""
+class PermissionDenied(ActionRequiredError):
+    """The credential is accepted but lacks a permission."""
 
 
-class QuotaExceeded(NeedsPersonError):
-    """A quota of the outside system is spent."""
+class QuotaExceeded(ActionRequiredError):
+    """A quota of the outside system is used up."""
 
 
-class Broken(NeedsPersonError):
-    """The outside object is in a state that only a person can mend."""
+class Broken(ActionRequiredError):
+    """The outside object is in a state that only a person can fix."""
 
 
-class StillThere(NeedsPersonError):
-    """What must be gone first is still there, perhaps held by somebody's finalizer."""
+class StillThere(ActionRequiredError):
+    """An object that must be deleted first still exists, for instance because of a finalizer."""
 
 
 class TransientError(ModelplaneError):
-    """The world may heal; retried."""
+    """May succeed later; retried."""
 
     retryable = True
 
@@ -85,19 +85,19 @@ class ClusterUnreachable(TransientError):
 
 
 class Throttled(TransientError):
-    """Asked to slow down."""
+    """The other side limits the request rate."""
 
 
 class ServerError(TransientError):
-    """The other side failed."""
+    """The other side reported an internal error."""
 
 
 class StackMissing(TransientError):
-    """The cluster does not serve a kind that we need; it may be installed later."""
+    """The cluster does not serve a kind that we apply; it may be installed later."""
 
 
 class StaleSnapshot(TransientError):
-    """The ledger changed, or is not here, since the decision was asked for."""
+    """The ledger changed since the decision was requested, or this worker does not have it."""
 
 
 _TYPES: dict[str, type[ModelplaneError]] = {}
@@ -113,7 +113,7 @@ _collect(ModelplaneError)
 
 
 def error_type(error: BaseException) -> str:
-    """Give the type name of a failure as it reached a workflow or client; empty if it is none of ours."""
+    """Give the type name of a failure as it reached a workflow or client; empty if it is not an ApplicationError."""
     cause: BaseException | None = error.cause if isinstance(error, ActivityError) else error
     return (cause.type or "") if isinstance(cause, ApplicationError) else ""
 
@@ -132,5 +132,5 @@ def error_reason(error: BaseException) -> str:
 
 
 def is_permanent(type_name: str) -> bool:
-    """Tell whether only a change of the spec can help."""
+    """Whether only a change of the spec can help."""
     return issubclass(_TYPES.get(type_name, TransientError), PermanentError)

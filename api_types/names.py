@@ -1,7 +1,7 @@
-"""Every name that this project makes.
+"""Every name that this project generates.
 
-A made name shows a readable part and ends in eight hex digits over its identity. The parts of the digest are length-prefixed, so that
-`a-b` + `c` and `a` + `b-c` never meet; the namespace is always among them, because tenants share clusters.
+A generated name shows a readable part and ends in eight hex digits over its identity. The parts of the digest are length-prefixed, so that
+`a-b` + `c` and `a` + `b-c` never collide; the namespace is always among them, because tenants share clusters.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _CACHE_CLAIM_MAX = 57
 
 
 def slug(text: str) -> str:
-    """Make a DNS-1035 label out of any text, of any length; never empty."""
+    """Turn any text into a DNS-1035 label of any length; never empty."""
     label = _DASHES.sub("-", _OUTSIDE.sub("-", text.lower())).strip("-")
     if not label:
         return "x"
@@ -32,43 +32,43 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(joined.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
-def made(visible: str, parts: tuple[str, ...], limit: int, suffix: str = "") -> str:
+def hashed_name(visible: str, parts: tuple[str, ...], limit: int, suffix: str = "") -> str:
     """Give `slug(visible)` cut to fit, a dash, the digest of the parts, and the suffix."""
     room = limit - _DIGEST_LENGTH - 1 - len(suffix)
     return f"{slug(visible)[:room].rstrip('-')}-{digest(*parts)}{suffix}"
 
 
 def replica_name(namespace: str, deployment: str, cluster: str, index: int, counter: int = 0) -> str:
-    """Name a ModelReplica after its identity alone; `counter` tells apart what once collided."""
+    """Name a ModelReplica after its identity alone; `counter` distinguishes names that once collided."""
     parts = ("modelreplica", namespace, deployment, cluster, str(index))
-    return made(deployment, (*parts, str(counter)) if counter else parts, _WORKLOAD_MAX)
+    return hashed_name(deployment, (*parts, str(counter)) if counter else parts, _WORKLOAD_MAX)
 
 
 def workload_name(namespace: str, replica: str) -> str:
     """Name what a replica owns on its cluster: the base name `W`."""
-    return made(replica, ("replica", namespace, replica), _WORKLOAD_MAX)
+    return hashed_name(replica, ("replica", namespace, replica), _WORKLOAD_MAX)
 
 
 def engine_name(namespace: str, replica: str, engine: str, *, gang: bool = False) -> str:
     """Name the Deployment of an engine, or its LeaderWorkerSet when it is a gang."""
     limit = _LEADER_WORKER_SET_MAX if gang else _LABEL_MAX
-    return made(f"{replica}-{engine}", ("engine", namespace, replica, engine), limit)
+    return hashed_name(f"{replica}-{engine}", ("engine", namespace, replica, engine), limit)
 
 
 def claim_template_name(namespace: str, replica: str, engine: str, role: str, spec_digest: str) -> str:
     """Name a ResourceClaimTemplate after its content too: its spec can never be changed in place."""
     role = role.lower()
-    return made(f"{replica}-{engine}-{role}", ("claim", namespace, replica, engine, role, spec_digest), _LABEL_MAX)
+    return hashed_name(f"{replica}-{engine}-{role}", ("claim", namespace, replica, engine, role, spec_digest), _LABEL_MAX)
 
 
 def cache_claim_name(namespace: str, cache: str, artefact_key: str) -> str:
     """Name the volume claim of one artefact of a ModelCache."""
-    return made(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artefact_key), _CACHE_CLAIM_MAX)
+    return hashed_name(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artefact_key), _CACHE_CLAIM_MAX)
 
 
 def connection_handle(cluster: str) -> str:
-    """Name the handle under which a cluster's connection is known."""
-    return made(f"{cluster}-cluster-kubeconfig", ("connection", "", cluster), _LABEL_MAX)
+    """Name the connection of a cluster, as its status shows it."""
+    return hashed_name(f"{cluster}-cluster-kubeconfig", ("connection", "", cluster), _LABEL_MAX)
 
 
 def tenant_queue(namespace: str) -> str:
@@ -78,7 +78,7 @@ def tenant_queue(namespace: str) -> str:
 
 def label_value(name: str) -> str:
     """Give a name as a label value: itself if it fits, else cut with a digest (the whole name then stands in an annotation)."""
-    return name if len(name) <= _LABEL_MAX else made(name, ("label", name), _LABEL_MAX)
+    return name if len(name) <= _LABEL_MAX else hashed_name(name, ("label", name), _LABEL_MAX)
 
 
 def workflow_id(kind: str, namespace: str, name: str) -> str:

@@ -46,7 +46,7 @@ class NotFound(CommandFailed):
     code = ExitCode.NOT_FOUND
 
 
-class InTheWay(CommandFailed):
+class Conflict(CommandFailed):
     """The object was changed by somebody else, or is being deleted."""
 
     code = ExitCode.CONFLICT

@@ -31,7 +31,7 @@ from scheduler.placement.policy_document import InvalidPolicyError, read_policy,
 from scheduler.placement.queue_limits import evicted_workloads, next_timeouts
 from scheduler.planning.offline import Documents, offline_cluster, offline_deployment, offline_fleet, sort_documents
 from scheduler.planning.plan import decision_tree, end_state, engine_trees, plan_offline
-from scheduler.planning.questions import REPLICAS_MAX, Offer, can_drain, cluster_of_class, headroom, offers
+from scheduler.planning.questions import Offer, can_drain, cluster_of_class, headroom, offers
 from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, settle
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "KEEP",
     "MAINTENANCE",
     "RELEASING",
-    "REPLICAS_MAX",
     "RESERVED",
     "SCHEDULER_VERSION",
     "Changes",

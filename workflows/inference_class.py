@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from activities.messaging import Broadcast, EntityClient
 from api_types import names
-from api_types.messages.entities import ClassChanged, ClassWanted, Forget, ReportClass, Resync, SignalBatch, SignalRequest
+from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync, SignalBatch, SignalRequest
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE
@@ -47,7 +47,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
     @workflow.signal
     def class_wanted(self, order: Any) -> None:
         """Note that a cluster uses this class, or no longer does."""
-        message = self.read(ClassWanted, order)
+        message = self.read(ClassUse, order)
         if message is None:
             return
         others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
@@ -126,7 +126,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         ]
         await workflow.execute_activity_method(
             EntityClient.tell_many,
-            SignalBatch(tells=tells),
+            SignalBatch(signals=tells),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(tells)} clusters of this class"),
         )
 

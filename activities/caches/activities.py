@@ -32,8 +32,8 @@ from activities.secrets.store import SecretStore
 from activities.workloads.refusals import as_activity_errors
 from api_types import labels
 from api_types.errors import InvalidInput, NameConflict, ServerError
-from api_types.messages.caches import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
-from api_types.messages.cluster_work import StepDone
+from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from api_types.messages.cluster_work import TeardownStepResult
 
 _STORE_LOOK_SECONDS = 5.0
 _GIB = "Gi"
@@ -49,7 +49,7 @@ class CacheActivities:
         self._force_after = force_after
 
     @activity.defn
-    async def apply_cache(self, order: CacheOrder) -> CacheApplied:
+    async def apply_cache(self, order: ApplyCache) -> CacheApplied:
         """Have the volume of an artefact and, if it is to be filled, its credential and its Job.
 
         Without the credential only the volume is made, and the answer says what is missing. Raises InvalidInput or Unsupported if it cannot
@@ -96,7 +96,7 @@ class CacheActivities:
         await cluster.apply({**copy.manifest, "data": {key: base64.b64encode(value).decode() for key, value in values.items()}})
 
     @activity.defn
-    async def delete_cache_objects(self, order: CacheDeparture) -> StepDone:
+    async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
         """Do some steps of `CACHE_STEPS`, each until nothing of it is left. What belongs to somebody else is left alone and named."""
         cluster = await self._clusters.at(order.connection)
         targets = _Targets.of(order.claim, workload_namespace(order.namespace, self._settings))
@@ -108,7 +108,7 @@ class CacheActivities:
                 if step.number in order.steps:
                     leaving = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
                     skipped += (await leaver.until_gone(leaving)).skipped
-        return StepDone(skipped=skipped)
+        return TeardownStepResult(skipped=skipped)
 
     @activity.defn
     async def await_credential(self, order: AwaitCredential) -> str:
@@ -143,7 +143,7 @@ class _Live(NamedTuple):
     job: Json | None
 
 
-def _input(order: CacheOrder) -> CacheInput:
+def _input(order: ApplyCache) -> CacheInput:
     return CacheInput(
         namespace=order.namespace,
         name=order.name,
@@ -156,13 +156,13 @@ def _input(order: CacheOrder) -> CacheInput:
     )
 
 
-def _render(wanted: CacheInput, order: CacheOrder, settings: RenderSettings) -> Rendered:
+def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> Rendered:
     with as_activity_errors():
         facts = ClusterFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
         return render_cache(wanted, facts, settings)
 
 
-async def _read(cluster: ClusterApi, targets: _Targets, order: CacheOrder) -> _Live:
+async def _read(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> _Live:
     """Read what stands under our names. Raises NameConflict if any of it is somebody else's."""
     live = _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
     conflicts = [reason for item in live if item and (reason := conflict(item, order.uid))]
@@ -199,7 +199,7 @@ async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: in
     return kept, warnings
 
 
-async def _ensure_namespace(cluster: ClusterApi, order: CacheOrder, namespace: str) -> None:
+async def _ensure_namespace(cluster: ClusterApi, order: ApplyCache, namespace: str) -> None:
     """Make the namespace if there is none. It is left behind, so it carries none of our labels."""
     if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
         metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelCache {order.namespace}/{order.name}"}}

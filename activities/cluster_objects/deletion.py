@@ -18,7 +18,7 @@ from activities.render.objects.teardown import STEPS
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.errors import StackMissing
-from api_types.messages.cluster_work import Awaited
+from api_types.messages.cluster_work import RemainingObject
 
 _LOOK_SECONDS = (0.2, 5.0)
 _SHOWN_MAX = 10
@@ -31,7 +31,7 @@ class DeletionResult(NamedTuple):
     """How far objects have left: `remaining` are still there, `skipped` says why others were left alone."""
 
     skipped: list[str]
-    remaining: list[Awaited]
+    remaining: list[RemainingObject]
 
 
 async def looks() -> AsyncIterator[None]:
@@ -58,7 +58,7 @@ class Deleter:
     async def until_gone(self, targets: Sequence[ObjectId], within: timedelta | None = None) -> DeletionResult:
         """Delete objects and wait until they, and all that controllers made from them, are gone (`within` None: however long it takes)."""
         skipped: dict[ObjectId, str] = {}
-        remaining: list[Awaited] = []
+        remaining: list[RemainingObject] = []
         ends_at = None if within is None else asyncio.get_running_loop().time() + within.total_seconds()
         async for _ in looks():
             remaining = []
@@ -81,14 +81,14 @@ class Deleter:
         return DeletionResult(list(skipped.values()), remaining)
 
 
-def awaited(item: Json) -> Awaited:
+def awaited(item: Json) -> RemainingObject:
     """Say which object is still there, and what holds it as far as the object itself tells."""
     metadata = item["metadata"]
     reasons = [f"finalizer {name}" for name in metadata.get("finalizers") or () if name not in _COLLECTOR]
     if since := metadata.get("deletionTimestamp"):
         # The deletion time of a pod is when its grace ends; whatever is there after that does not leave by itself.
         reasons.append(f"to be gone by {since}" if item["kind"] == POD.kind else f"deleted at {since}")
-    return Awaited(id=str(ObjectId.of(item)), why=", ".join(reasons))
+    return RemainingObject(id=str(ObjectId.of(item)), why=", ".join(reasons))
 
 
 async def _ask(cluster: ClusterApi, target: ObjectId, found: Json) -> Json | None:

@@ -25,7 +25,15 @@ from activities.workloads.inputs import Prepared, prepare
 from activities.workloads.teardown_steps import take_step
 from api_types import labels
 from api_types.errors import NameConflict, StillThere
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, Pruned, ReplicaOrder, StepDone, TeardownStep
+from api_types.messages.cluster_work import (
+    Applied,
+    AppliedEngine,
+    AppliedObject,
+    ApplyReplica,
+    PruneResult,
+    TeardownStep,
+    TeardownStepResult,
+)
 
 _WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8
@@ -44,7 +52,7 @@ class WorkloadActivities:
         self._force_after = force_after
 
     @activity.defn
-    async def apply_replica(self, order: ReplicaOrder) -> Applied:
+    async def apply_replica(self, order: ApplyReplica) -> Applied:
         """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
@@ -83,7 +91,7 @@ class WorkloadActivities:
         done = {entry.id for entry in inventory} | {str(target) for target in left}
         return _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
 
-    async def _write_copies(self, cluster: ClusterApi, order: ReplicaOrder, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
+    async def _write_copies(self, cluster: ClusterApi, order: ApplyReplica, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
         inventory, changed = list(prepared.needed.kept), []
         for copy in prepared.needed.copies:
             if await write_copy(cluster, self._store, copy, prepared.rendered.workload_name, order.uid):
@@ -92,7 +100,7 @@ class WorkloadActivities:
         return inventory, changed
 
     @activity.defn
-    async def prune_replica(self, order: ReplicaOrder) -> Pruned:
+    async def prune_replica(self, order: ApplyReplica) -> PruneResult:
         """Delete what the inventory has and the present render has not, and come back when that is gone, or when patience ends.
 
         Nothing is deleted while workloads are held back: what ran before them runs on.
@@ -100,21 +108,21 @@ class WorkloadActivities:
         cluster = await self._clusters.at(order.connection)
         prepared = await prepare(cluster, self._store, order, self._settings)
         if prepared.rendered.held:
-            return Pruned()
+            return PruneResult()
         wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
         wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
         leaving = [entry for entry in order.inventory if entry.id not in wanted]
         async with heartbeating() as tell:
             own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
-            within = timedelta(seconds=order.patience_seconds) if order.patience_seconds else None
+            within = timedelta(seconds=order.wait_seconds) if order.wait_seconds else None
             _, remaining = await Deleter(cluster, order.uid, tell, self._force_after).until_gone(own, within)
             shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
             await release_all(cluster, shared, prepared.rendered.workload_name)
         held = {item.id for item in remaining}
-        return Pruned(removed=[entry.id for entry in leaving if entry.id not in held], remaining=remaining)
+        return PruneResult(removed=[entry.id for entry in leaving if entry.id not in held], remaining=remaining)
 
     @activity.defn
-    async def teardown_replica_step(self, order: TeardownStep) -> StepDone:
+    async def teardown_replica_step(self, order: TeardownStep) -> TeardownStepResult:
         """Do one step of the teardown: delete in order, and come back when nothing of it is left, or when patience ends.
 
         Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
@@ -124,7 +132,7 @@ class WorkloadActivities:
             return await take_step(Deleter(cluster, order.uid, tell, self._force_after), order)
 
 
-async def _make_room(leaver: Deleter, order: ReplicaOrder, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+async def _make_room(leaver: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
     """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
 
     Gives what is gone, and notes it in `found`. Raises StillThere when that takes long.
@@ -160,7 +168,7 @@ async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[Object
     return dict(zip(targets, await asyncio.gather(*map(read, targets)), strict=True))
 
 
-async def _ensure_namespaces(cluster: ClusterApi, order: ReplicaOrder, found: Mapping[ObjectId, Json | None]) -> None:
+async def _ensure_namespaces(cluster: ClusterApi, order: ApplyReplica, found: Mapping[ObjectId, Json | None]) -> None:
     """Make the namespaces of what is about to be made. They are left behind, so they carry none of our labels."""
     for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
         if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:

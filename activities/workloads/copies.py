@@ -22,7 +22,7 @@ from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy,
 from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
 from api_types import apiversions, labels
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
-from api_types.messages.cluster_work import AppliedObject, ReplicaOrder
+from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
 _KINDS = (SECRET, CONFIG_MAP)
 _KEY_PREFIXES = tuple(f"{kind.lower()}-" for kind in _KINDS)
@@ -56,7 +56,7 @@ def is_copy(entry: AppliedObject) -> bool:
     return entry.key.startswith(_KEY_PREFIXES)
 
 
-async def needed_copies(store: SecretStore, order: ReplicaOrder, settings: RenderSettings) -> Needed:
+async def needed_copies(store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Needed:
     """Find out which copies a replica needs; a spec that cannot be read needs none, and rendering says why.
 
     Raises CredentialsInvalid with reason SecretMissing for what must travel and is not in the store, or may not be read there.

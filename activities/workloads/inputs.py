@@ -12,7 +12,7 @@ from activities.render.replica import render_replica
 from activities.secrets.store import SecretStore
 from activities.workloads.copies import Needed, needed_copies
 from activities.workloads.refusals import as_activity_errors
-from api_types.messages.cluster_work import ReplicaOrder
+from api_types.messages.cluster_work import ApplyReplica
 
 # Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
 _QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "LocalQueue")}
@@ -31,7 +31,7 @@ class Prepared:
         return [*self.rendered.warnings, *self.needed.warnings]
 
 
-async def prepare(cluster: ClusterApi, store: SecretStore, order: ReplicaOrder, settings: RenderSettings) -> Prepared:
+async def prepare(cluster: ClusterApi, store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Prepared:
     """Gather and render.
 
     Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason
@@ -43,7 +43,7 @@ async def prepare(cluster: ClusterApi, store: SecretStore, order: ReplicaOrder, 
         return Prepared(render_replica(_replica(order, needed), facts, settings), needed)
 
 
-def _replica(order: ReplicaOrder, needed: Needed) -> ReplicaInput:
+def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
     return ReplicaInput(
         namespace=order.namespace,
         name=order.name,
@@ -61,7 +61,7 @@ def _replica(order: ReplicaOrder, needed: Needed) -> ReplicaInput:
     )
 
 
-def _facts(order: ReplicaOrder, queues: frozenset[str] | None) -> RenderFacts:
+def _facts(order: ApplyReplica, queues: frozenset[str] | None) -> RenderFacts:
     facts = order.facts
     return RenderFacts(
         name=order.cluster,
@@ -77,7 +77,7 @@ def _facts(order: ReplicaOrder, queues: frozenset[str] | None) -> RenderFacts:
     )
 
 
-async def _queues(cluster: ClusterApi, order: ReplicaOrder, settings: RenderSettings) -> frozenset[str] | None:
+async def _queues(cluster: ClusterApi, order: ApplyReplica, settings: RenderSettings) -> frozenset[str] | None:
     """Look for the tenant's queue: a queue that does not exist parks pods without an error. None where nothing queues."""
     if order.facts.scheduler_type not in _QUEUES:
         return None

@@ -11,22 +11,22 @@ from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
 from activities.workloads.copies import copies_of, is_copy, release_all
 from api_types import labels
-from api_types.messages.cluster_work import Awaited, StepDone, TeardownStep
+from api_types.messages.cluster_work import RemainingObject, TeardownStep, TeardownStepResult
 
 # The component label that each step of a teardown takes; what an inventory does not know of is found by it.
 _COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
 
 
-async def take_step(leaver: Deleter, order: TeardownStep) -> StepDone:
+async def take_step(leaver: Deleter, order: TeardownStep) -> TeardownStepResult:
     """Do one step: delete in order, and come back when nothing of it is left, or with what remains when patience ends."""
-    patience = _Patience(order.patience_seconds)
+    patience = _Patience(order.wait_seconds)
     if order.number == teardown.SWEEP:
         departure = await _sweep(leaver, order, patience)
     elif order.number == teardown.COPIES:
         departure = await _release_copies(leaver, order, patience)
     else:
         departure = await _delete(leaver, order, patience)
-    return StepDone(skipped=departure.skipped, remaining=departure.remaining)
+    return TeardownStepResult(skipped=departure.skipped, remaining=departure.remaining)
 
 
 class _Patience:
@@ -76,7 +76,7 @@ async def _release_copies(leaver: Deleter, order: TeardownStep, patience: _Patie
                 skipped += await release_all(leaver.cluster, [target], order.workload_name)
         except TimeoutError:
             found = await leaver.cluster.get(target)
-            return DeletionResult(skipped, [awaited(found) if found else Awaited(id=str(target))])
+            return DeletionResult(skipped, [awaited(found) if found else RemainingObject(id=str(target))])
     return DeletionResult(skipped, [])
 
 

@@ -1,7 +1,7 @@
-"""What a ModelCache says to clusters, replicas and deployments, hears from them, and orders of activities.
+"""Messages of a ModelCache: signals to and from clusters, replicas and deployments, input and output of its activities.
 
-A cache does not know its users by itself: whoever references one registers and is told from then on. Credentials travel as references;
-what is told of their content is a keyed digest.
+A cache does not know its users by itself: a workflow that references one registers, and the cache signals every registered user.
+Credentials travel as references; of their content only a keyed digest is sent.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ from api_types.messages.cluster_work import Connection
 class CacheSite(Message):
     """What caches must know of a cluster; without a connection or a storage class nothing new can be staged there.
 
-    `present`: its record exists; `leaving`: it is being deleted. Settings come from the worker that made contact, because workflow code
-    reads none: `attempts_max` is `cache.maxAttempts` (0: no end), `evict_grace_seconds` is `cache.evictGrace`.
+    `present`: the InferenceCluster exists; `leaving`: it is being deleted. Settings come from the worker that connected, because workflow
+    code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`.
     """
 
     name: str
@@ -35,14 +35,14 @@ class CacheSite(Message):
 
 
 class CacheOnCluster(Message):
-    """A cache has objects on this cluster, or (`staged` False) none any more: a cluster that is being deleted waits for that."""
+    """A cache has objects on this cluster, or (`staged` False) none: a cluster that is being deleted waits for that."""
 
     cache: str
     staged: bool = True
 
 
 class CacheAccount(Message):
-    """Where a cache believes to have objects, for an observer that has just begun."""
+    """Where a cache has objects as far as it knows, for a watch that has just started."""
 
     namespace: str
     name: str
@@ -53,8 +53,8 @@ class CacheAccount(Message):
 # --- with replicas and deployments ------------------------------------------------------------------------------------------------------
 
 
-class CacheWanted(Message):
-    """Somebody references a cache and wants to hear of it; `used` False ends that.
+class CacheUse(Message):
+    """Register as a user of a cache, to be signalled about its changes; `used` False unregisters.
 
     A deployment names itself only. A replica says where it runs, and in `claims` what its pods may mount now.
     """
@@ -68,7 +68,7 @@ class CacheWanted(Message):
 
 
 class CacheReport(Message):
-    """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none to be had."""
+    """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none."""
 
     cache: str
     uid: str
@@ -82,9 +82,9 @@ class CacheReport(Message):
 
 
 class CacheChanged(Message):
-    """What placement reads of a cache: where it may be staged, and how far it is by cluster. `present` False: it does not exist (any more).
+    """What placement reads of a cache: where it may be staged, and its phase on each cluster. `present` False: it does not exist.
 
-    Sent to deployments that registered, and, without a uid, to everybody in the namespace when a cache is born.
+    Sent to deployments that registered, and, without a uid, to every deployment of the namespace when a cache is created.
     """
 
     cache: str
@@ -96,11 +96,11 @@ class CacheChanged(Message):
     phases: dict[str, str] = Field(default_factory=dict)
 
 
-# --- talk to activities -----------------------------------------------------------------------------------------------------------------
+# --- activities -------------------------------------------------------------------------------------------------------------------------
 
 
 class ResolveRevision(Message):
-    """Find out which commit or digest a cache's source means now."""
+    """Resolve the source of a cache to a commit or digest."""
 
     namespace: str
     name: str
@@ -113,8 +113,8 @@ class ResolvedRevision(Message):
     revision: str
 
 
-class CacheOrder(Message):
-    """Bring one artefact to one cluster. `hydrate`: its Job is wanted too, and not the one with uid `spent_job`, which has failed."""
+class ApplyCache(Message):
+    """Apply the objects of one artefact on one cluster. `hydrate`: its Job too; `spent_job` is the uid of one that failed."""
 
     connection: Connection
     cluster: str
@@ -131,10 +131,9 @@ class CacheOrder(Message):
 
 
 class CacheApplied(Message):
-    """What stands now. `job_uid` is empty if no Job was made; `credential_missing` then says which Secret it waits for.
+    """What was applied. `job_uid` is empty if no Job was created; `credential_missing` then says which Secret it waits for.
 
-    `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` as `content_digest`
-    makes it.
+    `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` is a `content_digest`.
     """
 
     claim: str
@@ -146,8 +145,8 @@ class CacheApplied(Message):
     warnings: list[str] = Field(default_factory=list)
 
 
-class CacheDeparture(Message):
-    """Take one artefact off a cluster; `steps` are numbers of `CACHE_STEPS`, done in order, each until nothing is left."""
+class DeleteCacheObjects(Message):
+    """Delete the objects of one artefact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left."""
 
     connection: Connection
     cluster: str
@@ -158,7 +157,7 @@ class CacheDeparture(Message):
 
 
 class AwaitCredential(Message):
-    """Wait until a Secret, or its key, differs from what was last seen; `version` empty: it was missing."""
+    """Wait until a Secret, or its key, differs from the version last read; `version` empty: it was missing."""
 
     namespace: str
     name: str

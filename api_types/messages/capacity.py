@@ -1,4 +1,4 @@
-"""What a capacity adapter saw on one cluster: one shape, whatever scheduler or admission runs there.
+"""What a capacity adapter reports of one cluster: one form, whatever scheduler or admission controller runs there.
 
 Counts are whole nodes or devices. Free is rounded down and used is rounded up, so that nothing is promised twice over a fraction.
 """
@@ -13,7 +13,7 @@ EVICTED = "Evicted"
 
 
 class CapacityPool(Message):
-    """The nodes of one pool: all there are, those that take pods of ours now, those among the rest that others use.
+    """The nodes of one pool: all, those that our pods can be scheduled on now, those among the rest that other workloads use.
 
     `device_free`: device entry (driver) to a histogram, free devices on a node -> number of such nodes.
     """
@@ -45,7 +45,7 @@ class CapacityQueue(Message):
 
 
 class Admission(Message):
-    """How a replica's pods stand with the cluster's admission: Admitted, Pending or Evicted, the worst of them.
+    """The admission state of a replica's pods: Admitted, Pending or Evicted, the worst of them.
 
     `workload` is the base name of its objects, `since` (ms) when the earliest of those pods began to wait or was evicted.
     """
@@ -57,7 +57,7 @@ class Admission(Message):
 
 
 class CapacitySnapshot(Message):
-    """One look at a cluster; `observed_at` in ms, `generation` counts the changes since the adapter started."""
+    """The capacity of a cluster at one time; `observed_at` in ms, `generation` counts the changes since the adapter started."""
 
     cluster: str
     source: str

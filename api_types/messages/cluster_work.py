@@ -1,4 +1,4 @@
-"""What workflows order of the activities that work on clusters, and what these answer."""
+"""Input and output of the activities that work on clusters: connect, watch, apply, prune and tear down."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ class Connection(Message):
 
 
 class ClusterFacts(Message):
-    """What was found out about a connected cluster, and the settings of lives on it.
+    """What was found out about a connected cluster, and the settings that apply to replicas on it.
 
-    `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that made contact,
+    `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that connected,
     because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
     """
 
@@ -55,11 +55,11 @@ class WatchCluster(Message):
     capacity_adapter: str = "none"
 
 
-class ReplicaOrder(Message):
-    """All that is needed to render and apply one replica.
+class ApplyReplica(Message):
+    """Render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
-    `patience_seconds` is for what shall go, as in `TeardownStep`.
+    `wait_seconds` is for objects that are deleted, as in `TeardownStep`.
     """
 
     connection: Connection
@@ -75,13 +75,13 @@ class ReplicaOrder(Message):
     cache_claim: str = ""
     picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list["AppliedObject"] = Field(default_factory=list)
-    patience_seconds: float = 0
+    wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 
 class AppliedObject(Message):
     """One object of ours on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`.
 
-    `digest` is empty for a copy that is shared with other replicas: no single one of them watches over it.
+    `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it.
     """
 
     key: str
@@ -91,7 +91,7 @@ class AppliedObject(Message):
 
 
 class AppliedEngine(Message):
-    """What an engine became. `template_hashes` has one per member, the serving one (`template_hash`) first."""
+    """The workload that was applied for an engine. `template_hashes` has one per member, the serving one (`template_hash`) first."""
 
     name: str
     kind: str
@@ -105,7 +105,7 @@ class AppliedEngine(Message):
 
 
 class Applied(Message):
-    """What an apply did: the whole inventory, whether anything changed, and what to warn of.
+    """The result of an apply: the whole inventory, whether anything changed, and warnings.
 
     `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
     those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
@@ -128,8 +128,8 @@ class Applied(Message):
 class TeardownStep(Message):
     """One step of an ordered teardown.
 
-    `patience_seconds`: after so long the answer says what remains (0: only when nothing does). `given_up`: ids of objects for which
-    nobody waits any more.
+    `wait_seconds`: after this time the result lists what remains (0: return only when nothing does). `given_up`: ids of objects that are
+    no longer waited for.
     """
 
     connection: Connection
@@ -139,12 +139,12 @@ class TeardownStep(Message):
     workload_namespace: str
     number: int
     inventory: list[AppliedObject] = Field(default_factory=list)
-    patience_seconds: float = 0
+    wait_seconds: float = Field(default=0, alias="patienceSeconds")
     given_up: list[str] = Field(default_factory=list)
 
 
-class Awaited(Message):
-    """An object that should be gone and is still there. `id` as in an inventory; `why`: what holds it, such as a finalizer."""
+class RemainingObject(Message):
+    """An object that should be deleted and still exists. `id` as in an inventory; `why`: what blocks it, such as a finalizer."""
 
     id: str
     why: str = ""
@@ -154,15 +154,15 @@ class Awaited(Message):
         return f"{kind} {namespace}/{name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
 
 
-class StepDone(Message):
-    """What a teardown step left alone on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
+class TeardownStepResult(Message):
+    """What a teardown step skipped on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
 
     skipped: list[str] = Field(default_factory=list)
-    remaining: list[Awaited] = Field(default_factory=list)
+    remaining: list[RemainingObject] = Field(default_factory=list)
 
 
-class Pruned(Message):
-    """What became of objects that an update left over: ids that are gone or belong to somebody else, and what remains of the others."""
+class PruneResult(Message):
+    """The result of pruning: ids of objects that are gone or belong to another owner, and what remains of the others."""
 
     removed: list[str] = Field(default_factory=list)
-    remaining: list[Awaited] = Field(default_factory=list)
+    remaining: list[RemainingObject] = Field(default_factory=list)

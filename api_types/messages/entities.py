@@ -1,7 +1,7 @@
-"""What entities say to each other and to their users.
+"""Signals and updates between entities, and from users to entities.
 
-Signal and update arguments are one JSON object in camelCase; every message that changes something carries a request id, so that a repeat
-is recognised. `manifest` is plain JSON: it is checked by the receiver, because a signal cannot be refused.
+Each argument is one JSON object in camelCase; every message that changes something carries a request id, so that a repeat is recognised.
+`manifest` is plain JSON: it is checked by the receiver, because a signal cannot be rejected.
 """
 
 from typing import Any, Literal
@@ -25,7 +25,7 @@ class SetSpec(Message):
 
 
 class Scale(Message):
-    """Order a replica count."""
+    """Set the replica count."""
 
     request_id: str = ""
     by: str = ""
@@ -33,7 +33,7 @@ class Scale(Message):
 
 
 class Delete(Message):
-    """Order the teardown; `evict` first moves what runs on a cluster elsewhere."""
+    """Request deletion; `evict` first moves the replicas on a cluster elsewhere."""
 
     request_id: str = ""
     by: str = ""
@@ -41,7 +41,7 @@ class Delete(Message):
 
 
 class Force(Message):
-    """Give up the teardown step now waited for (`step`), or all that are left (`all`)."""
+    """Skip the teardown step now waited for (`step`), or all that remain (`all`)."""
 
     request_id: str = ""
     by: str = ""
@@ -50,7 +50,7 @@ class Force(Message):
 
 
 class RetryNow(Message):
-    """Try at once what waits for its next attempt."""
+    """Retry now what waits for its next attempt."""
 
     by: str = ""
 
@@ -68,7 +68,7 @@ class Replace(Message):
 
 
 class ReplicaState(Message):
-    """The account of one replica: identity, stamp, health. `gone`: its objects are removed and its nodes were released."""
+    """The state of one replica: identity, ledger entry, health. `gone`: its objects are removed and its nodes were released."""
 
     uid: str
     namespace: str
@@ -84,11 +84,11 @@ class ReplicaState(Message):
     gone: bool = False
 
 
-class KeptState(Message):
+class KnownReplica(Message):
     """One replica, as its deployment knows it.
 
-    `ready`: Ready with the template that was last ordered. `template`: the digest of that template, "" if unknown; an order in an answer
-    that was overtaken never reached the replica, and this is how the scheduler learns of it.
+    `ready`: Ready with the template that was last sent to it. `template`: the digest of that template, "" if unknown; a template in a
+    superseded answer never reached the replica, and this is how the scheduler learns of it.
     """
 
     uid: str
@@ -99,7 +99,7 @@ class KeptState(Message):
 
 
 class Place(Message):
-    """Ask for placements: the wanted state of one deployment and what it has."""
+    """Request placements: the desired state of one deployment and the replicas it has."""
 
     request_id: str
     epoch: int = 0
@@ -109,14 +109,14 @@ class Place(Message):
     generation: int
     wanted: int
     need: dict[str, Any]
-    kept: list[KeptState] = Field(default_factory=list)
+    kept: list[KnownReplica] = Field(default_factory=list)
 
 
 class ReplicaPlacement(Message):
-    """One replica of an answer: where it is or shall be.
+    """One replica of an answer, with the cluster where it is or shall be.
 
-    `entry` is its ledger entry in wire form, set where the template must be (re)stamped; the replica keeps it, so that a scheduler without
-    memory gets the same entry back. `after` are uids that must be gone before it starts.
+    `entry` is its ledger entry in wire form, set where the replica must be given a template; the replica keeps it, so that a scheduler
+    that lost its state gets the same entry back. `after` are uids that must be gone before it starts.
     """
 
     uid: str
@@ -129,7 +129,7 @@ class ReplicaPlacement(Message):
 
 
 class ReplicaEviction(Message):
-    """One replica that must go, and why."""
+    """One replica to delete, and why."""
 
     uid: str
     name: str
@@ -138,7 +138,7 @@ class ReplicaEviction(Message):
 
 
 class PlacedCondition(Message):
-    """A condition as the scheduler words it."""
+    """A condition that the scheduler sets."""
 
     type: str
     status: str
@@ -147,7 +147,7 @@ class PlacedCondition(Message):
 
 
 class Placed(Message):
-    """The answer to a `Place`. `more`: steps are left that wait for the health of replicas; ask again when it changes."""
+    """The answer to a `Place`. `more`: steps remain that wait for the health of replicas; send `Place` again when it changes."""
 
     request_id: str
     epoch: int
@@ -162,14 +162,14 @@ class Placed(Message):
 
 
 class Evict(Message):
-    """The scheduler takes a replica's place away for somebody else."""
+    """The scheduler evicts a replica in favour of another deployment."""
 
     epoch: int
     eviction: ReplicaEviction
 
 
 class SetLabels(Message):
-    """What users say of a deployment besides its template: labels, with which nothing on a cluster changes, and flags of the picker."""
+    """What a replica takes over from its deployment besides the template: labels, which change nothing on a cluster, and picker flags."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
@@ -183,27 +183,27 @@ class SetPolicy(Message):
 
 
 class Bound(Message):
-    """The workflows of placed replicas exist: ledger entries by uid, for a scheduler that never heard of them."""
+    """The workflows of placed replicas are started: ledger entries by uid, for a scheduler that does not have them."""
 
     entries: dict[str, dict[str, Any]]
 
 
 class Released(Message):
-    """The objects of a replica are gone: its nodes are free."""
+    """The objects of a replica are deleted: its nodes are free."""
 
     uid: str
     name: str = ""
 
 
 class Revoke(Message):
-    """Ask the deployment whether a reservation is still wanted."""
+    """The scheduler asks a deployment whether it still needs a reservation."""
 
     uid: str
     epoch: int
 
 
 class Revoked(Message):
-    """The deployment let go of a reservation that it never used."""
+    """The deployment gives back a reservation that it never used."""
 
     uid: str
 
@@ -217,7 +217,7 @@ class Occupied(Message):
 
 
 class Resync(Message):
-    """A scheduler without memory asks for everybody's account."""
+    """A scheduler that lost its state asks all deployments and replicas to report theirs."""
 
     epoch: int
 
@@ -237,7 +237,7 @@ class ReportCluster(Message):
 
 
 class ReportClass(Message):
-    """One InferenceClass for the catalogue."""
+    """The spec of one InferenceClass; None once it is deleted."""
 
     name: str
     generation: int
@@ -245,7 +245,7 @@ class ReportClass(Message):
 
 
 class Forget(Message):
-    """An object is gone for good, or (a deployment) wants nothing any more: its waiting request and unused reservations are void."""
+    """An object is deleted, or (a deployment) wants no replica any more: drop its queued request and unused reservations."""
 
     kind: str
     name: str
@@ -253,15 +253,15 @@ class Forget(Message):
     uid: str = ""
 
 
-class ClassWanted(Message):
-    """A cluster uses a class and wants to hear of its changes; `used` False ends that."""
+class ClassUse(Message):
+    """A cluster registers as a user of a class, to be signalled about its changes; `used` False unregisters."""
 
     cluster: str
     used: bool = True
 
 
 class ClassChanged(Message):
-    """A class is new or different. `price_milli`: a node-hour in thousandths, negative when nobody told."""
+    """A class was created or changed. `price_milli`: the price of a node-hour in thousandths, negative when unknown."""
 
     name: str
     uid: str = ""
@@ -313,7 +313,7 @@ class SetTemplate(Message):
 
 
 class ReplicaChanged(Message):
-    """What a replica tells its deployment; the highest sequence of a uid wins."""
+    """The state that a replica reports to its deployment; the highest sequence of a uid wins."""
 
     name: str
     uid: str
@@ -327,7 +327,7 @@ class ReplicaChanged(Message):
     left_behind: list[LeftBehind] = Field(default_factory=list)
 
 
-# --- carried by activities ---------------------------------------------------------------------------------------------------------------
+# --- sent through activities -------------------------------------------------------------------------------------------------------------
 
 
 class SignalRequest(Message):
@@ -341,19 +341,19 @@ class SignalRequest(Message):
 class SignalBatch(Message):
     """Signals to several entities, in order for each."""
 
-    tells: list[SignalRequest]
+    signals: list[SignalRequest] = Field(alias="tells")
 
 
-class ToldMany(Message):
-    """The workflow ids that do not exist (any more)."""
+class SignalBatchResult(Message):
+    """The workflow ids that do not exist."""
 
     missing: list[str] = Field(default_factory=list)
 
 
 class StartReplicas(Message):
-    """Start the workflows of placed replicas; one that runs already under the same uid is left alone."""
+    """Start the workflows of placed replicas; one that already runs with the same uid is left as it is."""
 
-    births: list[StartReplica]
+    replicas: list[StartReplica] = Field(alias="births")
 
 
 class StartedReplicas(Message):

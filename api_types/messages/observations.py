@@ -1,6 +1,6 @@
-"""What `watch_cluster` sees on a cluster and tells the owners of it.
+"""What `watch_cluster` observes on a cluster and signals to the owners of the objects.
 
-An observation is the whole of what one owner should know, never a difference: a lost one is made good by the next.
+An observation is the whole state that one owner needs, never a difference: a lost one is replaced by the next (level, not edge).
 """
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from api_types.messages.capacity import CapacitySnapshot
 
 
 class ObservedObject(Message):
-    """One applied object as it stands on the cluster. `id` as in `AppliedObject`; `digest` as `content_digest` makes it."""
+    """One applied object as it is on the cluster. `id` as in `AppliedObject`; `digest` is a `content_digest`."""
 
     id: str
     digest: str
@@ -20,8 +20,8 @@ class ObservedWorkload(Message):
     """The workload of one engine, in copies.
 
     `current`: the controller has seen the newest spec. `hashes`: template hashes of its pods that are not terminating. `blocker`: the
-    dominant reason why pods are not ready, in words, empty if all are. `pods_ready` counts serving pods with condition Ready, of
-    gangs only those whose followers are ready too. `overdue`: its progress deadline has passed, which is a warning and no verdict.
+    dominant reason why pods are not ready, empty if all are. `pods_ready` counts serving pods with condition Ready, of gangs only those
+    whose followers are ready too. `overdue`: its progress deadline has passed, which is a warning and not a failure.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ObservedWorkload(Message):
 
 
 class ObservedRoute(Message):
-    """An HTTPRoute as its gateway judged it at the current generation."""
+    """The status that its gateway gave an HTTPRoute at the current generation."""
 
     name: str
     accepted: bool = False
@@ -47,7 +47,7 @@ class ObservedRoute(Message):
 
 
 class ObservedPool(Message):
-    """An InferencePool as its gateway judged it."""
+    """The status that its gateway gave an InferencePool."""
 
     name: str
     accepted: bool = False
@@ -55,7 +55,7 @@ class ObservedPool(Message):
 
 
 class ObservedReplica(Message):
-    """All that a ModelReplica should know of its cluster."""
+    """The observed state of a ModelReplica."""
 
     objects: list[ObservedObject] = Field(default_factory=list)
     workloads: list[ObservedWorkload] = Field(default_factory=list)
@@ -75,7 +75,7 @@ class ObservedNodes(Message):
 
 
 class ObservedCluster(Message):
-    """All that an InferenceCluster should know of itself."""
+    """The observed state of an InferenceCluster."""
 
     reachable: bool = True
     error_type: str = ""
@@ -87,7 +87,7 @@ class ObservedCluster(Message):
 
 
 class ObservedVolume(Message):
-    """A volume claim of a cache: its phase as Kubernetes words it, and `digest` as in `ObservedObject`."""
+    """A volume claim of a cache: its Kubernetes phase, and `digest` as in `ObservedObject`."""
 
     claim: str
     phase: str = ""
@@ -109,7 +109,7 @@ class ObservedJob(Message):
 
 
 class ObservedCache(Message):
-    """All that a ModelCache should know of one cluster."""
+    """The observed state of a ModelCache on one cluster."""
 
     cluster: str
     volumes: list[ObservedVolume] = Field(default_factory=list)

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from api_types.limits import REPLICAS_MAX
 from api_types.resources.inference_cluster import TaintEffect
 from api_types.resources.parts.base_types import Advice, Flag, Labels, LabelSelector, Manifest, MapKeys, Name63, NonEmpty, Shape, Whole
 from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
@@ -12,8 +13,6 @@ from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
 from api_types.resources.parts.scheduling import Scheduling
 from api_types.resources.status import ModelDeploymentStatus
-
-REPLICAS_MAX = 1000
 
 
 class DeviceSelector(Shape):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from api_types.messages.entities import SetSpec
-from client.errors import InTheWay, Refused
+from client.errors import Conflict, Refused
 from client.follow.requests import new_request_id, until_taken, who
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, refusal
@@ -21,11 +21,11 @@ def as_manifest(tree: Tree, spec: Tree) -> Tree:
 async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
     """Send an object with another spec and give it as its owner then has it; None if nothing was to be changed.
 
-    `new_spec` takes the described object. Raises `NotFound`, `InTheWay`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
+    `new_spec` takes the described object. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
     """
     tree = await plane.describe(wanted)
     if deleting(tree):
-        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
+        raise Conflict(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
     if not tree.get("spec"):
         raise Refused(
             f"{wanted.title} has no good spec yet", details=refusal(tree).splitlines(), next_step="mend its manifest and apply it again"
@@ -37,7 +37,7 @@ async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree],
     await plane.signal(wanted, "set_spec", order)
     after = await until_taken(plane, wanted, order.request_id)
     if after is None or deleting(after):
-        raise InTheWay(f"{wanted.title} was deleted meanwhile")
+        raise Conflict(f"{wanted.title} was deleted meanwhile")
     if why := refusal(after).splitlines():
         raise Refused(f"{wanted.title} was refused by its owner", details=why, next_step="mend its manifest and apply it again")
     return after

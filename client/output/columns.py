@@ -7,7 +7,7 @@ from datetime import datetime
 from api_types.resources.kinds import READY, Column, KindInfo
 from client.output.tables import age
 from client.refs.tree import Tree, at_path, condition, labels, text_at
-from client.temporal.control_plane import Seen
+from client.temporal.control_plane import ListedObject
 
 # Behind a value that is only the last known one, because no worker answered.
 MARK = "?"
@@ -32,7 +32,7 @@ def header(kind: KindInfo, layout: Layout) -> list[str]:
     return titles + (["LABELS"] if layout.labels else [])
 
 
-def row(kind: KindInfo, seen: Seen, layout: Layout, now: datetime) -> list[str]:
+def row(kind: KindInfo, seen: ListedObject, layout: Layout, now: datetime) -> list[str]:
     """Give the cells of one object."""
     tree = seen.tree
     cells = [seen.target.namespace] if layout.namespaces and kind.namespaced else []

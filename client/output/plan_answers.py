@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from api_types.limits import REPLICAS_MAX
 from client.output.plan_text import price_text
 from client.output.tables import columns
 from client.planning.questions import CAN_DRAIN, HEADROOM
 from client.refs.tree import Tree
-from scheduler import REPLICAS_MAX
 
 _INDENT = "  "
 

@@ -16,7 +16,7 @@ from api_types.resources.parts.base_types import Manifest
 from client.errors import NoAnswer, NotFound
 from client.refs.targets import Target, target
 from client.refs.tree import Tree, deleting
-from client.temporal.control_plane import ControlPlane, Seen
+from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import RELEASING, DeploymentView, Fleet, Owner, ReplicaView, cluster_view, deployment_view, read_policy, unpack_rows
 from workflows.fleet_scheduler.packing import unpack
 
@@ -92,7 +92,7 @@ def cache_of(tree: Tree) -> Owner | None:
     return (tree["metadata"].get("namespace") or "default", reference["name"]) if reference.get("name") else None
 
 
-async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
+async def _answered(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
     """List a kind with every owner's own answer; one that is slow is asked again. Raises `NoAnswer` naming who stays silent."""
     found = await plane.list(BY_KIND[kind], None)
     for _ in range(_ASKED_AGAIN):
@@ -109,18 +109,18 @@ async def _answered(plane: ControlPlane, kind: str) -> Sequence[Seen]:
     return found
 
 
-async def _asked_again(plane: ControlPlane, seen: Seen) -> Seen | None:
+async def _asked_again(plane: ControlPlane, seen: ListedObject) -> ListedObject | None:
     if seen.answered:
         return seen
     try:
-        return Seen(seen.target, await plane.describe(seen.target))
+        return ListedObject(seen.target, await plane.describe(seen.target))
     except NoAnswer:
         return seen
     except NotFound:
         return None
 
 
-async def _with_capacity(plane: ControlPlane, seen: Seen) -> Seen:
+async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObject:
     """Add to a cluster what its capacity adapter sees, where it has one: the scheduler counts with that, and users do not read it."""
     adapter = (seen.tree["metadata"].get("annotations") or {}).get(labels.CAPACITY_ADAPTER, "none")
     if adapter == "none" or not seen.answered:

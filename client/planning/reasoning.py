@@ -1,6 +1,6 @@
 """The reasons behind one deployment's placement, from its replicas and from what the scheduler would decide about them now."""
 
-from client.errors import InTheWay
+from client.errors import Conflict
 from client.planning.live_fleet import LiveFleet
 from client.planning.local_decisions import decide_all
 from client.refs.targets import Target
@@ -13,12 +13,12 @@ _NO_ORDER = "-"
 def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
     """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
 
-    Raises `InTheWay` when it is being deleted, or never had a good spec.
+    Raises `Conflict` when it is being deleted, or never had a good spec.
     """
     owner = (wanted.namespace, wanted.name)
     manifest = live.deployments.get(owner)
     if manifest is None:
-        raise InTheWay(
+        raise Conflict(
             f"{wanted.title} is not scheduled: it is being deleted, or was never accepted",
             next_step=f"`modelplane describe {wanted.command}` shows how it stands",
         )

@@ -41,7 +41,7 @@ _SILENT = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class ListedObject:
     """One object of a list. When its owner did not answer, the tree holds no more than the search attributes tell."""
 
     target: Target
@@ -124,7 +124,7 @@ class ControlPlane:
         except RPCError as error:
             raise self._failure(error, wanted) from error
 
-    async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[Seen]:
+    async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""
         query = visibility_query([kind.kind], namespace=namespace or "" if kind.namespaced else "", deployment=deployment)
         try:
@@ -134,16 +134,16 @@ class ControlPlane:
         found = await asyncio.gather(*(self._seen(kind, row) for row in rows))
         return sorted((seen for seen in found if seen), key=lambda seen: (seen.target.namespace, seen.target.name))
 
-    async def _seen(self, kind: KindInfo, row: WorkflowExecution) -> Seen | None:
+    async def _seen(self, kind: KindInfo, row: WorkflowExecution) -> ListedObject | None:
         attributes = row.typed_search_attributes
         wanted = target(kind, attributes.get(NAMESPACE), attributes.get(NAME) or row.id.rpartition("/")[2])
         try:
-            return Seen(wanted, await self.describe(wanted))
+            return ListedObject(wanted, await self.describe(wanted))
         except NotFound:
             return None  # it ended between the list and the question
         except NoAnswer:
             tree = _from_attributes(wanted, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
-            return Seen(wanted, tree, answered=False)
+            return ListedObject(wanted, tree, answered=False)
 
     async def _query(self, wanted: Target, name: str, *arguments: Any) -> Any:
         handle = self.client.get_workflow_handle(wanted.workflow_id)

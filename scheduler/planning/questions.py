@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from api_types.limits import REPLICAS_MAX
 from api_types.prices import UNPRICED
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
@@ -22,7 +23,6 @@ from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
 from scheduler.planning.plan import end_state
 from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, release_leaving
 
-REPLICAS_MAX = 1_000
 # More than a thousand replicas could use, so that a pool of a class that is only thought of is never what runs out.
 _NODES_ENOUGH = 100_000
 

@@ -17,7 +17,7 @@ from api_types import names
 from api_types.messages.entities import (
     Bound,
     Forget,
-    KeptState,
+    KnownReplica,
     Place,
     Released,
     ReplicaState,
@@ -233,7 +233,7 @@ class SchedulerCache:
             self._adopt_reported(place.kept)
         self.state.queue[owner] = place
 
-    def _adopt_reported(self, told: Iterable[KeptState]) -> None:
+    def _adopt_reported(self, told: Iterable[KnownReplica]) -> None:
         """Believe a deployment what its replicas carry: an order never reached them if it had asked anew before it read the answer."""
         for kept in told:
             entry = self.fleet.replica(kept.uid)

@@ -19,7 +19,7 @@ from temporalio.workflow import LocalActivityConfig
 
 from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, EntityClient, Survey
 from api_types.errors import error_message
-from api_types.messages.entities import Place, Resync, Revoked, SignalBatch, SignalRequest, ToldMany
+from api_types.messages.entities import Place, Resync, Revoked, SignalBatch, SignalBatchResult, SignalRequest
 from scheduler import RESERVED, Decision, DeploymentView, apply, from_wire, pool_report, registry, to_wire, write_policy
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing as tells
@@ -332,15 +332,15 @@ class FleetSchedulerWorkflow:
         # Who waits hears again only what is new to it.
         return evictions if before == answer else [*evictions, tells.answer_to(place, answer)]
 
-    async def _tell(self, said: list[SignalRequest], summary: str) -> ToldMany:
+    async def _tell(self, said: list[SignalRequest], summary: str) -> SignalBatchResult:
         """Say it to all of them; nothing is sent where there is nothing to say."""
         missing: list[str] = []
         for part in tells.in_parts(said):
             told = await workflow.execute_activity_method(
-                EntityClient.tell_many, SignalBatch(tells=part), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
+                EntityClient.tell_many, SignalBatch(signals=part), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
             )
             missing += told.missing
-        return ToldMany(missing=missing)
+        return SignalBatchResult(missing=missing)
 
     async def ask_after_reservations(self) -> None:
         """Ask the deployments of old reservations whether they are still wanted."""

@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from api_types import names
 from api_types.base import Message
-from api_types.messages.entities import ClassChanged, ClassWanted
+from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.prices import UNPRICED
 from workflows.entity import backoff
 from workflows.entity.entity import Entity
@@ -66,7 +66,7 @@ class ClusterClasses(Entity[StateT]):
             self.requeue_after(max(LOOK_FOR_CLASSES, backoff.transient(self.state.attempts)))
 
     async def _want(self, name: str, *, used: bool) -> bool:
-        message = ClassWanted(cluster=self.name, used=used)
+        message = ClassUse(cluster=self.name, used=used)
         return await self.tell(names.workflow_id("InferenceClass", "", name), "class_wanted", message)
 
     def missing_classes(self) -> list[str]:

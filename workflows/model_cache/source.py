@@ -19,7 +19,7 @@ from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import InvalidSpec
 from api_types import labels, queues
 from api_types.errors import error_message, error_type
-from api_types.messages.caches import AwaitCredential, CacheOrder, ResolveRevision
+from api_types.messages.caches import ApplyCache, AwaitCredential, ResolveRevision
 from api_types.messages.cluster_work import Connection
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
@@ -72,9 +72,9 @@ class CacheSource(CacheStaging):
             deleting=bool(self.state.deleted),
         )
 
-    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
+    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
         """Say all that is needed to stage an artefact on a cluster."""
-        return CacheOrder(
+        return ApplyCache(
             connection=connection,
             cluster=place.site.name,
             namespace=self.namespace,

@@ -17,8 +17,8 @@ from activities.messaging import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
 from api_types import names
 from api_types.errors import error_message, error_type, is_permanent
-from api_types.messages.caches import CacheApplied, CacheDeparture, CacheOnCluster, CacheOrder
-from api_types.messages.cluster_work import Connection, StepDone
+from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
+from api_types.messages.cluster_work import Connection, TeardownStepResult
 from api_types.messages.entities import SignalBatch, SignalRequest
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
@@ -38,7 +38,7 @@ class CacheStaging(CacheUsers):
         self.at_work: dict[str, asyncio.Task[None]] = {}
 
     @abstractmethod
-    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> CacheOrder:
+    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
         """Say all that is needed to stage an artefact."""
 
     async def stop_background_tasks(self) -> None:
@@ -140,11 +140,11 @@ class CacheStaging(CacheUsers):
         tell = SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
         words = f"tell {cluster} that {self.name} comes"
         told = await workflow.execute_activity_method(
-            EntityClient.tell_many, SignalBatch(tells=[tell]), **activity_options.remote(activity_options.ENTITY_BATCH, words)
+            EntityClient.tell_many, SignalBatch(signals=[tell]), **activity_options.remote(activity_options.ENTITY_BATCH, words)
         )
         return not told.missing
 
-    def _note_applied(self, place: ClusterStaging, copy: Copy, order: CacheOrder, applied: CacheApplied) -> None:
+    def _note_applied(self, place: ClusterStaging, copy: Copy, order: ApplyCache, applied: CacheApplied) -> None:
         copy.applied, copy.digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)
         for warning in applied.warnings:
             self.event("Warning", "Staging", f"{place.site.name}: {warning}")
@@ -164,7 +164,7 @@ class CacheStaging(CacheUsers):
         if connection is None:
             return
         titles = ", ".join(step.title for step in CACHE_STEPS if step.number in deed.steps)
-        order = CacheDeparture(
+        order = DeleteCacheObjects(
             connection=connection,
             cluster=cluster,
             namespace=self.namespace,
@@ -172,7 +172,7 @@ class CacheStaging(CacheUsers):
             claim=deed.copy.claim,
             steps=list(deed.steps),
         )
-        done: StepDone = await self._on(
+        done: TeardownStepResult = await self._on(
             connection,
             CacheActivities.delete_cache_objects,
             order,

@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from activities.messaging import AskEach, Broadcast, EntityClient
 from api_types.base import Message
-from api_types.messages.caches import CacheChanged, CacheReport, CacheWanted
+from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
 from api_types.messages.entities import SignalBatch, SignalRequest
 from workflows.entity import activity_options
 from workflows.entity.entity import Entity
@@ -33,7 +33,7 @@ class CacheUsers(Entity[CacheState]):
     @workflow.signal
     def cache_wanted(self, order: Any) -> None:
         """Note who references this cache, and what its pods mount."""
-        message = self.read(CacheWanted, order)
+        message = self.read(CacheUse, order)
         if message is None:
             return
         if not message.used:
@@ -101,7 +101,7 @@ class CacheUsers(Entity[CacheState]):
         else:
             told = await workflow.execute_activity_method(
                 EntityClient.tell_many,
-                SignalBatch(tells=tells),
+                SignalBatch(signals=tells),
                 **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(tells)} users of this cache"),
             )
             missing = told.missing

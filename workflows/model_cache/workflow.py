@@ -259,7 +259,7 @@ class ModelCacheWorkflow(CacheSource):
         if tells:
             await workflow.execute_activity_method(
                 EntityClient.tell_many,
-                SignalBatch(tells=tells),
+                SignalBatch(signals=tells),
                 **activity_options.remote(activity_options.ENTITY_BATCH, "tell users that the cache is gone"),
             )
 

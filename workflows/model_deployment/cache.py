@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 
 from api_types import names
-from api_types.messages.caches import CacheChanged, CacheWanted
+from api_types.messages.caches import CacheChanged, CacheUse
 from workflows.entity import backoff
 from workflows.entity.entity import Entity
 from workflows.entity.state import EntityState
@@ -92,5 +92,5 @@ class DeploymentCaches(Entity[StateT]):
 
     async def _register(self, name: str) -> bool:
         workflow_id = names.workflow_id("ModelDeployment", self.namespace, self.name)
-        wanted = CacheWanted(workflow_id=workflow_id, uid=self.state.uid)
+        wanted = CacheUse(workflow_id=workflow_id, uid=self.state.uid)
         return await self.tell(names.workflow_id("ModelCache", self.namespace, name), "cache_wanted", wanted)

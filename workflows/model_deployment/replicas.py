@@ -197,7 +197,7 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
 
     async def tell_many(self, tells: list[SignalRequest], summary: str) -> None:
         """Send signals to replicas, and note those that do not run."""
-        order = SignalBatch(tells=tells)
+        order = SignalBatch(signals=tells)
         if len(tells) <= FEW:
             told = await workflow.execute_local_activity_method(
                 EntityClient.tell_many, order, **activity_options.local(activity_options.ENTITY_CALL, summary)
@@ -272,7 +272,7 @@ class ReplicaController(DeploymentCaches[DeploymentState]):
                 )
                 for held in ready
             ]
-            order, summary = StartReplicas(births=births), f"start {len(births)} replicas of {self.name}"
+            order, summary = StartReplicas(replicas=births), f"start {len(births)} replicas of {self.name}"
             if len(births) <= FEW:
                 started = await workflow.execute_local_activity_method(
                     EntityClient.start_replicas, order, **activity_options.local(activity_options.ENTITY_CALL, summary)

@@ -9,7 +9,8 @@ from typing import Any
 from temporalio import workflow
 
 from api_types import labels, names
-from api_types.messages.entities import Evict, KeptState, Place, Placed, ReplicaChanged, ReplicaState, Resync, Revoke, Scale
+from api_types.limits import REPLICAS_MAX
+from api_types.messages.entities import Evict, KnownReplica, Place, Placed, ReplicaChanged, ReplicaState, Resync, Revoke, Scale
 from api_types.resources.status import LastScale
 from scheduler import deployment_view, to_wire
 from workflows.entity.conditions import TRUE
@@ -25,11 +26,6 @@ from workflows.model_deployment.status import (
     scheduled_verdict,
     without_retracted,
 )
-
-REPLICAS_MAX = 1000
-
-# A replica of that name may still be leaving; it tells us when it is gone, this is the net below.
-NAME_HELD_ATTEMPT = 1
 
 
 @workflow.defn(name="ModelDeployment")
@@ -252,7 +248,7 @@ class ModelDeploymentWorkflow(ReplicaController):
             wanted=self.wanted,
             need=to_wire(deployment_view(self.manifest(), cache or None)),
             kept=[
-                KeptState(
+                KnownReplica(
                     uid=held.uid,
                     template=held.entry.get("template", ""),
                     ready=held.current,

@@ -11,7 +11,7 @@ from typing import Any
 from temporalio import workflow
 
 from api_types import names
-from api_types.messages.caches import CacheChanged, CacheReport, CacheWanted
+from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
 from workflows.entity import backoff
 from workflows.entity.conditions import is_true
 from workflows.entity.entity import Entity
@@ -105,7 +105,7 @@ class ReplicaCaches(Entity[ReplicaCarried]):
         return {"cache": {field: value for field, value in shown.items() if value}}
 
     async def _tell_cache(self, name: str, claims: list[str], *, used: bool = True) -> bool:
-        message = CacheWanted(
+        message = CacheUse(
             workflow_id=names.workflow_id("ModelReplica", self.namespace, self.name),
             uid=self.state.uid,
             cluster=self.state.birth.cluster,

@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import error_message
-from api_types.messages.cluster_work import ReplicaOrder
+from api_types.messages.cluster_work import ApplyReplica
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import is_true
 from workflows.entity.entity import Entity
@@ -23,7 +23,7 @@ class ReplicaPruning(Entity[ReplicaCarried]):
     """The part of a replica that clears up after an update."""
 
     @abstractmethod
-    def order(self) -> ReplicaOrder:
+    def order(self) -> ApplyReplica:
         """Say all that is needed to render this replica."""
 
     async def prune(self) -> None:
@@ -33,7 +33,7 @@ class ReplicaPruning(Entity[ReplicaCarried]):
         if self.state.prune_at and self.is_early(self.state.prune_at):
             return
         patience = backoff.poll_timeout(0)
-        order = self.order().model_copy(update={"patience_seconds": patience.total_seconds()})
+        order = self.order().model_copy(update={"wait_seconds": patience.total_seconds()})
         try:
             pruned = await self.unless(
                 lambda: bool(self.state.deleted) or self.state.generation != order.generation,

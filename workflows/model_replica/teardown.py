@@ -15,7 +15,7 @@ from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import error_message, error_type, is_permanent
-from api_types.messages.cluster_work import Awaited, Connection, StepDone, TeardownStep
+from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStep, TeardownStepResult
 from api_types.messages.entities import Delete, Released
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
@@ -180,7 +180,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         self.requeue()
         return self.give_up() if self.state.forced else None
 
-    async def look(self) -> StepDone | None:
+    async def look(self) -> TeardownStepResult | None:
         """Have the cluster do the step at hand; None if that was cut short because everything is different now."""
         known, applied, progress = self.state.cluster, self.state.applied, self.state.teardown
         if known is None or known.connection is None or known.facts is None:
@@ -194,7 +194,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
             workload_namespace=applied.workload_namespace if applied else self.namespace,
             number=progress.number,
             inventory=applied.inventory if applied else [],
-            patience_seconds=patience.total_seconds(),
+            wait_seconds=patience.total_seconds(),
             given_up=progress.given_up,
         )
         return await self.unless(
@@ -244,7 +244,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         """Give up the step at hand and all others that need the cluster, and list what they would have removed."""
         progress = self.state.teardown
         inventory = self.state.applied.inventory if self.state.applied else []
-        left: list[Awaited] = []
+        left: list[RemainingObject] = []
         while progress.step.number <= SWEEP:
             left += progress.left_of_step(inventory)
             if progress.step.number == SWEEP:
@@ -262,7 +262,7 @@ class ReplicaTeardown(Entity[ReplicaCarried]):
         self.state.retry_at, self.state.forced = "", ""
         return "abandoned"
 
-    def list_left(self, left: list[Awaited], why: str) -> None:
+    def list_left(self, left: list[RemainingObject], why: str) -> None:
         """List objects as left behind, each once."""
         known = {(item.kind, item.namespace, item.name) for item in self.state.left_behind}
         found = left_behind(left, self.state.birth.cluster, why)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from activities.render.objects.teardown import STEPS, TeardownStep, step_of
-from api_types.messages.cluster_work import AppliedObject, Awaited
+from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
 
 # `nothing there`: the inventory has nothing of it. `given up`: by somebody's word. `abandoned`: there was no way to the cluster any more.
@@ -35,7 +35,7 @@ class TeardownProgress(BaseModel):
     number: int = 1
     since: str = ""
     looks: int = 0
-    waiting: list[Awaited] = Field(default_factory=list)
+    waiting: list[RemainingObject] = Field(default_factory=list)
     trouble: tuple[str, str] = ("", "")
     taken: dict[str, Outcome] = Field(default_factory=dict)
     given_up: list[str] = Field(default_factory=list)
@@ -45,7 +45,7 @@ class TeardownProgress(BaseModel):
         """The step at hand."""
         return STEPS[self.number - 1]
 
-    def found_waiting(self, remaining: Sequence[Awaited]) -> None:
+    def found_waiting(self, remaining: Sequence[RemainingObject]) -> None:
         """Note what a look found still there."""
         self.looks += 1
         self.waiting, self.trouble = list(remaining), ("", "")
@@ -102,20 +102,20 @@ class TeardownProgress(BaseModel):
 
     # --- what stays ---------------------------------------------------------------------------------------------------------------
 
-    def left_of_step(self, inventory: Sequence[AppliedObject]) -> list[Awaited]:
+    def left_of_step(self, inventory: Sequence[AppliedObject]) -> list[RemainingObject]:
         """Name what the step at hand leaves if it ends now: what was last seen, else what the inventory has of it."""
         if self.waiting:
             return self.waiting
-        return [Awaited(id=entry.id) for entry in inventory if step_of(entry.key) is self.step]
+        return [RemainingObject(id=entry.id) for entry in inventory if step_of(entry.key) is self.step]
 
 
-def named(items: Sequence[Awaited]) -> str:
+def named(items: Sequence[RemainingObject]) -> str:
     """Name the first few objects and count the others."""
     more = len(items) - _NAMED_MAX
     return ", ".join(map(str, items[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def left_behind(items: Sequence[Awaited], cluster: str, why: str) -> list[LeftBehind]:
+def left_behind(items: Sequence[RemainingObject], cluster: str, why: str) -> list[LeftBehind]:
     """Write down objects that stay on a cluster, and why."""
     found = []
     for item in items:

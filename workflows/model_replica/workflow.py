@@ -14,7 +14,7 @@ from activities.messaging import CONNECTION_MEMO, EntityClient, ReadMemo
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
 from api_types.errors import ClusterUnreachable, error_message, error_reason, error_type, is_permanent
-from api_types.messages.cluster_work import Applied, ReplicaOrder
+from api_types.messages.cluster_work import Applied, ApplyReplica
 from api_types.messages.entities import ClusterChanged, ReplicaChanged, ReplicaState, Resync, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
 from workflows.entity import activity_options, backoff
@@ -231,12 +231,12 @@ class ModelReplicaWorkflow(ReplicaCaches, ReplicaJudging, ReplicaPruning, Replic
         self.requeue_after(due - workflow.now())
         return False
 
-    def order(self) -> ReplicaOrder:
+    def order(self) -> ApplyReplica:
         """Say all that is needed to render this replica."""
         known, birth = self.state.cluster, self.state.birth
         if known is None or known.connection is None or known.facts is None or self.state.spec is None:
             raise ValueError("an order was asked for before the cluster was known")
-        return ReplicaOrder(
+        return ApplyReplica(
             connection=known.connection,
             facts=known.facts.model_copy(update={"routing": self.state.surface or known.facts.routing}),
             namespace=self.namespace,

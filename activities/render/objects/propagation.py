@@ -141,7 +141,7 @@ def _copy(namespace: str, reference: Reference, source: Source, settings: Render
     keys = () if source.type in _DOCKER_TYPES else reference.keys
     # The keys are part of the identity: two replicas that need different keys would otherwise overwrite each other's copy for ever.
     parts = ("propagated", namespace, reference.kind, reference.name, *keys)
-    name = names.made(f"{contract.PROPAGATED_PREFIX}{reference.name}", parts, _NAME_MAX)
+    name = names.hashed_name(f"{contract.PROPAGATED_PREFIX}{reference.name}", parts, _NAME_MAX)
     # Shared by every replica that needs it, so it belongs to its source and not to one of them.
     owner = Owner(reference.kind, namespace, reference.name, str(reference), 1)
     manifest = copy_manifest(reference.kind, source.type, workload_namespace(namespace, settings), name)

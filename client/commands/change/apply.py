@@ -16,7 +16,7 @@ from api_types.settings import Settings
 from api_types.validation.manifests import InvalidManifest, Manifest, admit_update, dump, load, update_warnings
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import CommandFailed, InTheWay, Refused, together
+from client.errors import CommandFailed, Conflict, Refused, together
 from client.follow.requests import new_request_id, until_taken, who
 from client.follow.waiting import Goal, until_ready
 from client.manifests.documents import admit_documents, read_documents, warn
@@ -116,7 +116,7 @@ async def _set_spec(plane: ControlPlane, wanted: Target, manifest: Manifest) -> 
     await plane.set_spec(wanted, order)
     after = await until_taken(plane, wanted, order.request_id)
     if after is None or deleting(after):
-        raise InTheWay(f"{wanted.title} was deleted meanwhile", next_step="apply it again once it is gone")
+        raise Conflict(f"{wanted.title} was deleted meanwhile", next_step="apply it again once it is gone")
     if why := refusal(after):
         raise Refused(
             f"{wanted.title} was refused by its owner", details=why.splitlines(), next_step="mend the manifest and apply it again"
@@ -126,7 +126,7 @@ async def _set_spec(plane: ControlPlane, wanted: Target, manifest: Manifest) -> 
 
 def _check_change(wanted: Target, before: Tree, manifest: Manifest) -> None:
     if deleting(before):
-        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
+        raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
     if not before.get("spec"):
         return  # it was born with a bad spec, and this one may be its first good one
     old = load(before)

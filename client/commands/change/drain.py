@@ -90,5 +90,5 @@ async def _uncordon(wanted: Target) -> None:
 
 
 async def _retaint(plane: ControlPlane, wanted: Target, taints: Callable[[Taints], Taints]) -> bool:
-    """Send the cluster with other taints; False if they are right already. Raises `NotFound`, `InTheWay`, `Refused`, `NoAnswer`."""
+    """Send the cluster with other taints; False if they are right already. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`."""
     return await change(plane, wanted, lambda tree: (retainted(tree, taints) or tree)["spec"]) is not None

@@ -9,7 +9,7 @@ from api_types.messages.entities import Scale
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import InTheWay, Refused
+from client.errors import Conflict, Refused
 from client.follow.requests import new_request_id, until_taken, who
 from client.follow.waiting import Goal, until_ready
 from client.output.progress import Progress
@@ -59,16 +59,16 @@ async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: f
 
 
 async def order(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
-    """Signal the count and give the object once it was taken. Raises `Refused`, `NotFound`, `InTheWay`, `NoAnswer`."""
+    """Signal the count and give the object once it was taken. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
     if deleting(await plane.describe(wanted)):
-        raise InTheWay(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
+        raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
     message = Scale(request_id=new_request_id(), by=who(), replicas=replicas)
     await plane.signal(wanted, "scale", message)
     tree = await until_taken(plane, wanted, message.request_id)
     if tree is None:
-        raise InTheWay(f"{wanted.title} was deleted meanwhile")
+        raise Conflict(f"{wanted.title} was deleted meanwhile")
     if at_path(tree, ".spec.replicas") != replicas:
-        raise InTheWay(
+        raise Conflict(
             f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: somebody else scaled it after you",
             next_step=f"`modelplane events {wanted.command}` shows who",
         )

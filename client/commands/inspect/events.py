@@ -18,7 +18,7 @@ from client.output.tables import age, columns, measure
 from client.refs.selectors import parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, served_kinds
 from client.refs.tree import Tree, events
-from client.temporal.control_plane import ControlPlane, Seen, control_plane
+from client.temporal.control_plane import ControlPlane, ListedObject, control_plane
 
 _LOOK_EVERY_SECONDS = 1.0
 _TITLES = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
@@ -84,7 +84,7 @@ async def _print_new(plane: ControlPlane, wanted: Wanted, scope: str | None, kno
     return happened
 
 
-def in_order(found: Iterable[Seen]) -> list[Happening]:
+def in_order(found: Iterable[ListedObject]) -> list[Happening]:
     """Give the events of objects by the time they were last seen."""
     happened = [Happening(seen.target, event) for seen in found for event in events(seen.tree)]
     return sorted(happened, key=lambda one: str(one.event.get("last") or ""))

@@ -18,7 +18,7 @@ from client.output.tables import columns, measure
 from client.refs.selectors import Selector, parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names, target
 from client.refs.tree import at_path, labels
-from client.temporal.control_plane import ControlPlane, Seen, control_plane
+from client.temporal.control_plane import ControlPlane, ListedObject, control_plane
 
 _LOOK_EVERY_SECONDS = 1.0
 
@@ -56,7 +56,7 @@ class Screen:
         self._versions: dict[str, str] = {}
         self._widths: dict[str, list[int]] = {}
 
-    def show(self, found: Sequence[Seen]) -> None:
+    def show(self, found: Sequence[ListedObject]) -> None:
         """Print all objects, kind by kind."""
         self._versions = {seen.target.workflow_id: _version(seen) for seen in found}
         if self._output not in {Format.TABLE, Format.WIDE}:
@@ -68,7 +68,7 @@ class Screen:
             self._table(kind, [seen for seen in found if seen.target.kind == kind], titled=True)
         sys.stdout.flush()
 
-    def show_changes(self, found: Sequence[Seen]) -> None:
+    def show_changes(self, found: Sequence[ListedObject]) -> None:
         """Print what is new or different, and say what is gone."""
         for seen in found:
             if self._versions.get(seen.target.workflow_id) == _version(seen):
@@ -83,7 +83,7 @@ class Screen:
         self._versions = present
         sys.stdout.flush()
 
-    def _table(self, kind: KindInfo, found: Sequence[Seen], *, titled: bool) -> None:
+    def _table(self, kind: KindInfo, found: Sequence[ListedObject], *, titled: bool) -> None:
         titles = header(kind, self._layout)
         rows = [row(kind, seen, self._layout, utc_now()) for seen in found]
         self._widths[kind.kind] = measure([titles, *rows], self._widths.get(kind.kind, ()))
@@ -109,9 +109,9 @@ async def _get(wanted: Wanted, scope: str | None, selector: Selector, screen: Sc
             screen.show_changes(found)
 
 
-async def look(plane: ControlPlane, wanted: Wanted, scope: str | None, selector: Selector) -> tuple[list[Seen], list[NotFound]]:
+async def look(plane: ControlPlane, wanted: Wanted, scope: str | None, selector: Selector) -> tuple[list[ListedObject], list[NotFound]]:
     """Find the objects of whole kinds, in a namespace or (None) in all, and the named ones; name those that do not exist."""
-    found: list[Seen] = []
+    found: list[ListedObject] = []
     missing: list[NotFound] = []
     for kind, name in wanted:
         if name is None:
@@ -119,13 +119,13 @@ async def look(plane: ControlPlane, wanted: Wanted, scope: str | None, selector:
             continue
         one = target(kind, scope, name)
         try:
-            found.append(Seen(one, await plane.describe(one)))
+            found.append(ListedObject(one, await plane.describe(one)))
         except NotFound as failure:
             missing.append(failure)
     return found, missing
 
 
-def warn_of_silence(found: Sequence[Seen]) -> None:
+def warn_of_silence(found: Sequence[ListedObject]) -> None:
     """Say on standard error that some objects are shown from their search attributes."""
     silent = sum(not seen.answered for seen in found)
     if silent:
@@ -137,5 +137,5 @@ def _is_single(wanted: Wanted) -> bool:
     return len(wanted) == 1 and wanted[0][1] is not None
 
 
-def _version(seen: Seen) -> str:
+def _version(seen: ListedObject) -> str:
     return f"{at_path(seen.tree, '.metadata.uid')}/{at_path(seen.tree, '.metadata.resourceVersion')}"

@@ -15,7 +15,7 @@ from client.commands.change.apply import AppliedObject, apply_manifests, read_ma
 from client.commands.inspect.get import Screen
 from client.output.columns import Layout
 from client.output.formats import Format
-from client.temporal.control_plane import ControlPlane, Seen, control_plane
+from client.temporal.control_plane import ControlPlane, ListedObject, control_plane
 from client.temporal.execution import execution_of
 from client.temporal.links import list_link
 
@@ -66,7 +66,7 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     for wanted in deployments:
         tree = await plane.describe(wanted)
         print()
-        _table([Seen(wanted, tree)])
+        _table([ListedObject(wanted, tree)])
         pace = tree["status"].get("pace", {})
         if pace.get("readySeconds") is not None:
             print(f"\nplaced {pace['placedSeconds']:.2f} s and Ready {pace['readySeconds']:.1f} s after it was accepted")
@@ -80,7 +80,7 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     print("Next          modelplane get all, modelplane describe md/NAME, modelplane down")
 
 
-def _table(found: Sequence[Seen]) -> None:
+def _table(found: Sequence[ListedObject]) -> None:
     Screen(Format.WIDE, Layout(namespaces=True, wide=True), single=False).show(found)
 
 

@@ -14,7 +14,7 @@ from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from api_types import labels
 from api_types.errors import InvalidInput, NameConflict, ServerError
-from api_types.messages.caches import AwaitCredential, CacheApplied, CacheDeparture, CacheOrder
+from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from tests.activities.environment.operator import patch
 from tests.activities.environment.worlds import World, eventually
 
@@ -28,7 +28,7 @@ def hands(world: World) -> CacheActivities:
     return CacheActivities(world.pool, world.store, RenderSettings())
 
 
-def an_order(world: World, size: int = 20, *, hub_key: str = "", **fields: Any) -> CacheOrder:
+def an_order(world: World, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
     """A cache of 20 GiB in a namespace of its own, to be filled."""
     block = {"repo": "acme/tiny", "sizeGiB": size, **({"authSecret": {"name": hub_key}} if hub_key else {})}
     plain = {
@@ -42,20 +42,20 @@ def an_order(world: World, size: int = 20, *, hub_key: str = "", **fields: Any) 
         "revision": "c" * 40,
         "storage_class_name": SHARED,
     }
-    return CacheOrder(**{**plain, **fields})
+    return ApplyCache(**{**plain, **fields})
 
 
-def resized(order: CacheOrder, size: int) -> CacheOrder:
+def resized(order: ApplyCache, size: int) -> ApplyCache:
     block = {**order.spec["huggingFace"], "sizeGiB": size}
     return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
 
 
-async def apply(world: World, order: CacheOrder) -> CacheApplied:
+async def apply(world: World, order: ApplyCache) -> CacheApplied:
     return await world.environment().run(hands(world).apply_cache, order)
 
 
-async def remove(world: World, order: CacheOrder, applied: CacheApplied, *steps: int) -> list[str]:
-    departure = CacheDeparture(
+async def remove(world: World, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
+    departure = DeleteCacheObjects(
         connection=order.connection,
         cluster=order.cluster,
         namespace=order.namespace,
@@ -66,12 +66,12 @@ async def remove(world: World, order: CacheOrder, applied: CacheApplied, *steps:
     return (await world.environment().run(hands(world).delete_cache_objects, departure)).skipped
 
 
-async def live(world: World, order: CacheOrder, applied: CacheApplied, kind: Kind) -> Json | None:
+async def live(world: World, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
     suffix = {kinds.JOB: "-hyd", kinds.SECRET: "-auth", kinds.VOLUME_CLAIM: ""}[kind]
     return await (await world.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
 
 
-async def bound(world: World, order: CacheOrder, applied: CacheApplied) -> Json:
+async def bound(world: World, order: ApplyCache, applied: CacheApplied) -> Json:
     async def look() -> Json | None:
         found = await live(world, order, applied, kinds.VOLUME_CLAIM)
         return found if found and found["status"].get("phase") == "Bound" else None

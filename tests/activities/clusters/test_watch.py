@@ -12,7 +12,7 @@ import pytest_asyncio
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.watch import cluster_watch, health
 from api_types.errors import TransientError
-from api_types.messages.cluster_work import ReplicaOrder, WatchCluster
+from api_types.messages.cluster_work import ApplyReplica, WatchCluster
 from api_types.messages.observations import ObservedCluster, ObservedReplica
 from tests.activities.environment import operator
 from tests.activities.environment.gates import Gate
@@ -314,7 +314,7 @@ def _serves(seen: ObservedReplica) -> bool:
     return seen.endpoints_ready == 1 and seen.routes[0].accepted and seen.workloads[0].available == 1
 
 
-def _id(order: ReplicaOrder) -> str:
+def _id(order: ApplyReplica) -> str:
     return f"modelreplica/{order.namespace}/{order.name}"
 
 
@@ -324,7 +324,7 @@ def _cluster(client: RecordingClient, world: World, *, reachable: bool) -> Obser
 
 
 async def _until(
-    client: RecordingClient, order: ReplicaOrder, holds: Callable[[ObservedReplica], bool], within_seconds: float = 60.0
+    client: RecordingClient, order: ApplyReplica, holds: Callable[[ObservedReplica], bool], within_seconds: float = 60.0
 ) -> ObservedReplica:
     def look() -> ObservedReplica | None:
         seen = client.replica(_id(order))

@@ -23,7 +23,16 @@ from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels
-from api_types.messages.cluster_work import Applied, ClusterFacts, Connect, Connection, ReplicaOrder, StepDone, TeardownStep, WatchCluster
+from api_types.messages.cluster_work import (
+    Applied,
+    ApplyReplica,
+    ClusterFacts,
+    Connect,
+    Connection,
+    TeardownStep,
+    TeardownStepResult,
+    WatchCluster,
+)
 from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
 from api_types.settings import KubeconfigSettings
 
@@ -122,12 +131,12 @@ class World:
     async def connect(self) -> ClusterFacts:
         return await self.environment().run(ClusterActivities(self.pool).connect_cluster, Connect(connection=self.connection))
 
-    def order(self, engines: list[Json], *, namespace: str = "", name: str = "", uid: str = "", **fields: Any) -> ReplicaOrder:
+    def order(self, engines: list[Json], *, namespace: str = "", name: str = "", uid: str = "", **fields: Any) -> ApplyReplica:
         """One replica in a namespace of its own."""
         number = next(_NUMBERS)
         namespace = namespace or f"team-{secrets.token_hex(4)}"
         self.namespaces.add(namespace)
-        return ReplicaOrder(
+        return ApplyReplica(
             connection=self.connection,
             facts=self.facts,
             namespace=namespace,
@@ -144,13 +153,13 @@ class World:
     def workloads(self, settings: RenderSettings | None = None) -> WorkloadActivities:
         return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
 
-    async def apply(self, order: ReplicaOrder, settings: RenderSettings | None = None) -> Applied:
+    async def apply(self, order: ApplyReplica, settings: RenderSettings | None = None) -> Applied:
         return await self.environment().run(self.workloads(settings).apply_replica, order)
 
-    async def prune(self, order: ReplicaOrder) -> list[str]:
+    async def prune(self, order: ApplyReplica) -> list[str]:
         return (await self.environment().run(self.workloads().prune_replica, order)).removed
 
-    async def step(self, order: ReplicaOrder, applied: Applied, number: int) -> StepDone:
+    async def step(self, order: ApplyReplica, applied: Applied, number: int) -> TeardownStepResult:
         step = TeardownStep(
             connection=order.connection,
             facts=order.facts,
@@ -162,7 +171,7 @@ class World:
         )
         return await self.environment().run(self.workloads().teardown_replica_step, step)
 
-    async def tear_down(self, order: ReplicaOrder, applied: Applied) -> list[str]:
+    async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
         return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]
 
     @asynccontextmanager

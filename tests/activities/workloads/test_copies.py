@@ -12,7 +12,7 @@ from activities.secrets.store import StoredSecret
 from activities.workloads.copies import is_copy
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
-from api_types.messages.cluster_work import Applied, ReplicaOrder
+from api_types.messages.cluster_work import Applied, ApplyReplica
 from tests.activities.environment.operator import delete
 from tests.activities.environment.worlds import World, target
 from tests.activities.render.builders import a_member, an_engine
@@ -29,7 +29,7 @@ def token(name: str = "hub", key: str = "token", *, optional: bool = False) -> J
     return {"name": f"{name}-{key}".upper().replace("-", "_"), "valueFrom": {"secretKeyRef": reference}}
 
 
-def an_order(world: World, *env: Json, pull_secrets: list[str] | None = None, **fields: Any) -> ReplicaOrder:
+def an_order(world: World, *env: Json, pull_secrets: list[str] | None = None, **fields: Any) -> ApplyReplica:
     return world.order([an_engine("main", a_member(env=list(env), pull_secrets=pull_secrets or []))], **fields)
 
 
@@ -123,7 +123,7 @@ async def test_many_replicas_that_come_and_go_at_once_never_lose_a_copy_that_one
     kept = await world.apply(stays)
     others = [an_order(world, token(), namespace=stays.namespace) for _ in range(4)]
 
-    async def come_and_go(order: ReplicaOrder) -> None:
+    async def come_and_go(order: ApplyReplica) -> None:
         await world.step(order, await world.apply(order), 10)
 
     await asyncio.gather(*map(come_and_go, others))

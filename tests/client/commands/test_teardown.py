@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.cluster_work import Awaited
+from api_types.messages.cluster_work import RemainingObject
 from client.commands.change.delete import left_behind
 from client.commands.inspect.describe import teardown
 from workflows.model_replica.teardown_progress import TeardownProgress
@@ -18,7 +18,7 @@ def told(progress: TeardownProgress) -> dict[str, Any]:
 
 def test_wkl_10_describe_shows_every_step_and_what_the_one_at_hand_waits_for() -> None:
     progress = TeardownProgress(number=4, taken={"1": "done", "2": "done", "3": "given up"}, looks=1)
-    progress.waiting = [Awaited(**HELD)]
+    progress.waiting = [RemainingObject(**HELD)]
     lines = teardown(told(progress))
     assert lines[:6] == [
         "STEP   WHAT                                  STATE      WAITS FOR",

@@ -20,7 +20,7 @@ from client.output.formats import Format, render
 from client.output.progress import Progress, Row
 from client.refs.targets import Target, target
 from client.refs.tree import Tree
-from client.temporal.control_plane import Seen
+from client.temporal.control_plane import ListedObject
 from client.temporal.execution import failing_steps
 
 NOW = datetime(2026, 3, 1, 12, 1, 0, tzinfo=UTC)
@@ -123,11 +123,11 @@ TABLES = [
 @pytest.mark.parametrize("case", TABLES, ids=lambda case: case.story)
 def test_tables_have_the_printer_columns_of_their_kind(case: Case) -> None:
     assert header(case.wanted.kind, case.layout) == case.titles
-    assert row(case.wanted.kind, Seen(case.wanted, case.tree), case.layout, NOW) == case.cells
+    assert row(case.wanted.kind, ListedObject(case.wanted, case.tree), case.layout, NOW) == case.cells
 
 
 def test_what_did_not_answer_is_marked_as_last_known() -> None:
-    assert row(QWEN.kind, Seen(QWEN, a_deployment(), answered=False), Layout(), NOW) == ["qwen", "2?", "True?", "60s"]
+    assert row(QWEN.kind, ListedObject(QWEN, a_deployment(), answered=False), Layout(), NOW) == ["qwen", "2?", "True?", "60s"]
 
 
 def test_a_single_object_is_printed_bare_and_several_as_a_list() -> None:
@@ -160,7 +160,7 @@ def test_yaml_keeps_the_order_of_a_manifest() -> None:
 
 def test_events_of_several_objects_are_told_in_their_order_of_time() -> None:
     early, late = {"reason": "A", "last": "2026-03-01T10:00:00Z"}, {"reason": "B", "last": "2026-03-01T11:00:00Z"}
-    found = [Seen(QWEN, {"status": {"events": [late]}}), Seen(OSLO, {"status": {"events": [early]}})]
+    found = [ListedObject(QWEN, {"status": {"events": [late]}}), ListedObject(OSLO, {"status": {"events": [early]}})]
     assert [(one.target.name, one.event["reason"]) for one in in_order(found)] == [("oslo", "A"), ("qwen", "B")]
 
 

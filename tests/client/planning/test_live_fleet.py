@@ -7,7 +7,7 @@ import pytest
 
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.explain import explanation_lines
-from client.errors import InTheWay, NotFound
+from client.errors import Conflict, NotFound
 from client.planning.hypothesis import Hypothesis, owner_of
 from client.planning.live_fleet import LiveFleet
 from client.planning.local_decisions import now_ms
@@ -189,5 +189,5 @@ def test_a_replica_that_leaves_is_shown_until_it_is_gone() -> None:
 
 
 def test_a_deployment_that_is_being_deleted_is_not_explained() -> None:
-    with pytest.raises(InTheWay, match="is not scheduled"):
+    with pytest.raises(Conflict, match="is not scheduled"):
         explained(a_live(a_class()))

@@ -10,7 +10,7 @@ import pytest
 
 from api_types import names
 from api_types.errors import StaleSnapshot
-from api_types.messages.entities import KeptState, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, SignalRequest
+from api_types.messages.entities import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, SignalRequest
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry, snapshot
 from scheduler.fleet.ledger_rows import unpack_rows
@@ -41,7 +41,7 @@ class Clock:
         return self.ms
 
 
-def place(view: DeploymentView, number: int = 1, kept: Sequence[KeptState] = ()) -> Place:
+def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = ()) -> Place:
     return Place(
         request_id=f"{view.uid}/{number}",
         namespace=view.namespace,
@@ -306,9 +306,9 @@ def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again()
     assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
 
 
-def as_told(made: SchedulerCache, **changes: Any) -> list[KeptState]:
+def as_told(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
     """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
-    return [KeptState(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
+    return [KnownReplica(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
 
 
 def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import pytest
 
 from activities.render.objects.teardown import STEPS
-from api_types.messages.cluster_work import AppliedObject, Awaited
+from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
 from workflows.model_replica.teardown_progress import Outcome, TeardownProgress, left_behind, named
 
-HELD = Awaited(id="apps/v1/Deployment/ml/qwen-main", why="finalizer example.com/hold, deleted at 2026-11-21T14:00:00Z")
-POD = Awaited(id="v1/Pod/ml/qwen-main-0")
+HELD = RemainingObject(id="apps/v1/Deployment/ml/qwen-main", why="finalizer example.com/hold, deleted at 2026-11-21T14:00:00Z")
+POD = RemainingObject(id="v1/Pod/ml/qwen-main-0")
 INVENTORY = [
     AppliedObject(key="model-serving-main", id=HELD.id),
     AppliedObject(key="model-route", id="gateway.networking.k8s.io/v1/HTTPRoute/ml/qwen"),
@@ -34,7 +34,7 @@ class Said(NamedTuple):
     message: str
 
 
-def waiting(number: int, *items: Awaited) -> TeardownProgress:
+def waiting(number: int, *items: RemainingObject) -> TeardownProgress:
     progress = at_step(number)
     progress.found_waiting(items)
     return progress
@@ -86,7 +86,7 @@ def test_every_step_is_shown_with_its_state() -> None:
 
 
 def test_many_objects_are_named_in_part_and_counted() -> None:
-    items = [Awaited(id=f"v1/Pod/ml/p-{n}") for n in range(5)]
+    items = [RemainingObject(id=f"v1/Pod/ml/p-{n}") for n in range(5)]
     assert named(items) == "Pod ml/p-0, Pod ml/p-1, Pod ml/p-2 and 2 more"
 
 
@@ -105,7 +105,7 @@ def test_a_step_that_is_given_up_leaves_its_own_objects_only(story: str, progres
 
 
 def test_what_stays_is_written_down_with_its_place_and_the_reason() -> None:
-    assert left_behind([HELD, Awaited(id=INVENTORY[2].id)], "eu", "forced") == [
+    assert left_behind([HELD, RemainingObject(id=INVENTORY[2].id)], "eu", "forced") == [
         LeftBehind(
             kind="Deployment",
             name="qwen-main",

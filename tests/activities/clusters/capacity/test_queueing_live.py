@@ -13,7 +13,7 @@ from activities.cluster_objects.kinds import NODE, POD
 from activities.render.inputs.settings import RenderSettings
 from api_types import clock, labels
 from api_types.messages.capacity import Admission, CapacityQueue, CapacitySnapshot
-from api_types.messages.cluster_work import ReplicaOrder
+from api_types.messages.cluster_work import ApplyReplica
 from api_types.names import tenant_queue, workload_name
 from scheduler.fleet.manifests import cluster_view
 from tests.activities.clusters.capacity.test_observing import observing, seen_by
@@ -43,12 +43,12 @@ async def kai(world: World) -> AsyncIterator[World]:
         yield world
 
 
-def a_replica(world: World, **facts: str) -> ReplicaOrder:
+def a_replica(world: World, **facts: str) -> ApplyReplica:
     order = world.order([an_engine("main", a_member(requests=ONE))])
     return order.model_copy(update={"facts": order.facts.model_copy(update=facts)})
 
 
-async def engine_pod(world: World, order: ReplicaOrder) -> Json:
+async def engine_pod(world: World, order: ApplyReplica) -> Json:
     """The one engine pod of a replica that is not on its way out."""
 
     async def look() -> list[Json]:
