@@ -21,7 +21,7 @@ from activities.observe.cache import BOUND
 from activities.observe.digest import content_digest
 from activities.render.cache.artifact import claim_name, read_artefact
 from activities.render.cache.volumes import render_cache
-from activities.render.inputs.facts import CacheInput, ClusterFacts
+from activities.render.inputs.facts import CacheInput, RenderFacts
 from activities.render.inputs.findings import InvalidSpec
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.propagation import Copy
@@ -158,7 +158,7 @@ def _input(order: ApplyCache) -> CacheInput:
 
 def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> Rendered:
     with as_activity_errors():
-        facts = ClusterFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
+        facts = RenderFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
         return render_cache(wanted, facts, settings)
 
 

@@ -10,7 +10,7 @@ from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
 from activities.render.engines.spec import DECODE, Engine
-from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.facts import RenderFacts, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects import queueing
@@ -21,7 +21,7 @@ from activities.render.routing import monitoring, picker, picker_config, routes
 __all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
 
 
-def render_replica(replica: ReplicaInput, facts: ClusterFacts, settings: RenderSettings) -> Rendered:
+def render_replica(replica: ReplicaInput, facts: RenderFacts, settings: RenderSettings) -> Rendered:
     """Give everything that the replica needs on its cluster.
 
     While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,

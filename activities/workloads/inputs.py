@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId
-from activities.render.inputs.facts import ClusterFacts as RenderFacts
-from activities.render.inputs.facts import ReplicaInput
+from activities.render.inputs.facts import RenderFacts, ReplicaInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.queueing import KAI, KUEUE, queue_name
 from activities.render.objects.rendered import Rendered

@@ -34,9 +34,6 @@ BATCH_REPLICAS = 2000
 # Repeated requests are answered verbatim for as long as their askers may repeat them.
 ANSWERS_KEPT = 512
 
-# A reservation that nobody used after this long is asked for.
-RESERVATION_TTL = timedelta(minutes=10)
-
 # Nobody's account is lost for good: entities that are slow to answer are asked again.
 ASK_AGAIN = timedelta(seconds=5)
 
@@ -152,7 +149,9 @@ class FleetSchedulerWorkflow:
             workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
 
     async def _until_work(self) -> None:
-        pauses = [ASK_AGAIN if self.state.silent else None, RESERVATION_TTL if self.books.unbound else None, self.books.look_again_after()]
+        # A reservation that is not used after its time to live has to be asked about.
+        time_to_live = timedelta(seconds=self.books.fleet.options.reservation_ttl_seconds)
+        pauses = [ASK_AGAIN if self.state.silent else None, time_to_live if self.books.unbound else None, self.books.look_again_after()]
         pause = min((pause for pause in pauses if pause is not None), default=None)
         try:
             await workflow.wait_condition(

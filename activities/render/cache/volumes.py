@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_OCI, Artefact, artefact_key, claim_name, read_artefact
 from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
-from activities.render.inputs.facts import CacheInput, ClusterFacts
+from activities.render.inputs.facts import CacheInput, RenderFacts
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import queueing
@@ -40,7 +40,7 @@ class StorageClassMissing(NotRenderable):
     reason = "StorageClassMissing"
 
 
-def render_cache(cache: CacheInput, facts: ClusterFacts, settings: RenderSettings) -> Rendered:
+def render_cache(cache: CacheInput, facts: RenderFacts, settings: RenderSettings) -> Rendered:
     """Give the volume claim and, until the artefact is staged, the copy of its credential and the Job.
 
     Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
@@ -76,7 +76,7 @@ class _Volume:
     artefact: Artefact
     claim: str
     namespace: str
-    facts: ClusterFacts
+    facts: RenderFacts
     settings: RenderSettings
 
     @property

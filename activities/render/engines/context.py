@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from activities.render.engines.spec import Engine, ReplicaSpec
-from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.facts import RenderFacts, ReplicaInput
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.manifest import Owner
@@ -15,7 +15,7 @@ class Context:
     """One replica on one cluster. `workload` is the base name of everything it owns there, `namespace` where it lives."""
 
     replica: ReplicaInput
-    facts: ClusterFacts
+    facts: RenderFacts
     settings: RenderSettings
     spec: ReplicaSpec
     findings: Findings
@@ -23,7 +23,7 @@ class Context:
     namespace: str
 
     @classmethod
-    def of(cls, replica: ReplicaInput, facts: ClusterFacts, settings: RenderSettings, spec: ReplicaSpec, findings: Findings) -> "Context":
+    def of(cls, replica: ReplicaInput, facts: RenderFacts, settings: RenderSettings, spec: ReplicaSpec, findings: Findings) -> "Context":
         """Work out the names that all parts share."""
         return cls(
             replica=replica,

@@ -25,7 +25,7 @@ class InvalidFacts(ValueError):
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
+class RenderFacts:
     """One inference cluster as rendering sees it.
 
     `dra_version` is the best served version of `resource.k8s.io`, empty if none is. `apis` holds served group-versions such as

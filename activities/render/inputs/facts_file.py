@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from activities.render.inputs.facts import ClusterFacts, InvalidFacts
+from activities.render.inputs.facts import InvalidFacts, RenderFacts
 from activities.render.inputs.findings import Findings, NotRenderable
 from activities.render.inputs.reading import Reader
 
@@ -34,7 +34,7 @@ class InvalidFactsFile(NotRenderable):
     reason = "InvalidFacts"
 
 
-def read_facts(document: Any, source: str) -> dict[str, ClusterFacts]:
+def read_facts(document: Any, source: str) -> dict[str, RenderFacts]:
     """Give the facts of every cluster of a parsed file, by name. `source` names the file in errors. Raises InvalidFactsFile."""
     findings = Findings()
     file = Reader(document, "", findings)
@@ -45,7 +45,7 @@ def read_facts(document: Any, source: str) -> dict[str, ClusterFacts]:
     return {name: facts for name, facts in clusters.items() if facts is not None}
 
 
-def _cluster(name: str, value: Any, findings: Findings) -> ClusterFacts | None:
+def _cluster(name: str, value: Any, findings: Findings) -> RenderFacts | None:
     reader = Reader({} if value is None else value, f"clusters.{name}", findings)
     _check_names(reader, _FIELDS)
     given: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def _cluster(name: str, value: Any, findings: Findings) -> ClusterFacts | None:
         if not isinstance(claim, str):
             findings.problem(reader.where, f"cacheClaims.{cache} must be the name of a volume claim, is {claim!r}")
     try:
-        return ClusterFacts(name=name, cache_claims=dict(claims), **given)
+        return RenderFacts(name=name, cache_claims=dict(claims), **given)
     except InvalidFacts as error:
         for problem in error.problems:
             findings.problem(reader.where, problem)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from activities.render.inputs.chosen import render_settings
-from activities.render.inputs.facts import ClusterFacts
+from activities.render.inputs.facts import RenderFacts
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from activities.render.inputs.settings import InvalidSettings, RenderSettings
 from client.commands import options
@@ -38,7 +38,7 @@ def render(
     print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
 
 
-def _facts(file: Path) -> dict[str, ClusterFacts]:
+def _facts(file: Path) -> dict[str, RenderFacts]:
     try:
         return read_facts(read_yaml(file, "facts"), str(file))
     except InvalidFactsFile as error:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from activities.render.inputs.facts import ClusterFacts, ReplicaInput
+from activities.render.inputs.facts import RenderFacts, ReplicaInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
@@ -61,13 +61,13 @@ def a_replica(*engines: dict[str, Any], mode: str = "", cache: str = "", **field
     return ReplicaInput(**{**identity, "cluster": "eu-1", "spec": spec, **fields})
 
 
-def a_cluster(**fields: Any) -> ClusterFacts:
+def a_cluster(**fields: Any) -> RenderFacts:
     """A provisioned cluster with the whole stack."""
-    return ClusterFacts(**{"name": "eu-1", **fields})
+    return RenderFacts(**{"name": "eu-1", **fields})
 
 
 def render(
-    *engines: dict[str, Any], facts: ClusterFacts | None = None, settings: Mapping[str, Any] | None = None, **replica: Any
+    *engines: dict[str, Any], facts: RenderFacts | None = None, settings: Mapping[str, Any] | None = None, **replica: Any
 ) -> Rendered:
     """Render one replica of these engines."""
     return render_replica(a_replica(*engines, **replica), facts or a_cluster(), RenderSettings(**(settings or {})))

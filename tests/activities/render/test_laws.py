@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activities.render.cache.volumes import render_cache
-from activities.render.inputs.facts import CacheInput, ClusterFacts, ReplicaInput
+from activities.render.inputs.facts import CacheInput, RenderFacts, ReplicaInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
@@ -64,7 +64,7 @@ def replicas(draw: st.DrawFn) -> ReplicaInput:
 
 
 clusters = st.builds(
-    ClusterFacts,
+    RenderFacts,
     name=st.just("eu-1"),
     kubernetes_version=st.sampled_from(["1.28", "1.35"]),
     dra_version=st.sampled_from(["", "v1", "v1beta1"]),
@@ -81,7 +81,7 @@ choices = st.builds(
 )
 
 
-def rendered(replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings) -> Rendered | None:
+def rendered(replica: ReplicaInput, facts: RenderFacts, options: RenderSettings) -> Rendered | None:
     """The objects, or None where the cluster cannot carry the replica, which must then be said in words."""
     try:
         return render_replica(replica, facts, options)
@@ -107,7 +107,7 @@ def labels_of(value: Any) -> Iterator[str]:
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
-    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
 ) -> None:
     first, second = rendered(replica, facts, options), rendered(replica, facts, options)
     if first is None:
@@ -125,7 +125,7 @@ def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
-    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
 ) -> None:
     outcome = rendered(replica, facts, options)
     if outcome is None:
@@ -143,7 +143,7 @@ def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
 
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
-def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings) -> None:
+def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts: RenderFacts, options: RenderSettings) -> None:
     outcome = rendered(replica, facts, options)
     if outcome is None:
         return
@@ -155,7 +155,7 @@ def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
-    replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
 ) -> None:
     # The controller makes a headless Service of the set's name, unless one is there already.
     outcome = rendered(replica, facts, options)
@@ -169,7 +169,7 @@ def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
 @given(replicas(), namespaces, clusters, st.just(RenderSettings(workload_namespace="shared")))
 @settings(deadline=None, max_examples=60)
 def test_wkl_109_two_namespaces_on_one_cluster_never_meet(
-    replica: ReplicaInput, namespace: str, facts: ClusterFacts, options: RenderSettings
+    replica: ReplicaInput, namespace: str, facts: RenderFacts, options: RenderSettings
 ) -> None:
     other = ReplicaInput(**{**vars(replica), "namespace": namespace})
     first, second = rendered(replica, facts, options), rendered(other, facts, options)
@@ -216,7 +216,7 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @given(st.data(), replicas(), clusters, choices)
 @settings(deadline=None, max_examples=300)
 def test_a_broken_spec_is_refused_in_words_and_never_crashes(
-    data: st.DataObject, replica: ReplicaInput, facts: ClusterFacts, options: RenderSettings
+    data: st.DataObject, replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
 ) -> None:
     spec = dict(replica.spec)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -237,9 +237,7 @@ def test_a_broken_cache_is_refused_in_words_and_never_crashes(data: st.DataObjec
     spec = data.draw(st.sampled_from([hub, oci]))
     spec = with_value(spec, data.draw(st.sampled_from(paths_of(spec))), value)
     try:
-        outcome = render_cache(
-            CacheInput("ns", "c", "u", 1, "eu-1", spec), ClusterFacts("eu-1", storage_class_name="rwx"), RenderSettings()
-        )
+        outcome = render_cache(CacheInput("ns", "c", "u", 1, "eu-1", spec), RenderFacts("eu-1", storage_class_name="rwx"), RenderSettings())
     except NotRenderable as refusal:
         said = refusal.problems
     else:

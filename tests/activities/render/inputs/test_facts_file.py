@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from activities.render.inputs.facts import ClusterFacts
+from activities.render.inputs.facts import RenderFacts
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from tests.activities.render.builders import pod, render
 
 
 def test_what_is_left_out_is_a_provisioned_cluster_with_the_whole_stack() -> None:
     assert read_facts({"clusters": {"eu-1": None, "us-1": {}}}, "facts.yaml") == {
-        "eu-1": ClusterFacts("eu-1"),
-        "us-1": ClusterFacts("us-1"),
+        "eu-1": RenderFacts("eu-1"),
+        "us-1": RenderFacts("us-1"),
     }
     assert read_facts({}, "facts.yaml") == {}
 
@@ -29,7 +29,7 @@ def test_every_field_is_read() -> None:
         "apis": ["monitoring.coreos.com/v1"],
         "cacheClaims": {"ml-team/qwen": "claim"},
     }
-    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"] == ClusterFacts(
+    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"] == RenderFacts(
         name="eu-1",
         kubernetes_version="1.33",
         dra_version="v1beta1",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activities.render.inputs.facts import ClusterFacts, InvalidFacts
+from activities.render.inputs.facts import InvalidFacts, RenderFacts
 from activities.render.replica import InvalidSpec
 from tests.activities.render.builders import a_cluster, a_gang, a_member, an_engine, keys, nothings, pod, render, render_pair, the
 
@@ -60,22 +60,22 @@ def test_wkl_107_kueue_gets_a_label_and_nothing_that_it_would_have_to_fight_over
 
 def test_wkl_108_an_unknown_scheduler_is_refused() -> None:
     with pytest.raises(InvalidFacts, match="schedulerType is 'foo', must be one of 'none', 'kai', 'kueue'"):
-        ClusterFacts("eu-1", scheduler_type="foo")
+        RenderFacts("eu-1", scheduler_type="foo")
 
 
 def test_facts_name_everything_that_is_wrong() -> None:
     with pytest.raises(InvalidFacts) as caught:
-        ClusterFacts("eu-1", dra_version="v2", routing="mesh", mesh_provider="linkerd", kubernetes_version="new")
+        RenderFacts("eu-1", dra_version="v2", routing="mesh", mesh_provider="linkerd", kubernetes_version="new")
     assert len(caught.value.problems) == 4
 
 
 @pytest.mark.parametrize(("version", "native"), [("1.29", True), ("v1.35.4-gke.100", True), ("1.28", False), ("2.0", True)])
 def test_versions_compare_as_numbers(version: str, *, native: bool) -> None:
-    assert ClusterFacts("eu-1", kubernetes_version=version).at_least(1, 29) is native
+    assert RenderFacts("eu-1", kubernetes_version=version).at_least(1, 29) is native
 
 
 @pytest.mark.parametrize("facts", [KAI, KUEUE], ids=["kai", "kueue"])
-def test_a_missing_queue_is_told_and_an_unseen_one_is_not(facts: ClusterFacts) -> None:
+def test_a_missing_queue_is_told_and_an_unseen_one_is_not(facts: RenderFacts) -> None:
     def warnings(queues: frozenset[str] | None) -> tuple[str, ...]:
         return render(facts=a_cluster(scheduler_type=facts.scheduler_type, queues=queues)).warnings
 
