@@ -34,13 +34,20 @@ def condition_of(conditions: list[Condition], kind: str) -> Condition | None:
 
 
 def is_true(conditions: list[Condition], kind: str) -> bool:
-    """Tell whether a condition stands and is True."""
+    """Tell whether a condition is there and True."""
     found = condition_of(conditions, kind)
     return found is not None and found.status == TRUE
 
 
+def waiting_for(conditions: list[Condition], *, deleting: bool) -> list[str]:
+    """Say what an object waits for: its conditions that are not True; while it is deleted, only how far that is."""
+    if deleting and (progress := condition_of(conditions, "Deleting")):
+        return [f"{progress.reason}: {progress.message}"]
+    return [f"{c.type}: {c.reason}{f' ({c.message})' if c.message else ''}" for c in conditions if c.status != TRUE]
+
+
 def with_event(events: list[EventRecord], kind: str, reason: str, message: str, *, now: str) -> list[EventRecord]:
-    """Add an event; one with the same words as an earlier one raises its count and moves to the end."""
+    """Add an event; one that repeats an earlier one raises its count and moves to the end."""
     same = next((event for event in events if (event.type, event.reason, event.message) == (kind, reason, message)), None)
     new = EventRecord(
         type=kind,

@@ -1,7 +1,8 @@
 """What the parts of an entity workflow may use of their entity.
 
 A workflow class has signals, queries and one loop; what it does lives in parts. A part gets this context: the carried state, conditions
-and events, the next pass of the loop, and signals to other entities. It gets nothing else of the workflow, so it reads on its own.
+and events, the next pass of the loop, signals to other entities, and `publish`, which shows the present state before a long step. It gets
+nothing else of the workflow, so it reads on its own.
 """
 
 import asyncio
@@ -19,16 +20,17 @@ from workflows.entity import activity_options
 from workflows.entity.conditions import with_condition, with_event
 from workflows.entity.state import EntityState
 
-StateT = TypeVar("StateT", bound=EntityState)
+StateT_co = TypeVar("StateT_co", bound=EntityState, covariant=True)
 ResultT = TypeVar("ResultT")
 
 
-class EntityContext(Generic[StateT]):
+class EntityContext(Generic[StateT_co]):
     """The object of an entity workflow, and its place in the reconcile loop."""
 
-    def __init__(self, kind: str, state: StateT) -> None:
+    def __init__(self, kind: str, state: StateT_co, publish: Callable[[], None]) -> None:
         self.kind = kind
         self.state = state
+        self.publish = publish
         _, *scope, self.name = workflow.info().workflow_id.split("/")
         self.namespace = scope[0] if scope else ""
         self.queued = True
@@ -86,7 +88,7 @@ class EntityContext(Generic[StateT]):
         """Signal another entity; False when it does not run."""
         message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
         return await workflow.execute_local_activity_method(
-            EntityClient.tell, message, **activity_options.local(activity_options.ENTITY_CALL, f"tell {workflow_id}: {signal}")
+            EntityClient.tell, message, **activity_options.local(activity_options.ENTITY_CALL, f"signal {workflow_id}: {signal}")
         )
 
     async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:

@@ -1,0 +1,52 @@
+"""An entity as the Kubernetes-shaped object that users read: metadata, spec and status.
+
+Only the fields that all kinds share are filled in here; a kind adds its own status fields.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from api_types.labels import GROUP
+from workflows.entity.context import EntityContext
+from workflows.entity.state import EntityState
+
+
+def manifest_of(context: EntityContext[EntityState], phase: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the object as its manifest; `status` has the fields of its kind."""
+    state = context.state
+    shown: dict[str, Any] = {
+        "observedGeneration": state.observed_generation,
+        "phase": phase,
+        "conditions": [condition.wire() for condition in state.conditions],
+        "events": [event.wire() for event in state.events],
+        **status,
+    }
+    if state.left_behind:
+        shown["leftBehind"] = [item.wire() for item in state.left_behind]
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": context.kind,
+        "metadata": _metadata(context),
+        "spec": state.spec if state.spec is not None else {},
+        "status": shown,
+    }
+
+
+def _metadata(context: EntityContext[EntityState]) -> dict[str, Any]:
+    state = context.state
+    metadata: dict[str, Any] = {"name": context.name}
+    if context.namespace:
+        metadata["namespace"] = context.namespace
+    metadata |= {
+        "uid": state.uid,
+        "generation": state.generation,
+        "resourceVersion": str(state.revision),
+        "creationTimestamp": state.created,
+    }
+    if state.deleted:
+        metadata["deletionTimestamp"] = state.deleted
+    if state.labels:
+        metadata["labels"] = state.labels
+    if state.annotations:
+        metadata["annotations"] = state.annotations
+    return metadata

@@ -1,0 +1,50 @@
+"""What visibility and the Temporal UI show of an entity: search attributes, and current details in Markdown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import workflow
+
+from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY
+from workflows.entity.conditions import UNKNOWN, condition_of
+from workflows.entity.context import EntityContext
+from workflows.entity.state import EntityState
+
+_EVENTS_SHOWN = 8
+
+
+class Publisher:
+    """Publishes phase and readiness when they changed, and the details every time: these are no history event."""
+
+    def __init__(self, context: EntityContext[EntityState]) -> None:
+        self._context = context
+        self._published: tuple[str, str] | None = None
+
+    def publish(self, phase: str, details: Sequence[str]) -> None:
+        """Show the object as it is now."""
+        ready = condition_of(self._context.state.conditions, "Ready")
+        shown = (phase, ready.status if ready else UNKNOWN)
+        if shown != self._published:
+            workflow.upsert_search_attributes([PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()])
+            self._published = shown
+        workflow.set_current_details("\n".join(self._lines(phase, details)))
+
+    def _identity(self) -> list[Any]:
+        """Give the search attributes that never change, if they are missing: a plain Temporal client starts entities without them."""
+        if self._published or any(pair.key.name == KIND.name for pair in workflow.info().typed_search_attributes):
+            return []
+        scope = [NAMESPACE.value_set(self._context.namespace)] if self._context.namespace else []
+        return [KIND.value_set(self._context.kind), NAME.value_set(self._context.name), *scope]
+
+    def _lines(self, phase: str, details: Sequence[str]) -> list[str]:
+        state = self._context.state
+        return [
+            f"**{self._context.title}** — {phase}",
+            "",
+            "| Condition | Status | Reason | Message |",
+            "|---|---|---|---|",
+            *(f"| {c.type} | {c.status} | {c.reason} | {(c.message or '').replace('|', '/')} |" for c in state.conditions),
+            "",
+            *details,
+            *(f"- {event.last} {event.reason}: {event.message}" for event in reversed(state.events[-_EVENTS_SHOWN:])),
+        ]
