@@ -63,7 +63,7 @@ def decide_one(overlay: FleetOverlay, request: ScheduleRequest) -> Decision:
     cycle.run()
     decision = build_decision(cycle)
     cycle.finish()
-    if cycle.overlay.strict:
+    if cycle.overlay.rules.reserve_for_queue:
         _note_queue_reservation(cycle, decision)
     return decision
 
@@ -204,7 +204,7 @@ def build_decision(cycle: SchedulingCycle) -> Decision:
 
 def _waiting_since(cycle: SchedulingCycle) -> int:
     """Say since when a deployment that lacks room holds capacity, -1 if it does not: a hold keeps its first time as long as it waits."""
-    if not cycle.overlay.strict or cycle.held or cycle.invalid:
+    if not cycle.overlay.rules.reserve_for_queue or cycle.held or cycle.invalid:
         return -1
     known = cycle.overlay.queue_reservations.get((cycle.deployment.namespace, cycle.deployment.name))
     return known.since if known else cycle.overlay.now

@@ -12,10 +12,10 @@ from dataclasses import replace
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
 from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
-from scheduler.fleet.queue_reservations import STRICT_ORDER, QueueReservation
+from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, ReplicaView
-from scheduler.model.policy import SchedulerOptions
+from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
 from scheduler.model.reasons import BOUND, RELEASING, RESERVED
 
 

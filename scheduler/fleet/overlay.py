@@ -11,10 +11,11 @@ from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import ClusterIndex, Slot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
-from scheduler.fleet.queue_reservations import STRICT_ORDER, QueueReservation
+from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.identity import Owner
 from scheduler.model.policy import SchedulerOptions
+from scheduler.model.rules import PlacementRules
 
 
 class FleetOverlay:
@@ -25,11 +26,12 @@ class FleetOverlay:
         self.fleet = fleet
         self.now = now
         self.options = options or fleet.options
+        self.rules = PlacementRules.of(self.options)
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
         self.preempted_at: dict[Owner, int] = {}
         self.refused: dict[tuple[str, str, str, str], int] = dict(fleet.refused)
-        self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.strict else {}
+        self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
         # What the holds keep, worked out when first asked for.
         self.reserved_pools: dict[Owner, object] = {}
         self._full: dict[str, int] = {}
@@ -48,16 +50,6 @@ class FleetOverlay:
         other._full = dict(self._full)  # same class
         other._risen = self._risen  # same class
         return other
-
-    @property
-    def reference(self) -> bool:
-        """Whether decisions shall equal the reference's, its defects included."""
-        return self.options.compat == "reference"
-
-    @property
-    def strict(self) -> bool:
-        """Whether those who wait hold capacity against those behind them."""
-        return self.options.queue_order == STRICT_ORDER and not self.reference
 
     @property
     def clusters(self) -> Mapping[str, Slot]:

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import DeploymentView
 
-STRICT_ORDER = "StrictOrder"
-BEST_EFFORT = "BestEffort"
-
 
 @dataclass(frozen=True, slots=True)
 class QueueReservation:

@@ -18,26 +18,12 @@ from scheduler.model import reasons
 from scheduler.model.decision import ResolvedRequest
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceEntry, DeviceSet, RequestView
-from scheduler.model.policy import SchedulerOptions
+from scheduler.model.rules import MatchRules
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.
 CLAIM_DEVICES_MAX = 32
 # A DRA device is bound to the pod for certain, an extended resource by count only, a synthetic entry not at all.
 _PREFERENCE = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class MatchRules:
-    """The options that change what matches."""
-
-    reference: bool = False
-    lenient_calls: bool = False
-    max_cost: int = 20_000
-
-    @staticmethod
-    def of(options: SchedulerOptions) -> MatchRules:
-        """Pick them out of the fleet's options."""
-        return MatchRules(options.compat == "reference", options.lenient_calls, options.max_cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +71,10 @@ class MemberNeed:
         left = [max(entry.count, 0) for entry in entries]
         counts = [request.count for request in self.requests]
         order = list(range(len(entries)))
-        if not self.rules.reference:
+        if self.rules.prefer_certain_claims:
             order.sort(key=lambda j: (_PREFERENCE.get(entries[j].claim, 2), j))
         taken = assign_greedily(matrix, counts, left, order)
-        if taken is None and not self.rules.reference:
+        if taken is None and self.rules.search_assignments:
             groups = [(e.claim, e.device_class, e.resource_name) for e in entries]
             taken = assign_exactly(matrix, counts, left, order, groups)
         if taken is None:
@@ -108,7 +94,7 @@ class MemberNeed:
             if source.claim == "DRA":
                 claimed += request.count
             resolved.append(ResolvedRequest(request.name, source.device_class, request.count, request.selectors, source.resource_name))
-        if claimed > CLAIM_DEVICES_MAX and not self.rules.reference:
+        if claimed > CLAIM_DEVICES_MAX and self.rules.limit_claimed_devices:
             detail = f"its requests claim {claimed} devices, and one ResourceClaim holds {CLAIM_DEVICES_MAX}"
             return MemberFit(fits=False, code=reasons.TOO_MANY_DEVICES, detail=detail, request=self.requests[0].name)
         return MemberFit(fits=True, resolved=tuple(resolved), draw=tuple(draw.items()))
@@ -131,7 +117,7 @@ class MemberNeed:
             if matched:
                 group = (entry.claim, entry.device_class, entry.resource_name)
                 size = max(entry.count, 0)
-                totals[group] = max(totals.get(group, 0), size) if self.rules.reference else totals.get(group, 0) + size
+                totals[group] = totals.get(group, 0) + size if self.rules.join_alike_entries else max(totals.get(group, 0), size)
         return max(totals.values(), default=0)
 
     def _why_no_entry(self, i: int, entries: tuple[DeviceEntry, ...]) -> tuple[str, str]:

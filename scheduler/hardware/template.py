@@ -7,13 +7,14 @@ different hardware arrangements, not with clusters. Node counts play no part her
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
-from scheduler.hardware.device_matching import MatchRules, MemberFit, MemberNeed, member_need
+from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
+from scheduler.model.rules import MatchRules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class CompiledTemplate:
         self.needs: tuple[tuple[MemberNeed, ...], ...] = tuple(
             tuple(member_need(member.requests, rules) for member in engine.members) for engine in engines
         )
-        self.digest = digest_of([[_engine_content(engine) for engine in engines], rules.reference, rules.lenient_calls, rules.max_cost])
+        self.digest = digest_of([[_engine_content(engine) for engine in engines], astuple(rules)])
         # Members that stand for themselves because their engine may span pools.
         self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
         # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.

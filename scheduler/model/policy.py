@@ -8,6 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# How capacity is counted (`accounting`, `class_accounting`).
+WHOLE_NODES, DEVICE_SAFE, DEVICE_PACKED = "node", "device-safe", "device-packed"
+# Whether deployments that wait for capacity reserve it (`queue_order`).
+STRICT_ORDER, BEST_EFFORT = "StrictOrder", "BestEffort"
+# Decisions equal those of the reference implementation (`compat`); `rules` says what that means.
+REFERENCE = "reference"
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
@@ -109,7 +116,7 @@ class SchedulerOptions:
     """
 
     profile: str = "default"
-    accounting: str = "node"
+    accounting: str = WHOLE_NODES
     compat: str = ""
     lenient_calls: bool = False
     max_cost: int = 20_000
@@ -120,7 +127,7 @@ class SchedulerOptions:
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
     rollout_max_unavailable: int | str = 1
-    queue_order: str = "BestEffort"
+    queue_order: str = BEST_EFFORT
     hold_for_seconds: int = 300
     weights: Mapping[str, int] = field(default_factory=dict)
     class_accounting: Mapping[str, str] = field(default_factory=dict)

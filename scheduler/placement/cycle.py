@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.device_matching import MatchRules, selector_problems
+from scheduler.hardware.device_matching import selector_problems
 from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units, stamped_nodes
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
@@ -65,7 +65,7 @@ class SchedulingCycle:
         surge = self.scale_down()
         if self.compiled is None:
             return
-        budget = budget_of(self.deployment, self.kept, self.overlay.options)
+        budget = budget_of(self.overlay, self.deployment, self.kept)
         self.quota = QuotaGate(self.overlay, self.deployment, self.priority)
         if self.held:
             if not surge:
@@ -88,7 +88,7 @@ class SchedulingCycle:
 
     def compile(self) -> None:
         """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
-        rules = MatchRules.of(self.overlay.options)
+        rules = self.overlay.rules.matching
         problems = [
             problem
             for engine in self.deployment.engines
@@ -105,7 +105,7 @@ class SchedulingCycle:
     def compiled_for_placing(self, compiled: CompiledTemplate) -> CompiledTemplate:
         """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
         engines = self.deployment.engines
-        if self.overlay.reference or not any(engine.span_pools for engine in engines):
+        if not self.overlay.rules.span_pools or not any(engine.span_pools for engine in engines):
             return compiled
         return compile_template(placing_units(engines), compiled.rules)
 
@@ -122,13 +122,13 @@ class SchedulingCycle:
                 self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
         for drop in self.retained.drops:
             self._evict(drop.entry, drop.reason, drop.detail)
-        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING and self.overlay.reference]:
-            # The reference does not see that it leaves, so nothing of its own may build on its nodes.
+        for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING]:
+            # It is not known to be releasing, so no other replica of its deployment may reuse its nodes.
             kept.entry = replace(kept.entry, state=reasons.BOUND)
             self.overlay.ledger.put(kept.entry)
-        for kept in [k for k in self.kept if k.leave and self.overlay.reference]:
-            # The reference drops first and looks for a successor afterwards.
-            self._drop(kept, kept.leave, kept.detail)
+        if self.overlay.rules.evict_before_placing:
+            for kept in [k for k in self.kept if k.leave]:
+                self._drop(kept, kept.leave, kept.detail)
         self.refuse()
         self.notes += [note for kept in self.kept for note in lost_capacity(self.overlay, kept.entry)]
 
@@ -153,7 +153,7 @@ class SchedulingCycle:
         surge = 0
         old = sum(is_outdated(self.deployment, k) or bool(k.leave) for k in self.kept)
         if old:
-            surge = budget_of(self.deployment, self.kept, self.overlay.options).surge
+            surge = budget_of(self.overlay, self.deployment, self.kept).surge
             # Only replicas that already carry the current template may be there in excess.
             surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
@@ -261,7 +261,7 @@ class SchedulingCycle:
         """Let replicas of lower priority go for what is still missing."""
         policy = self.deployment.policy
         asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
-        while missing > 0 and asked and not self.overlay.reference:
+        while missing > 0 and asked and self.overlay.rules.preempt:
             outcome = place_by_preemption(self._placer)
             if isinstance(outcome, str):
                 self.preemption = outcome

@@ -23,9 +23,9 @@ from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
+from scheduler.model.policy import DEVICE_PACKED, DEVICE_SAFE, WHOLE_NODES
 
 Vector = tuple[int, ...]
-NODE, SAFE, PACKED = "node", "device-safe", "device-packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,18 @@ class Pods:
 
 def counts_devices(overlay: FleetOverlay) -> bool:
     """Whether devices are counted instead of whole nodes, on some pools at least."""
-    counted = (overlay.options.accounting, *overlay.options.class_accounting.values())
-    return any(accounting in (SAFE, PACKED) for accounting in counted) and not overlay.reference
+    return overlay.rules.count_devices
 
 
 def accounting_of(overlay: FleetOverlay, pool: PoolView) -> str:
     """Give how a pool is counted; without proof that clusters follow slots, packing is safe counting instead."""
     chosen = overlay.options.class_accounting.get(pool.class_name, overlay.options.accounting)
-    return SAFE if chosen == PACKED and not overlay.options.packed_enforced else chosen
+    return DEVICE_SAFE if chosen == DEVICE_PACKED and not overlay.options.packed_enforced else chosen
 
 
 def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
     """Whether pods on a pool get slots."""
-    return accounting_of(overlay, pool) == PACKED and not overlay.reference
+    return accounting_of(overlay, pool) == DEVICE_PACKED and overlay.rules.count_devices
 
 
 def capacity_of(pool: PoolView) -> Vector:
@@ -140,7 +139,7 @@ def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence
 
 def admits(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
     """Whether a pool takes more pods beside those that stand there."""
-    if accounting_of(overlay, pool) == NODE:
+    if accounting_of(overlay, pool) == WHOLE_NODES:
         # A pod takes its node whole, whatever it claims there.
         return sum(group.count for group in (*standing, *added)) <= pool.nodes
     if packs(overlay, pool) and all(len(group.slots) == group.count for group in standing):

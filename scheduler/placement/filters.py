@@ -26,15 +26,15 @@ class FilterResult:
 
 def run_filters(overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None) -> list[FilterResult]:
     """Give the filters that look at a cluster alone, in order; without a shape (selectors do not compile) hardware is left out."""
-    index = overlay.index
+    index, rules = overlay.index, overlay.rules
     everything = index.everything
     cache = deployment.cache
     referenced = cache.state == "Present"
     found = [
         FilterResult(reasons.LABEL_MISMATCH, index.having(deployment.match_labels)),
         FilterResult(reasons.CACHE_FOOTPRINT, index.having(cache.match_labels) if referenced else everything),
-        FilterResult(reasons.CACHE_INCAPABLE, index.storage if referenced and not overlay.reference else everything),
-        FilterResult(reasons.DELETING, everything if overlay.reference else everything & ~index.deleting),
+        FilterResult(reasons.CACHE_INCAPABLE, index.storage if referenced and rules.check_cache_storage else everything),
+        FilterResult(reasons.DELETING, everything & ~index.deleting if rules.check_deleting else everything),
         FilterResult(reasons.NOT_READY, index.ready),
         FilterResult(reasons.NO_GATEWAY, index.gateway),
         FilterResult(reasons.TAINTED, everything & ~tainted(overlay, deployment)),

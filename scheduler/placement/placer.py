@@ -236,10 +236,10 @@ class ReplicaPlacer:
         if barred:
             free = [min(nodes, 0) if p in barred else nodes for p, nodes in enumerate(free)]
         order = pool_order(self.overlay, self.deployment, slot, compiled)
-        exact = not self.overlay.reference
+        rules = self.overlay.rules
         fit = compiled.on(slot.layout)
-        if self.is_plain or self.overlay.reference:
-            return fit_nodes(fit, free, exact=exact, order=order)
+        if self.is_plain or not rules.check_networks:
+            return fit_nodes(fit, free, exact=rules.search_arrangements, order=order)
         domains = [pool.network_domain for pool in slot.pools]
         bound, rule = self._network_rule(compiled)
         return fit_domains(fit, free, domains, bound, rule, order=order)

@@ -12,13 +12,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from scheduler.cel import check_selector
-from scheduler.fleet.queue_reservations import BEST_EFFORT, STRICT_ORDER
-from scheduler.model.policy import Quota, SchedulerOptions
+from scheduler.model.policy import BEST_EFFORT, DEVICE_PACKED, DEVICE_SAFE, REFERENCE, STRICT_ORDER, WHOLE_NODES, Quota, SchedulerOptions
 from scheduler.model.wire import camel, from_wire, to_wire
 from scheduler.placement.score import PROFILES, WEIGHABLE, WEIGHTED
 
-ACCOUNTING = ("node", "device-safe", "device-packed")
-COMPAT = ("", "reference")
+ACCOUNTING = (WHOLE_NODES, DEVICE_SAFE, DEVICE_PACKED)
+COMPAT = ("", REFERENCE)
 QUEUE_ORDERS = (BEST_EFFORT, STRICT_ORDER)
 COST_MAX = 1_000_000
 _WEIGHT_MAX = 1_000

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from scheduler.fleet.cluster_index import Slot
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import ahead_of
-from scheduler.hardware.device_matching import MatchRules
 from scheduler.hardware.template import CompiledTemplate, compile_template, placing_units
 from scheduler.model.identity import Owner
 from scheduler.placement.filters import passing, run_filters
@@ -64,7 +63,7 @@ def _held(overlay: FleetOverlay, owner: Owner) -> ReservedPool:
     if isinstance(known, ReservedPool):
         return known
     deployment = overlay.queue_reservations[owner].deployment
-    compiled = compile_template(placing_units(deployment.engines), MatchRules.of(overlay.options))
+    compiled = compile_template(placing_units(deployment.engines), overlay.rules.matching)
     held = ReservedPool(owner, passing(run_filters(overlay, deployment, compiled), overlay.index.everything), compiled)
     overlay.reserved_pools[owner] = held
     return held

@@ -87,17 +87,18 @@ def retain(
         held: no new replica may be placed; then only a lost or drained cluster drops one.
 
     """
+    rules = overlay.rules
     found = Retained()
     taken: set[tuple[str, int]] = set()
     for entry in entries:
-        if entry.state == reasons.RELEASING and not overlay.reference:
+        if entry.state == reasons.RELEASING and rules.know_releasing:
             found.terminating.append(entry)
             continue
         slot = overlay.clusters.get(entry.cluster)
         if slot is None and not overlay.fleet.rebuilding:
             found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
             continue
-        if overlay.reference and slot is not None and not _selected(deployment, slot):
+        if rules.replace_unselected and slot is not None and not _selected(deployment, slot):
             found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
             continue
         if (entry.cluster, entry.index) in taken:
@@ -120,10 +121,10 @@ def retain(
             note = _check_stamp(overlay, deployment, compiled, slot, kept)
             if note is not None:
                 found.notes.append(note)
-            waits = "" if kept.leave or overlay.reference else not_admitted(overlay, slot, entry)
+            waits = not_admitted(overlay, slot, entry) if rules.follow_admission and not kept.leave else ""
             if waits:
                 kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
-        lost = "" if overlay.reference else evicted(overlay, slot, entry)
+        lost = evicted(overlay, slot, entry) if rules.follow_admission else ""
         if lost:
             found.notes.append(Note(reasons.EVICTED, entry.name, lost))
     return found
@@ -153,7 +154,7 @@ def _check_stamp(overlay: FleetOverlay, deployment: DeploymentView, compiled: Co
         if placed is not None:
             target.append(placed)
             continue
-        edited = overlay.reference or _edited(compiled, i, engine, stamped[engine.name], slot)
+        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, stamped[engine.name], slot)
         if not edited:
             return Note(reasons.DRIFTED, entry.name, problem)
         kept.leave, kept.detail = reasons.PIN_MISMATCH, problem

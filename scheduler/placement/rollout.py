@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.retain import Kept, same_stamp
@@ -51,15 +52,15 @@ def unavailable_limit(deployment: DeploymentView, options: SchedulerOptions) -> 
     return amount(options.rollout_max_unavailable if value is None else value, deployment.replicas, up=False)
 
 
-def budget_of(deployment: DeploymentView, kept: Sequence[Kept], options: SchedulerOptions) -> Budget:
+def budget_of(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept]) -> Budget:
     """Work out how many replicas may change now."""
     rollout = deployment.policy.rollout
     if rollout.paused:
         return Budget(0)
-    if options.compat == "reference" or rollout.type == "AllAtOnce":
+    if not overlay.rules.pace_rollouts or rollout.type == "AllAtOnce":
         return Budget(None)
     surge = amount(rollout.max_surge, deployment.replicas, up=True)
-    limit = unavailable_limit(deployment, options)
+    limit = unavailable_limit(deployment, overlay.options)
     if not surge:
         limit = max(1, limit)
     return Budget(max(0, limit - sum(in_flight(deployment, k) for k in kept)), surge)

@@ -21,7 +21,7 @@ Rank = tuple[int, int, int]
 def victims(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
     """Choose `surplus` replicas to drop, in the order in which they go."""
     load = Counter(k.entry.cluster for k in kept)
-    ranks = {k.entry.uid: (0, 0, 0) if overlay.reference else _weakness(overlay, deployment, k) for k in kept}
+    ranks = {k.entry.uid: _weakness(overlay, deployment, k) if overlay.rules.remove_unhealthy_first else (0, 0, 0) for k in kept}
     heap = [(_key(k, ranks[k.entry.uid], load[k.entry.cluster]), i) for i, k in enumerate(kept)]
     heapq.heapify(heap)
     chosen: list[Kept] = []

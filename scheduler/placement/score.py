@@ -45,7 +45,7 @@ _PER_MILLE = 1000
 def profile_of(overlay: FleetOverlay, deployment: DeploymentView) -> str:
     """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
     name = deployment.policy.profile or overlay.options.profile
-    return name if (name in PROFILES or name == WEIGHTED) and not overlay.reference else DEFAULT
+    return name if (name in PROFILES or name == WEIGHTED) and overlay.rules.use_profiles else DEFAULT
 
 
 def functions_of(overlay: FleetOverlay, profile: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import Any
 from api_types.names import replica_name
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
-from scheduler.hardware.device_matching import MatchRules
 from scheduler.hardware.device_sets import make_set
 from scheduler.hardware.template import compile_template
 from scheduler.model.decision import Decision, EnginePlacement
@@ -25,6 +24,7 @@ from scheduler.model.inputs import (
     Toleration,
 )
 from scheduler.model.policy import SchedulerOptions
+from scheduler.model.rules import MatchRules
 
 DRIVER = "gpu.nvidia.com"
 NOW = 1_700_000_000_000

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
-from scheduler.hardware.device_matching import MatchRules, member_need
+from scheduler.hardware.device_matching import member_need
 from scheduler.hardware.template import charges
 from scheduler.model.decision import Decision
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import DeploymentView, RequestView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Rollout, SchedulerOptions
+from scheduler.model.rules import MatchRules
 from scheduler.placement.cycle import at_larger
 from tests.scheduler.builders import NOW, alone, cluster, decided, deployment, engine, fleet, pool
 from tests.scheduler.laws.fleets import World, random_world, worlds
