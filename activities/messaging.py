@@ -25,7 +25,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import names, queues
 from api_types.base import Message
-from api_types.messages.entities import SignalBatch, SignalBatchResult, SignalRequest, StartedReplicas, StartReplica, StartReplicas
+from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
+from api_types.messages.entities import StartedReplicas, StartReplica, StartReplicas
 
 KIND = SearchAttributeKey.for_keyword("ModelplaneKind")
 NAMESPACE = SearchAttributeKey.for_keyword("ModelplaneNamespace")
@@ -91,16 +92,6 @@ class Surveyed(Message):
     answers: dict[str, Any] = Field(default_factory=dict)
     silent: dict[str, str] = Field(default_factory=dict)
     after: str = ""
-
-
-class Broadcast(Message):
-    """One signal to all running entities of some kinds, found in visibility; empty fields do not narrow."""
-
-    kinds: list[str]
-    namespace: str = ""
-    cluster: str = ""
-    signal: str
-    payload: Any = None
 
 
 def attributes_of(kind: str, namespace: str, name: str, **more: str) -> TypedSearchAttributes:

@@ -15,6 +15,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from api_types import queues
 from api_types.messages.entities import Scale, SetSpec
+from api_types.messages.signals import ModelDeploymentSignals
 from api_types.names import workflow_id
 from api_types.settings import Settings
 from api_types.validation.manifests import NO_CHECKS, admit_all, dump, parse
@@ -45,11 +46,11 @@ async def main(text: str, replicas: int) -> None:
         None,
         id=workflow_id(manifest.kind, manifest.metadata.namespace, manifest.metadata.name),
         task_queue=queues.WORKFLOWS,
-        start_signal="set_spec",
+        start_signal=ModelDeploymentSignals.SET_SPEC.name,
         start_signal_args=[SetSpec(by="example", manifest=dump(manifest))],
     )
     await until_ready(handle, dump(manifest)["spec"]["replicas"])
-    await handle.signal("scale", Scale(by="example", replicas=replicas))
+    await handle.signal(ModelDeploymentSignals.SCALE.name, Scale(by="example", replicas=replicas))
     await until_ready(handle, replicas)
 
 

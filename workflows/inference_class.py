@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Broadcast, EntityClient
+from activities.messaging import EntityClient
 from api_types import names
-from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync, SignalBatch, SignalRequest
+from api_types.messages.delivery import Broadcast, SignalBatch, SignalRequest
+from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE

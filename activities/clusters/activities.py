@@ -25,8 +25,10 @@ from api_types import labels
 from api_types.errors import PermissionDenied, TransientError
 from api_types.messages.caches import CacheAccount
 from api_types.messages.cluster_work import ClusterFacts, Connect, WatchCluster
+from api_types.messages.delivery import EntityRef
 from api_types.messages.entities import ReplicaState
 from api_types.messages.observations import Observed
+from api_types.messages.signals import ObservedSignals
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 _WRITE = ("list", "watch", "patch", "delete")
@@ -100,9 +102,9 @@ class ClusterActivities:
 
 
 async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
-    handle = client.get_workflow_handle(owner.workflow_id)
+    request = ObservedSignals.OBSERVED.request(EntityRef(owner.workflow_id), observed)
     try:
-        await handle.signal("observed", observed, rpc_timeout=_SIGNAL_TIMEOUT)
+        await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False

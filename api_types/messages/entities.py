@@ -330,26 +330,6 @@ class ReplicaChanged(Message):
 # --- sent through activities -------------------------------------------------------------------------------------------------------------
 
 
-class SignalRequest(Message):
-    """One signal to one entity."""
-
-    workflow_id: str
-    signal: str
-    payload: Any = None
-
-
-class SignalBatch(Message):
-    """Signals to several entities, in order for each."""
-
-    signals: list[SignalRequest] = Field(alias="tells")
-
-
-class SignalBatchResult(Message):
-    """The workflow ids that do not exist."""
-
-    missing: list[str] = Field(default_factory=list)
-
-
 class StartReplicas(Message):
     """Start the workflows of placed replicas; one that already runs with the same uid is left as it is."""
 

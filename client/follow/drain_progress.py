@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from activities.messaging import NAME, NAMESPACE, visibility_query
 from api_types.labels import DEPLOYMENT
+from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import BY_KIND
 from client.errors import NoAnswer, NotFound, TimedOut
 from client.follow.waiting import standing
@@ -75,7 +76,7 @@ async def order_moves(plane: ControlPlane, cluster: Target, generation: int) -> 
 async def _ask_again(plane: ControlPlane, replicas: Sequence[Standing]) -> None:
     for owner in dict.fromkeys(one.owner for one in replicas if one.owner and not one.stays):
         with suppress(NotFound):  # it went in the meantime, and its replicas with it
-            await plane.signal(owner, "resync", None)
+            await plane.signal(owner, ModelDeploymentSignals.RESYNC, None)
 
 
 async def _on_cluster(plane: ControlPlane, cluster: str) -> list[Standing]:

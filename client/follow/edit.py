@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from api_types.messages.entities import SetSpec
+from api_types.messages.signals import EntitySignals
 from client.errors import Conflict, Refused
 from client.follow.requests import new_request_id, until_taken, who
 from client.refs.targets import Target
@@ -34,7 +35,7 @@ async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree],
     if spec == tree["spec"]:
         return None
     order = SetSpec(request_id=new_request_id(), by=who(), manifest=as_manifest(tree, spec))
-    await plane.signal(wanted, "set_spec", order)
+    await plane.signal(wanted, EntitySignals.SET_SPEC, order)
     after = await until_taken(plane, wanted, order.request_id)
     if after is None or deleting(after):
         raise Conflict(f"{wanted.title} was deleted meanwhile")

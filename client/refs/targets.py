@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from api_types.messages.delivery import EntityRef, ReceiverT, Signal
+from api_types.messages.signals import receiver_of, signals_of
 from api_types.names import workflow_id
 from api_types.resources.kinds import BY_KIND, KINDS, KindInfo, UnknownKind, find_kind
 from client.errors import Refused
@@ -23,6 +26,12 @@ class Target:
     def workflow_id(self) -> str:
         """Give the id of the workflow that owns the object."""
         return workflow_id(self.kind.kind, self.namespace, self.name)
+
+    def receiving(self, signal: Signal[ReceiverT, Any]) -> EntityRef[ReceiverT]:
+        """Refer to that workflow as one that takes a signal. Raises `TypeError` if its kind does not."""
+        if signals_of(receiver_of(self.kind.kind)).get(signal.name) is not signal:
+            raise TypeError(f"{self.title} takes no {signal!r}")
+        return EntityRef(self.workflow_id)
 
     @property
     def label(self) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pydantic import BaseModel
 from temporalio.client import Client, RPCError, WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCStatusCode
@@ -19,7 +18,9 @@ from temporalio.service import RPCStatusCode
 from activities.messaging import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
 from api_types import queues
 from api_types.clock import timestamp
+from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import SetSpec
+from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
 from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
@@ -99,16 +100,18 @@ class ControlPlane:
         except RPCError as error:
             raise self._failure(error, None) from error
 
-    async def signal(self, wanted: Target, name: str, message: BaseModel | None) -> None:
-        """Send a signal to a running owner; None is sent as null. Raises `NotFound`, `Unreachable`."""
+    async def signal(self, wanted: Target, signal: Signal[ReceiverT, MessageT], message: MessageT) -> None:
+        """Send a signal to a running owner. Raises `NotFound`, `Unreachable`."""
+        request = signal.request(wanted.receiving(signal), message)
         try:
-            await self.client.get_workflow_handle(wanted.workflow_id).signal(name, message)
+            await self.client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
         except RPCError as error:
             raise self._failure(error, wanted) from error
 
     async def set_spec(self, wanted: Target, message: SetSpec) -> None:
         """Give an object its manifest; the owner is started if there is none. Raises `Unreachable`."""
         kind = wanted.kind.kind
+        request = EntitySignals.SET_SPEC.request(wanted.receiving(EntitySignals.SET_SPEC), message)
         try:
             await self.client.start_workflow(
                 kind,
@@ -118,8 +121,8 @@ class ControlPlane:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 search_attributes=attributes_of(kind, wanted.namespace, wanted.name),
                 static_summary=wanted.title,
-                start_signal="set_spec",
-                start_signal_args=[message],
+                start_signal=request.signal,
+                start_signal_args=[request.payload],
             )
         except RPCError as error:
             raise self._failure(error, wanted) from error

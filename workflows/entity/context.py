@@ -14,8 +14,7 @@ from temporalio import workflow
 
 from activities.messaging import EntityClient
 from api_types import clock
-from api_types.base import Message
-from api_types.messages.entities import SignalRequest
+from api_types.messages.delivery import EntityRef, MessageT, ReceiverT, Signal, SignalRequest
 from workflows.entity import activity_options
 from workflows.entity.conditions import with_condition, with_event
 from workflows.entity.state import EntityState
@@ -84,11 +83,16 @@ class EntityContext(Generic[StateT_co]):
 
     # --- work ---------------------------------------------------------------------------------------------------------------------
 
-    async def signal(self, workflow_id: str, signal: str, payload: Message) -> bool:
+    async def signal(self, to: EntityRef[ReceiverT], signal: Signal[ReceiverT, MessageT], message: MessageT) -> bool:
         """Signal another entity; False when it does not run."""
-        message = SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire())
+        return await self.send(signal.request(to, message))
+
+    async def send(self, request: SignalRequest) -> bool:
+        """Send a signal that was written before; False when its receiver does not run."""
         return await workflow.execute_local_activity_method(
-            EntityClient.tell, message, **activity_options.local(activity_options.ENTITY_CALL, f"signal {workflow_id}: {signal}")
+            EntityClient.tell,
+            request,
+            **activity_options.local(activity_options.ENTITY_CALL, f"signal {request.workflow_id}: {request.signal}"),
         )
 
     async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:

@@ -17,11 +17,14 @@ from temporalio import workflow
 
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
+from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec
+from api_types.messages.signals import EntitySignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump
 from workflows.entity import admission
 from workflows.entity.conditions import is_true, waiting_for
 from workflows.entity.context import EntityContext
+from workflows.entity.handles import handles, problems_of
 from workflows.entity.manifest import manifest_of
 from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
@@ -53,11 +56,10 @@ class Entity(Generic[StateT]):
 
     # --- messages from users ------------------------------------------------------------------------------------------------------
 
-    @workflow.signal
-    def set_spec(self, order: Any) -> None:
+    @handles(EntitySignals.SET_SPEC)
+    def set_spec(self, message: SetSpec) -> None:
         """Create the object or change it; a repeated request id, or the same content again, changes nothing."""
-        message = self.read(SetSpec, order)
-        if message is None or not self.accept_request(message.request_id):
+        if not self.accept_request(message.request_id):
             return
         if self.state.deleted:
             self.context.event(
@@ -69,11 +71,10 @@ class Entity(Generic[StateT]):
         except InvalidManifest as refusal:
             admission.refuse(self.context, "; ".join(str(problem) for problem in refusal.problems))
 
-    @workflow.signal
-    def delete(self, order: Any) -> None:
+    @handles(EntitySignals.DELETE)
+    def delete(self, message: Delete) -> None:
         """Begin the ordered teardown."""
-        message = self.read(Delete, order)
-        if message is None or not self.accept_request(message.request_id):
+        if not self.accept_request(message.request_id):
             return
         if not self.state.deleted:
             self.state.deleted = self.context.now()
@@ -81,11 +82,10 @@ class Entity(Generic[StateT]):
         self.on_delete_requested(message)
         self.context.touch()
 
-    @workflow.signal
-    def force(self, order: Any) -> None:
+    @handles(EntitySignals.FORCE)
+    def force(self, message: Force) -> None:
         """Skip the teardown step that is waiting, or all that are left."""
-        message = self.read(Force, order)
-        if message is None or not self.accept_request(message.request_id):
+        if not self.accept_request(message.request_id):
             return
         if not self.state.deleted:
             self.context.event(
@@ -97,14 +97,14 @@ class Entity(Generic[StateT]):
         self.context.event("Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}")
         self.context.touch()
 
-    @workflow.signal
-    def retry_now(self, order: Any) -> None:
+    @handles(EntitySignals.RETRY_NOW)
+    def retry_now(self, message: RetryNow) -> None:
         """Retry at once what waits for its next attempt."""
-        if self.read(RetryNow, order) is not None:
-            self.state.attempts = 0
-            self.context.requeue_time = None
-            self.on_retry_requested()
-            self.context.requeue()
+        del message
+        self.state.attempts = 0
+        self.context.requeue_time = None
+        self.on_retry_requested()
+        self.context.requeue()
 
     @workflow.update
     def replace(self, order: Any) -> dict[str, Any]:
@@ -225,11 +225,14 @@ class Entity(Generic[StateT]):
         try:
             return model.model_validate(order)
         except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
-            self.context.event("Warning", "MalformedMessage", f"a {model.__name__} message was ignored: {problems}")
-            if self.state.spec is None:
-                admission.refuse(self.context, problems)
+            self.refuse_malformed(model, problems_of(error))
             return None
+
+    def refuse_malformed(self, message: type[Message], problems: str) -> None:
+        """Note a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
+        self.context.event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
+        if self.state.spec is None:
+            admission.refuse(self.context, problems)
 
     def accept_request(self, request_id: str) -> bool:
         """Remember the id of a request; False when it was accepted before."""
@@ -292,7 +295,7 @@ class Entity(Generic[StateT]):
 
     async def tell(self, workflow_id: str, signal: str, payload: Message) -> bool:
         """Signal another entity; False when it does not run."""
-        return await self.context.signal(workflow_id, signal, payload)
+        return await self.context.send(SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire()))
 
     async def unless(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
         """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""

@@ -4,17 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api_types import names
-from api_types.messages.entities import (
-    Evict,
-    Occupied,
-    Place,
-    Placed,
-    PlacedCondition,
-    ReplicaEviction,
-    ReplicaPlacement,
-    Revoke,
-    SignalRequest,
-)
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.entities import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
 from scheduler import Decision, Eviction, Fleet, ReplicaView, to_wire
 
 # A placement takes one to two kilobytes in an answer, and a payload holds two thousand kilobytes.

@@ -17,9 +17,10 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import LocalActivityConfig
 
-from activities.messaging import KIND, NAME, PHASE, AskEach, Broadcast, EntityClient, Survey
+from activities.messaging import KIND, NAME, PHASE, AskEach, EntityClient, Survey
 from api_types.errors import error_message
-from api_types.messages.entities import Place, Resync, Revoked, SignalBatch, SignalBatchResult, SignalRequest
+from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
+from api_types.messages.entities import Place, Resync, Revoked
 from scheduler import RESERVED, Decision, DeploymentView, apply, from_wire, pool_report, registry, to_wire, write_policy
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing as tells

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import Broadcast, EntityClient
+from activities.messaging import EntityClient
 from api_types.messages.caches import CacheOnCluster, CacheSite
+from api_types.messages.delivery import Broadcast
 from workflows.entity import activity_options
 from workflows.entity.entity import Entity
 from workflows.entity.state import EntityState

@@ -14,11 +14,12 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.clusters.activities import ClusterActivities
-from activities.messaging import CONNECTION_MEMO, Broadcast, EntityClient
+from activities.messaging import CONNECTION_MEMO, EntityClient
 from api_types import labels, names, queues
 from api_types.errors import error_message, error_type
 from api_types.messages.caches import CacheSite
 from api_types.messages.cluster_work import ClusterFacts, Connect, Connection, WatchCluster
+from api_types.messages.delivery import Broadcast
 from api_types.messages.entities import ClusterChanged, Delete, Forget, Occupied, ReportCluster, Resync
 from api_types.messages.observations import Observed, ObservedCluster
 from api_types.resources.status import LeftBehind

@@ -19,7 +19,7 @@ from api_types import names
 from api_types.errors import error_message, error_type, is_permanent
 from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
 from api_types.messages.cluster_work import Connection, TeardownStepResult
-from api_types.messages.entities import SignalBatch, SignalRequest
+from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
 from workflows.model_cache.plan import NextStep, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look

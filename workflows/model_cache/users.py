@@ -11,10 +11,10 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, Broadcast, EntityClient
+from activities.messaging import AskEach, EntityClient
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
-from api_types.messages.entities import SignalBatch, SignalRequest
+from api_types.messages.delivery import Broadcast, SignalBatch, SignalRequest
 from workflows.entity import activity_options
 from workflows.entity.entity import Entity
 from workflows.model_cache.state import CacheState, User

@@ -13,7 +13,7 @@ from temporalio import workflow
 from activities.messaging import AskEach, EntityClient, Survey
 from api_types import names
 from api_types.messages.caches import CacheAccount, CacheChanged, CacheSite
-from api_types.messages.entities import SignalBatch, SignalRequest
+from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.observations import Observed
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE, TRUE, is_true

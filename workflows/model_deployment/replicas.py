@@ -8,6 +8,7 @@ from temporalio import workflow
 
 from activities.messaging import AskEach, EntityClient, Survey
 from api_types import labels, names
+from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.entities import (
     Bound,
     Delete,
@@ -19,8 +20,6 @@ from api_types.messages.entities import (
     Revoked,
     SetLabels,
     SetTemplate,
-    SignalBatch,
-    SignalRequest,
     StartReplica,
     StartReplicas,
 )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from api_types.messages.entities import Delete, Force
+from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
 from client.commands import options
@@ -71,14 +72,14 @@ class Orders:
         if self.evict and wanted.kind.kind != "InferenceCluster":
             raise Refused(f"--evict makes no sense for {wanted.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
         try:
-            await plane.signal(wanted, "delete", Delete(request_id=new_request_id(), by=who(), evict=self.evict))
+            await plane.signal(wanted, EntitySignals.DELETE, Delete(request_id=new_request_id(), by=who(), evict=self.evict))
         except NotFound:
             if self.ignore_not_found:
                 return False
             raise
         if self.force:
             with suppress(NotFound):  # it ended by itself before there was anything to give up
-                await plane.signal(wanted, "force", self.force.model_copy(update={"request_id": new_request_id()}))
+                await plane.signal(wanted, EntitySignals.FORCE, self.force.model_copy(update={"request_id": new_request_id()}))
         return True
 
 

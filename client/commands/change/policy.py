@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from api_types.messages.entities import SetPolicy
+from api_types.messages.signals import FleetSchedulerSignals
 from client.configuration import load_settings
 from client.errors import NoAnswer, Refused
 from client.follow.requests import who
@@ -46,7 +47,7 @@ async def _get() -> dict[str, Any]:
 
 async def _set(wanted: dict[str, Any]) -> None:
     async with control_plane(load_settings()) as plane:
-        await plane.signal(SCHEDULER, "set_policy", SetPolicy(by=who(), policy=wanted))
+        await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=who(), policy=wanted))
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (answer := await _answer(plane))["policy"] != wanted:
             if answer["problem"]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from api_types.messages.entities import RetryNow
+from api_types.messages.signals import EntitySignals
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import CommandFailed, together
@@ -27,7 +28,7 @@ async def _retry(targets: list[Target]) -> None:
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
             try:
-                await plane.signal(wanted, "retry_now", RetryNow(by=who()))
+                await plane.signal(wanted, EntitySignals.RETRY_NOW, RetryNow(by=who()))
             except CommandFailed as failure:
                 failures.append(failure)
                 continue

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from api_types.messages.entities import Scale
+from api_types.messages.signals import ModelDeploymentSignals
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
@@ -63,7 +64,7 @@ async def order(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
     if deleting(await plane.describe(wanted)):
         raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
     message = Scale(request_id=new_request_id(), by=who(), replicas=replicas)
-    await plane.signal(wanted, "scale", message)
+    await plane.signal(wanted, ModelDeploymentSignals.SCALE, message)
     tree = await until_taken(plane, wanted, message.request_id)
     if tree is None:
         raise Conflict(f"{wanted.title} was deleted meanwhile")

@@ -25,7 +25,8 @@ from temporalio.worker import Worker
 
 from activities.messaging import attributes_of, ensure_scheduler
 from api_types import names, queues
-from api_types.messages.entities import ReportCluster, Scale, SetSpec, SignalRequest
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.entities import ReportCluster, Scale, SetSpec
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS

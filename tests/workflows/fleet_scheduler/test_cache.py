@@ -10,7 +10,8 @@ import pytest
 
 from api_types import names
 from api_types.errors import StaleSnapshot
-from api_types.messages.entities import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy, SignalRequest
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.entities import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry, snapshot
 from scheduler.fleet.ledger_rows import unpack_rows

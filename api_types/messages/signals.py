@@ -1,0 +1,152 @@
+"""The signals of this project: who takes which, under which name, with which message.
+
+One class per receiving kind, one entry per signal. Senders and handlers both name the entry, so the type checker compares a message with
+what its receiver reads. A class is also the type of its receiver: `EntityRef[ModelReplicaSignals]` is a ModelReplica, and what all
+entities take is inherited. The names are on the wire: an entry may be renamed, its string may not.
+"""
+
+from typing import Any
+
+from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
+from api_types.messages.delivery import EntityRef, Receiver, Signal
+from api_types.messages.entities import (
+    Bound,
+    ClassChanged,
+    ClassUse,
+    ClusterChanged,
+    Delete,
+    Evict,
+    Force,
+    Forget,
+    Occupied,
+    Place,
+    Placed,
+    Released,
+    ReplicaChanged,
+    ReportClass,
+    ReportCluster,
+    Resync,
+    RetryNow,
+    Revoke,
+    Revoked,
+    Scale,
+    SetLabels,
+    SetPolicy,
+    SetSpec,
+    SetTemplate,
+)
+from api_types.messages.observations import Observed
+from api_types.names import FLEET_SCHEDULER_ID
+
+# --- what several kinds take --------------------------------------------------------------------------------------------------------
+
+
+class EntitySignals(Receiver):
+    """Every entity."""
+
+    SET_SPEC = Signal["EntitySignals", SetSpec]("set_spec", SetSpec)
+    DELETE = Signal["EntitySignals", Delete]("delete", Delete)
+    FORCE = Signal["EntitySignals", Force]("force", Force)
+    RETRY_NOW = Signal["EntitySignals", RetryNow]("retry_now", RetryNow)
+
+
+class ReportingSignals(Receiver):
+    """Whoever reports to others. Without a message it repeats its reports; with a newer epoch it reports to a new scheduler."""
+
+    RESYNC = Signal["ReportingSignals", Resync | None]("resync", Resync, optional=True)
+
+
+class ObservedSignals(Receiver):
+    """Owners of objects on a cluster, who hear from its watch."""
+
+    OBSERVED = Signal["ObservedSignals", Observed]("observed", Observed)
+
+
+class CacheUserSignals(Receiver):
+    """Users of a ModelCache."""
+
+    CACHE_CHANGED = Signal["CacheUserSignals", CacheChanged]("cache_changed", CacheChanged)
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------------------------
+
+
+class InferenceClassSignals(EntitySignals, ReportingSignals):
+    """InferenceClass."""
+
+    kind = "InferenceClass"
+
+    CLASS_WANTED = Signal["InferenceClassSignals", ClassUse]("class_wanted", ClassUse)
+
+
+class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
+    """InferenceCluster."""
+
+    kind = "InferenceCluster"
+
+    CLASS_CHANGED = Signal["InferenceClusterSignals", ClassChanged]("class_changed", ClassChanged)
+    CACHE_STAGED = Signal["InferenceClusterSignals", CacheOnCluster]("cache_staged", CacheOnCluster)
+    OCCUPIED = Signal["InferenceClusterSignals", Occupied]("occupied", Occupied)
+
+
+class ModelCacheSignals(EntitySignals, ObservedSignals):
+    """ModelCache."""
+
+    kind = "ModelCache"
+
+    CACHE_WANTED = Signal["ModelCacheSignals", CacheUse]("cache_wanted", CacheUse)
+    CLUSTER_CHANGED = Signal["ModelCacheSignals", CacheSite]("cluster_changed", CacheSite)
+
+
+class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
+    """ModelDeployment."""
+
+    kind = "ModelDeployment"
+
+    SCALE = Signal["ModelDeploymentSignals", Scale]("scale", Scale)
+    PLACED = Signal["ModelDeploymentSignals", Placed]("placed", Placed)
+    REPLICA_CHANGED = Signal["ModelDeploymentSignals", ReplicaChanged]("replica_changed", ReplicaChanged)
+    REVOKE = Signal["ModelDeploymentSignals", Revoke]("revoke", Revoke)
+    EVICT = Signal["ModelDeploymentSignals", Evict]("evict", Evict)
+
+
+class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, CacheUserSignals):
+    """ModelReplica."""
+
+    kind = "ModelReplica"
+
+    SET_TEMPLATE = Signal["ModelReplicaSignals", SetTemplate]("set_template", SetTemplate)
+    SET_LABELS = Signal["ModelReplicaSignals", SetLabels]("set_labels", SetLabels)
+    CLUSTER_CHANGED = Signal["ModelReplicaSignals", ClusterChanged]("cluster_changed", ClusterChanged)
+    CACHE_REPORT = Signal["ModelReplicaSignals", CacheReport]("cache_report", CacheReport)
+
+
+class FleetSchedulerSignals(Receiver):
+    """FleetScheduler."""
+
+    kind = "FleetScheduler"
+
+    PLACE = Signal["FleetSchedulerSignals", Place]("place", Place)
+    BOUND = Signal["FleetSchedulerSignals", Bound]("bound", Bound)
+    RELEASED = Signal["FleetSchedulerSignals", Released]("released", Released)
+    REVOKED = Signal["FleetSchedulerSignals", Revoked]("revoked", Revoked)
+    REPORT_CLUSTER = Signal["FleetSchedulerSignals", ReportCluster]("report_cluster", ReportCluster)
+    REPORT_CLASS = Signal["FleetSchedulerSignals", ReportClass]("report_class", ReportClass)
+    FORGET = Signal["FleetSchedulerSignals", Forget]("forget", Forget)
+    SET_POLICY = Signal["FleetSchedulerSignals", SetPolicy]("set_policy", SetPolicy)
+
+
+FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)
+
+ENTITIES = (InferenceClassSignals, InferenceClusterSignals, ModelCacheSignals, ModelDeploymentSignals, ModelReplicaSignals)
+
+
+def receiver_of(kind: str) -> type[Receiver]:
+    """Give what takes the signals of a kind. Raises `KeyError` for a kind without a workflow."""
+    return {receiver.kind: receiver for receiver in (*ENTITIES, FleetSchedulerSignals)}[kind]
+
+
+def signals_of(receiver: type[Receiver]) -> dict[str, Signal[Any, Any]]:
+    """Give the signals that a kind takes, by their names on the wire."""
+    members = (getattr(receiver, name) for name in dir(receiver))
+    return {member.name: member for member in members if isinstance(member, Signal)}

@@ -1,0 +1,73 @@
+"""Every signal of the table has one handler, and every handler takes a signal of the table."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+
+from api_types.messages.signals import receiver_of, signals_of
+from workflows.registry import ENTITIES, SCHEDULER_WORKFLOWS
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = (*ENTITIES, *SCHEDULER_WORKFLOWS)
+
+# Each line is a mistake that has to fail the type check, with the words in which mypy says so.
+MISTAKES = {
+    "ModelReplicaSignals.SET_TEMPLATE.request(cache, template)": 'expected "EntityRef[ModelReplicaSignals]"',
+    "ModelReplicaSignals.SET_TEMPLATE.request(replica, Delete())": 'expected "SetTemplate"',
+    "ModelReplicaSignals.SET_TEMPLATE.request(replica, None)": 'expected "SetTemplate"',
+    "ModelReplicaSignals.SCALE": 'has no attribute "SCALE"',
+    "EntitySignals.DELETE.request(FLEET_SCHEDULER, Delete())": 'expected "EntityRef[EntitySignals]"',
+    "CacheUserSignals.CACHE_CHANGED.broadcast(CacheChanged(cache='a'), ModelCacheSignals)": 'expected "type[CacheUserSignals]"',
+    "sent = context.signal(replica, ModelReplicaSignals.SET_TEMPLATE, Delete())": 'Cannot infer value of type parameter "MessageT"',
+    "sent = context.signal(cache, ModelReplicaSignals.SET_TEMPLATE, template)": 'Cannot infer value of type parameter "ReceiverT"',
+    "handles(EntitySignals.DELETE)(takes_template)": 'expected "Callable[[Entity[EntityState], Delete], None]"',
+    "handles(ModelReplicaSignals.RESYNC)(takes_resync)": "Resync | None",
+}
+CORRECT = """
+from api_types.messages.caches import CacheChanged
+from api_types.messages.delivery import entity
+from api_types.messages.entities import Delete, Place, Resync, SetTemplate
+from api_types.messages.signals import *
+from workflows.entity.context import EntityContext
+from workflows.entity.entity import Entity
+from workflows.entity.handles import handles
+from workflows.entity.state import EntityState
+
+context: EntityContext[EntityState]
+template: SetTemplate
+replica = entity(ModelReplicaSignals, "ns", "name")
+cache = entity(ModelCacheSignals, "ns", "name")
+
+def takes_template(self: Entity[EntityState], message: SetTemplate) -> None: ...
+def takes_resync(self: Entity[EntityState], message: Resync) -> None: ...
+
+ModelReplicaSignals.SET_TEMPLATE.request(replica, template)
+ModelReplicaSignals.RESYNC.request(replica, None)
+EntitySignals.DELETE.request(cache, Delete())
+ModelReplicaSignals.CACHE_CHANGED.broadcast(CacheChanged(cache="a"), ModelReplicaSignals, ModelDeploymentSignals)
+sent = context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.PLACE, Place.model_validate({}))
+handles(ModelReplicaSignals.SET_TEMPLATE)(takes_template)
+"""
+
+
+@pytest.mark.parametrize("owner", WORKFLOWS, ids=lambda owner: owner.kind)
+def test_a_workflow_handles_exactly_the_signals_of_its_kind(owner: type) -> None:
+    registered = workflow._Definition.must_from_class(owner).signals
+    assert set(registered) == set(signals_of(receiver_of(owner.kind)))
+
+
+def test_the_type_checker_knows_what_every_receiver_takes(tmp_path: Path) -> None:
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(CORRECT + "\n".join(MISTAKES))
+    checked = subprocess.run([sys.executable, "-m", "mypy", str(snippet)], cwd=ROOT, capture_output=True, text=True, check=False)
+    first = CORRECT.count("\n") + 1
+    problems = dict.fromkeys(range(first, first + len(MISTAKES)), "")
+    for line in checked.stdout.splitlines()[:-1]:
+        number = int(line.split(":")[1])
+        assert number in problems, line
+        problems[number] += line
+    for (mistake, words), said in zip(MISTAKES.items(), problems.values(), strict=True):
+        assert words in said, mistake
