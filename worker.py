@@ -42,7 +42,7 @@ from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
 from activities.messaging import SEARCH_ATTRIBUTES, EntityClient, ensure_scheduler
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
-from activities.render.inputs.chosen import render_settings
+from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues

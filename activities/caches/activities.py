@@ -5,8 +5,7 @@ changed; a credential lies on the cluster only while a Job needs it, and its val
 """
 
 import asyncio
-import base64
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,23 +14,23 @@ from temporalio import activity
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter, looks
+from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND
 from activities.observe.digest import content_digest
 from activities.render.cache.artifact import claim_name, read_artefact
 from activities.render.cache.volumes import render_cache
-from activities.render.inputs.facts import CacheInput, RenderFacts
-from activities.render.inputs.findings import InvalidSpec
+from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects.propagation import Copy
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_STEPS
+from activities.render_errors import as_activity_errors
+from activities.secrets.copy_data import read_copy_data
 from activities.secrets.credentials import read_credential
 from activities.secrets.store import SecretStore
-from activities.workloads.refusals import as_activity_errors
 from api_types import labels
-from api_types.errors import InvalidInput, NameConflict, ServerError
+from api_types.errors import NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
 
@@ -39,14 +38,14 @@ _STORE_LOOK_SECONDS = 5.0
 _GIB = "Gi"
 
 
+@dataclass(frozen=True)
 class CacheActivities:
-    """Everything a ModelCache does on clusters. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+    """What a ModelCache does on clusters. `force_after`: when pods that do not end are deleted without grace (None: never)."""
 
-    def __init__(self, clusters: ClusterPool, store: SecretStore, settings: RenderSettings, force_after: timedelta | None = None) -> None:
-        self._clusters = clusters
-        self._store = store
-        self._settings = settings
-        self._force_after = force_after
+    clusters: ClusterPool
+    store: SecretStore
+    settings: RenderSettings
+    force_after: timedelta | None = None
 
     @activity.defn
     async def apply_cache(self, order: ApplyCache) -> CacheApplied:
@@ -56,29 +55,27 @@ class CacheActivities:
         be rendered or is refused, NameConflict if an object belongs to somebody else (nothing is applied then), ServerError while a volume
         cannot grow yet.
         """
-        cluster = await self._clusters.at(order.connection)
+        cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
-        try:
+        with as_activity_errors():
             artefact, claim = read_artefact(wanted), claim_name(wanted)
-        except InvalidSpec as error:
-            raise InvalidInput(str(error), error.reason) from error
-        credential = await read_credential(self._store, order.namespace, artefact.credential, artefact.credential_key)
-        targets = _Targets.of(claim, workload_namespace(order.namespace, self._settings))
+        credential = await read_credential(self.store, order.namespace, artefact.credential, artefact.credential_key)
+        targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self.force_after)
             live = await _read(cluster, targets, order)
             if live.volume and live.volume["metadata"].get("deletionTimestamp"):
                 # Somebody deleted it; applying now would only be undone when the deletion ends.
                 await leaver.until_gone([targets.volume])
                 live = live._replace(volume=None)
             kept, warnings = await _kept_of_volume(cluster, live.volume, artefact.size_gib, order.storage_class_name)
-            rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self._settings)
-            await _ensure_namespace(cluster, order, targets.volume.namespace)
+            rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
+            await ensure_namespace(cluster, targets.volume.namespace, f"ModelCache {order.namespace}/{order.name}")
             stored = await cluster.apply(rendered.objects[0].manifest)
             job_uid = ""
             if order.hydrate and not rendered.held:
                 for copy in rendered.copies:
-                    await self._write(cluster, copy)
+                    await cluster.apply({**copy.manifest, **await read_copy_data(self.store, copy)})
                 job_uid = await _job(leaver, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
         return CacheApplied(
             claim=claim,
@@ -90,20 +87,15 @@ class CacheActivities:
             warnings=[*rendered.warnings, *warnings],
         )
 
-    async def _write(self, cluster: ClusterApi, copy: Copy) -> None:
-        stored = await self._store.read(copy.source_namespace, copy.source_name)
-        values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
-        await cluster.apply({**copy.manifest, "data": {key: base64.b64encode(value).decode() for key, value in values.items()}})
-
     @activity.defn
     async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
         """Do some steps of `CACHE_STEPS`, each until nothing of it is left. What belongs to somebody else is left alone and named."""
-        cluster = await self._clusters.at(order.connection)
-        targets = _Targets.of(order.claim, workload_namespace(order.namespace, self._settings))
+        cluster = await self.clusters.at(order.connection)
+        targets = _Targets.of(order.claim, workload_namespace(order.namespace, self.settings))
         by_kind = {target.kind: target for target in targets}
         skipped: list[str] = []
         async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self.force_after)
             for step in CACHE_STEPS:
                 if step.number in order.steps:
                     leaving = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
@@ -115,7 +107,7 @@ class CacheActivities:
         """Wait until a credential is there, or is another one; give its version, empty if it went away."""
         async with heartbeating():
             while True:
-                found = await read_credential(self._store, order.namespace, order.name, order.key)
+                found = await read_credential(self.store, order.namespace, order.name, order.key)
                 if found.version != order.version:
                     return found.version
                 await asyncio.sleep(_STORE_LOOK_SECONDS)
@@ -158,8 +150,8 @@ def _input(order: ApplyCache) -> CacheInput:
 
 def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> Rendered:
     with as_activity_errors():
-        facts = RenderFacts(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
-        return render_cache(wanted, facts, settings)
+        cluster = ClusterInput.assumed(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
+        return render_cache(wanted, cluster, settings)
 
 
 async def _read(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> _Live:
@@ -197,13 +189,6 @@ async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: in
     elif held_gib > size_gib:
         kept["volume_gib"] = held_gib
     return kept, warnings
-
-
-async def _ensure_namespace(cluster: ClusterApi, order: ApplyCache, namespace: str) -> None:
-    """Make the namespace if there is none. It is left behind, so it carries none of our labels."""
-    if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
-        metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelCache {order.namespace}/{order.name}"}}
-        await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
 
 
 async def _job(leaver: Deleter, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:

@@ -7,10 +7,9 @@ from temporalio import activity
 
 from activities.render.cache.artifact import Artefact, read_artefact
 from activities.render.inputs.facts import CacheInput
-from activities.render.inputs.findings import InvalidSpec
+from activities.render_errors import as_activity_errors
 from activities.secrets.credentials import read_credential
 from activities.secrets.store import SecretStore
-from api_types.errors import InvalidInput
 from api_types.messages.caches import ResolvedRevision, ResolveRevision
 
 
@@ -36,9 +35,7 @@ class RevisionActivities:
     async def resolve_revision(self, order: ResolveRevision) -> ResolvedRevision:
         """Ask the source. A credential that is missing is not waited for: public metadata needs none. Raises what the source raises."""
         wanted = CacheInput(order.namespace, order.name, uid="", generation=0, cluster="", spec=order.spec)
-        try:
+        with as_activity_errors():
             artefact = read_artefact(wanted)
-        except InvalidSpec as error:
-            raise InvalidInput(str(error), error.reason) from error
         credential = await read_credential(self._store, order.namespace, artefact.credential, artefact.credential_key)
         return ResolvedRevision(revision=await self._sources[artefact.source].resolve(artefact, credential.value))

@@ -4,24 +4,24 @@ Rights and claims come before the pods that need them, pods before what sends th
 before the endpoint is published.
 """
 
-from activities.render.engines import disaggregation, pods, workloads
+from activities.render.engines import disaggregation, pods, queueing, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
 from activities.render.engines.spec import DECODE, Engine
-from activities.render.inputs.facts import RenderFacts, ReplicaInput
+from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
-from activities.render.objects import queueing
 from activities.render.objects.manifest import Item, Json, finish, set_hash, with_template_hash
+from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
 from activities.render.routing import monitoring, picker, picker_config, routes
 
 __all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
 
 
-def render_replica(replica: ReplicaInput, facts: RenderFacts, settings: RenderSettings) -> Rendered:
+def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
     """Give everything that the replica needs on its cluster.
 
     While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,
@@ -31,13 +31,13 @@ def render_replica(replica: ReplicaInput, facts: RenderFacts, settings: RenderSe
     findings = Findings()
     spec = read_spec(replica.spec, findings)
     findings.raise_if_any(subject)
-    context = Context.of(replica, facts, settings, spec, findings)
+    context = Context.of(replica, cluster, settings, spec, findings)
     routes.check_surface(context)
     queueing.check_queue(context)
     _check_served_model(context)
 
     held = WAITING_FOR_CACHE if spec.cache and not context.cache_claim else ""
-    pooled = facts.routing == routes.POOL
+    pooled = context.facts.routing == routes.POOL
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
         *claim_templates(context),
@@ -90,7 +90,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         template_hashes=tuple(hashes),
         kv_block_size=block_size.tokens,
         kv_block_size_source=block_size.source,
-        recreate_on_change=engine.gang and context.facts.scheduler_type == queueing.KUEUE,
+        recreate_on_change=engine.gang and context.facts.scheduler_type == KUEUE,
     )
 
 

@@ -1,4 +1,4 @@
-"""The secret store: its protocol, which implementation the settings select, and credentials read from it.
+"""The secret store: its Protocol, the implementation that the settings select, and reading credentials and copies from it.
 
-Values leave this package only towards an API call; they are never returned to a workflow.
+Values leave this package only towards an API call; they are never returned to a workflow. Implementations are in `clients/secrets`.
 """

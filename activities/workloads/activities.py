@@ -5,7 +5,8 @@ a lost answer did is found by its marks. Rendering is pure and happens in here, 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import activity
@@ -13,6 +14,7 @@ from temporalio import activity
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
+from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest
@@ -42,14 +44,14 @@ _MAKE_ROOM_WITHIN = timedelta(seconds=40)
 _NAMED_MAX = 5
 
 
+@dataclass(frozen=True)
 class WorkloadActivities:
-    """Everything a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+    """What a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
 
-    def __init__(self, clusters: ClusterPool, store: SecretStore, settings: RenderSettings, force_after: timedelta | None = None) -> None:
-        self._clusters = clusters
-        self._store = store
-        self._settings = settings
-        self._force_after = force_after
+    clusters: ClusterPool
+    store: SecretStore
+    settings: RenderSettings
+    force_after: timedelta | None = None
 
     @activity.defn
     async def apply_replica(self, order: ApplyReplica) -> Applied:
@@ -59,11 +61,11 @@ class WorkloadActivities:
         CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else, StillThere if something that must
         make room does not go (nothing is applied then).
         """
-        cluster = await self._clusters.at(order.connection)
-        prepared = await prepare(cluster, self._store, order, self._settings)
+        cluster = await self.clusters.at(order.connection)
+        prepared = await prepare(cluster, self.store, order, self.settings)
         rendered = prepared.rendered
         async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self._force_after)
+            leaver = Deleter(cluster, order.uid, tell, self.force_after)
             found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
             conflicts = [
                 *copy_conflicts(prepared.needed, found),
@@ -76,7 +78,8 @@ class WorkloadActivities:
             if conflicts:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
             left = await _make_room(leaver, order, rendered, found)
-            await _ensure_namespaces(cluster, order, found)
+            for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
+                await ensure_namespace(cluster, namespace, f"ModelReplica {order.namespace}/{order.name}")
             inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}
             for item in rendered.objects:
@@ -94,7 +97,7 @@ class WorkloadActivities:
     async def _write_copies(self, cluster: ClusterApi, order: ApplyReplica, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
         inventory, changed = list(prepared.needed.kept), []
         for copy in prepared.needed.copies:
-            if await write_copy(cluster, self._store, copy, prepared.rendered.workload_name, order.uid):
+            if await write_copy(cluster, self.store, copy, prepared.rendered.workload_name, order.uid):
                 changed.append(copy.inventory_key)
             inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest))))
         return inventory, changed
@@ -105,8 +108,8 @@ class WorkloadActivities:
 
         Nothing is deleted while workloads are held back: what ran before them runs on.
         """
-        cluster = await self._clusters.at(order.connection)
-        prepared = await prepare(cluster, self._store, order, self._settings)
+        cluster = await self.clusters.at(order.connection)
+        prepared = await prepare(cluster, self.store, order, self.settings)
         if prepared.rendered.held:
             return PruneResult()
         wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
@@ -115,7 +118,7 @@ class WorkloadActivities:
         async with heartbeating() as tell:
             own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
             within = timedelta(seconds=order.wait_seconds) if order.wait_seconds else None
-            _, remaining = await Deleter(cluster, order.uid, tell, self._force_after).until_gone(own, within)
+            _, remaining = await Deleter(cluster, order.uid, tell, self.force_after).until_gone(own, within)
             shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
             await release_all(cluster, shared, prepared.rendered.workload_name)
         held = {item.id for item in remaining}
@@ -127,9 +130,9 @@ class WorkloadActivities:
 
         Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
         """
-        cluster = await self._clusters.at(order.connection)
+        cluster = await self.clusters.at(order.connection)
         async with heartbeating() as tell:
-            return await take_step(Deleter(cluster, order.uid, tell, self._force_after), order)
+            return await take_step(Deleter(cluster, order.uid, tell, self.force_after), order)
 
 
 async def _make_room(leaver: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
@@ -166,14 +169,6 @@ async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[Object
             return await cluster.get(target)
 
     return dict(zip(targets, await asyncio.gather(*map(read, targets)), strict=True))
-
-
-async def _ensure_namespaces(cluster: ClusterApi, order: ApplyReplica, found: Mapping[ObjectId, Json | None]) -> None:
-    """Make the namespaces of what is about to be made. They are left behind, so they carry none of our labels."""
-    for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
-        if await cluster.get(ObjectId(kinds.NAMESPACE, "", namespace)) is None:
-            metadata = {"name": namespace, "annotations": {labels.CREATED_FOR: f"ModelReplica {order.namespace}/{order.name}"}}
-            await cluster.create({"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": metadata})
 
 
 def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:

@@ -5,7 +5,6 @@ and forgotten. A copy is shared: each replica that needs it leaves its mark on i
 removes the last mark removes the copy. So no two replicas can take a copy from each other, on whichever worker they run.
 """
 
-import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +14,12 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Objec
 from activities.cluster_objects.deletion import looks
 from activities.cluster_objects.ownership import owner_of
 from activities.render.engines.admission import read_spec
+from activities.render.engines.references import references
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.manifest import canonical
-from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan, references
+from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
+from activities.secrets.copy_data import read_copy_data
 from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
 from api_types import apiversions, labels
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
@@ -177,23 +178,9 @@ async def _info(store: SecretStore, namespace: str, reference: Reference) -> Sec
 
 async def _data(store: SecretStore, copy: Copy) -> Json:
     try:
-        stored = await store.read(copy.source_namespace, copy.source_name)
+        return await read_copy_data(store, copy)
     except SecretMissing as missing:
         raise CredentialsInvalid(str(missing), _REASON) from missing
-    values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
-    if copy.kind == SECRET:
-        return {"data": {key: _encoded(value) for key, value in values.items()}}
-    texts, blobs = {}, {}
-    for key, value in values.items():
-        try:
-            texts[key] = value.decode()
-        except UnicodeDecodeError:
-            blobs[key] = _encoded(value)
-    return {field: found for field, found in (("data", texts), ("binaryData", blobs)) if found}
-
-
-def _encoded(value: bytes) -> str:
-    return base64.b64encode(value).decode()
 
 
 def _key(reference: Reference) -> str:

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId
-from activities.render.inputs.facts import RenderFacts, ReplicaInput
+from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects.queueing import KAI, KUEUE, queue_name
+from activities.render.objects.queues import KAI, KUEUE, queue_name
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
+from activities.render_errors import as_activity_errors
 from activities.secrets.store import SecretStore
 from activities.workloads.copies import Needed, needed_copies
-from activities.workloads.refusals import as_activity_errors
 from api_types.messages.cluster_work import ApplyReplica
 
 # Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
@@ -38,8 +38,8 @@ async def prepare(cluster: ClusterApi, store: SecretStore, order: ApplyReplica, 
     """
     needed = await needed_copies(store, order, settings)
     with as_activity_errors():
-        facts = _facts(order, await _queues(cluster, order, settings))
-        return Prepared(render_replica(_replica(order, needed), facts, settings), needed)
+        target = ClusterInput(order.cluster, order.facts, queues=await _queues(cluster, order, settings))
+        return Prepared(render_replica(_replica(order, needed), target, settings), needed)
 
 
 def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
@@ -53,26 +53,9 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
         index=order.index,
         spec=order.spec,
         cache_claim=order.cache_claim,
-        drivers=order.facts.drivers,
         propagated=needed.rewrites,
         propagated_hash=needed.hash,
         picker_flags=order.picker_flags,
-    )
-
-
-def _facts(order: ApplyReplica, queues: frozenset[str] | None) -> RenderFacts:
-    facts = order.facts
-    return RenderFacts(
-        name=order.cluster,
-        kubernetes_version=facts.kubernetes_version,
-        dra_version=facts.dra_version,
-        routing=facts.routing,
-        scheduler_type=facts.scheduler_type,
-        mesh_provider=facts.mesh_provider,
-        storage_class_name=facts.storage_class_name,
-        gateway_address=facts.gateway_address,
-        apis=frozenset(facts.apis),
-        queues=queues,
     )
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from activities.render.cache.volumes import render_cache
-from activities.render.inputs.facts import CacheInput, InvalidFacts, RenderFacts, ReplicaInput
+from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
 from activities.render.inputs.findings import Findings, NotRenderable
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
@@ -39,7 +39,7 @@ class Output:
     objects: tuple[Tree, ...]
 
 
-def render_all(trees: Sequence[Tree], given: Mapping[str, RenderFacts], settings: RenderSettings) -> tuple[list[Output], tuple[str, ...]]:
+def render_all(trees: Sequence[Tree], given: Mapping[str, ClusterInput], settings: RenderSettings) -> tuple[list[Output], tuple[str, ...]]:
     """Render every cache, replica and deployment among the objects, caches first, and give the warnings; `given` are facts by cluster.
 
     Raises `Refused` with everything that cannot be rendered.
@@ -81,23 +81,23 @@ def _run(job: _Job, findings: Findings) -> Output | None:
     return Output(job.title, job.cluster, tuple(objects))
 
 
-def _documented(documents: Documents, findings: Findings) -> dict[str, RenderFacts]:
+def _documented(documents: Documents, findings: Findings) -> dict[str, ClusterInput]:
     """Give the facts that clusters among the objects tell of themselves."""
-    found: dict[str, RenderFacts] = {}
+    found: dict[str, ClusterInput] = {}
     for name, manifest in documents.clusters.items():
         annotations = manifest["metadata"].get("annotations") or {}
         told = {field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations}
         view = offline_cluster(manifest, documents.classes)
         address = ((manifest.get("status") or {}).get("gateway") or {}).get("address") or ""
         try:
-            found[name] = RenderFacts(name, storage_class_name=view.cache_storage_class, gateway_address=address, **told)
+            found[name] = ClusterInput.assumed(name, storage_class_name=view.cache_storage_class, gateway_address=address, **told)
         except InvalidFacts as error:
             for problem in error.problems:
                 findings.problem(f"InferenceCluster {name}", problem)
     return found
 
 
-def _caches(documents: Documents, facts: Mapping[str, RenderFacts], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
+def _caches(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
     for (namespace, name), manifest in documents.caches.items():
         title = f"ModelCache {namespace}/{name}"
         clusters = [cluster for cluster in sorted(facts) if _matches(manifest, documents.clusters.get(cluster))]
@@ -118,7 +118,7 @@ def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> boo
     return all(own.get(key) == value for key, value in wanted.items())
 
 
-def _replicas(documents: Documents, facts: Mapping[str, RenderFacts], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
+def _replicas(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
     for wanted in [*map(_written, documents.replicas), *_placed(documents, findings)]:
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:

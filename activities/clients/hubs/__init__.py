@@ -1,1 +1,1 @@
-"""Hubs and registries that models are downloaded from."""
+"""Model hubs and registries, behind `RevisionSource`: the Hugging Face hub, OCI registries."""

@@ -1,1 +1,4 @@
-"""The Kubernetes API behind `ClusterApi`: kubeconfigs, sessions, discovery, errors, rate limits."""
+"""The Kubernetes API behind `ClusterApi`: kubeconfigs, sessions, discovery, errors, rate limits.
+
+Only `session.py` imports the Kubernetes SDK.
+"""

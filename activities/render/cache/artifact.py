@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import Findings
-from activities.render.inputs.reading import Reader, check_encodable
+from activities.render.inputs.reader import Reader, check_encodable
 from activities.render.objects.manifest import content_hash
 from api_types import names
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_OCI, Artefact, artefact_key, claim_name, read_artefact
 from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
-from activities.render.inputs.facts import CacheInput, RenderFacts
+from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects import queueing
+from activities.render.objects import queues
 from activities.render.objects.manifest import Item, Json, Owner, compact, content_hash, finish, set_hash
 from activities.render.objects.propagation import SECRET, Copy, copy_manifest
 from activities.render.objects.rendered import Rendered
 from api_types import apiversions, labels, names
+from api_types.messages.cluster_work import ClusterFacts
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 
@@ -40,17 +41,17 @@ class StorageClassMissing(NotRenderable):
     reason = "StorageClassMissing"
 
 
-def render_cache(cache: CacheInput, facts: RenderFacts, settings: RenderSettings) -> Rendered:
+def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
     """Give the volume claim and, until the artefact is staged, the copy of its credential and the Job.
 
     Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
     """
     artefact = read_artefact(cache)
-    if not (cache.volume_class or facts.storage_class_name):
-        problem = f"cluster {facts.name} reports no storage class for caches: it cannot stage models"
+    if not (cache.volume_class or cluster.facts.storage_class_name):
+        problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     claim = names.cache_claim_name(cache.namespace, cache.name, artefact.key)
-    volume = _Volume(cache, artefact, claim, workload_namespace(cache.namespace, settings), facts, settings)
+    volume = _Volume(cache, artefact, claim, workload_namespace(cache.namespace, settings), cluster.facts, settings)
     objects = [volume.claim_item()]
     copies: list[Copy] = []
     held = SECRET_MISSING if cache.credential_missing and artefact.credential and not cache.ready else ""
@@ -76,7 +77,7 @@ class _Volume:
     artefact: Artefact
     claim: str
     namespace: str
-    facts: RenderFacts
+    facts: ClusterFacts
     settings: RenderSettings
 
     @property
@@ -116,15 +117,15 @@ class _Volume:
         return [Copy(item.key, SECRET, self.cache.namespace, self.artefact.credential, keys, item.manifest)]
 
     def job_item(self) -> Item:
-        kai = self.facts.scheduler_type == queueing.KAI
-        queue = queueing.queue_name(self.cache.namespace)
+        kai = self.facts.scheduler_type == queues.KAI
+        queue = queues.queue_name(self.cache.namespace)
         container, volumes = self._oci() if self.artefact.source == SOURCE_OCI else self._hugging_face()
-        pod_labels = {**self.people_labels, labels.CACHE: self.claim, **({queueing.KAI_QUEUE: queue} if kai else {})}
+        pod_labels = {**self.people_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
         pod = compact(
             automountServiceAccountToken=False,
             containers=[container],
             restartPolicy="Never",
-            schedulerName=queueing.KAI_SCHEDULER if kai else None,
+            schedulerName=queues.KAI_SCHEDULER if kai else None,
             securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
             volumes=[{"name": "artifact", "persistentVolumeClaim": {"claimName": self.claim}}, *volumes],
         )
@@ -142,7 +143,7 @@ class _Volume:
                 template={"metadata": {"labels": pod_labels}, "spec": pod},
             ),
         }
-        kueue = {queueing.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queueing.KUEUE else {}
+        kueue = {queues.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queues.KUEUE else {}
         # A Job cannot be changed: by this hash one that would be different is told from one that only has another generation.
         item = self.item("cache-hydrate", _COMPONENT, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])})
         return Item(item.key, item.manifest, item.hash, create_only=True)

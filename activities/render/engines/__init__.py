@@ -1,1 +1,4 @@
-"""Engines of a replica: admission of the spec, containers, device claims, workloads, disaggregation."""
+"""The engines of a replica: the checked spec, pods, device claims, workloads, disaggregation, queueing.
+
+Not here: what sends requests to the pods (`routing`). Imports `objects` and `inputs`.
+"""

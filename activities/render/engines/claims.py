@@ -21,7 +21,7 @@ def claim_templates(context: Context) -> list[Item]:
         where = ", ".join(f"engine {engine.name} member {member.role}" for engine, member in claiming)
         raise DRAUnavailable(
             f"ModelReplica {context.replica.namespace}/{context.replica.name}",
-            (f"cluster {context.facts.name} serves no version of {apiversions.DRA_GROUP}, which {where} needs",),
+            (f"cluster {context.cluster.name} serves no version of {apiversions.DRA_GROUP}, which {where} needs",),
         )
     return [_template(context, engine, member) for engine, member in claiming]
 

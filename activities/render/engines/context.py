@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from activities.render.engines.spec import Engine, ReplicaSpec
-from activities.render.inputs.facts import RenderFacts, ReplicaInput
+from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.manifest import Owner
 from api_types import labels, names
+from api_types.messages.cluster_work import ClusterFacts
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Context:
     """One replica on one cluster. `workload` is the base name of everything it owns there, `namespace` where it lives."""
 
     replica: ReplicaInput
-    facts: RenderFacts
+    cluster: ClusterInput
     settings: RenderSettings
     spec: ReplicaSpec
     findings: Findings
@@ -23,17 +24,22 @@ class Context:
     namespace: str
 
     @classmethod
-    def of(cls, replica: ReplicaInput, facts: RenderFacts, settings: RenderSettings, spec: ReplicaSpec, findings: Findings) -> "Context":
+    def of(cls, replica: ReplicaInput, cluster: ClusterInput, settings: RenderSettings, spec: ReplicaSpec, findings: Findings) -> "Context":
         """Work out the names that all parts share."""
         return cls(
             replica=replica,
-            facts=facts,
+            cluster=cluster,
             settings=settings,
             spec=spec,
             findings=findings,
             workload=names.workload_name(replica.namespace, replica.name),
             namespace=workload_namespace(replica.namespace, settings),
         )
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """What was found out about the cluster."""
+        return self.cluster.facts
 
     @property
     def owner(self) -> Owner:
@@ -56,7 +62,7 @@ class Context:
         """The volume claim to mount; empty without a cache, or while it is not ready on this cluster."""
         if not self.spec.cache:
             return ""
-        known = self.facts.cache_claims
+        known = self.cluster.cache_claims
         return self.replica.cache_claim or known.get(f"{self.replica.namespace}/{self.spec.cache}") or known.get(self.spec.cache, "")
 
     def engine_name(self, engine: Engine) -> str:

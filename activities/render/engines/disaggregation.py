@@ -84,7 +84,7 @@ def decorate(context: Context, engine: Engine, member: Member, template: Json, p
         return {**template, "spec": spec}
     if engine.phase == DECODE:
         sidecar = _sidecar(context, engine, port)
-        if context.facts.at_least(*_NATIVE_SIDECARS_SINCE):
+        if context.cluster.at_least(*_NATIVE_SIDECARS_SINCE):
             spec["initContainers"] = [{**sidecar, "restartPolicy": "Always"}]
         else:
             spec["containers"].append(sidecar)

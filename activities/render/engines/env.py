@@ -11,7 +11,7 @@ from typing import Any
 
 from activities.render.inputs import contract
 from activities.render.inputs.findings import Findings
-from activities.render.inputs.reading import Reader
+from activities.render.inputs.reader import Reader
 
 _NAME = re.compile(r"[ -<>-~]+")  # what Kubernetes allows: printable ASCII without '='
 _REFERENCES = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}

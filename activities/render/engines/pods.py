@@ -153,7 +153,7 @@ def _volumes(context: Context) -> list[Json]:
 def _tolerations(context: Context, engine: Engine) -> list[Json]:
     # Of the whole engine: a coordinating leader without devices still lands on the pool of its workers.
     requests = [request for member in engine.members for request in member.requests]
-    drivers = [context.replica.drivers.get(request.device_class, request.device_class) for request in requests]
+    drivers = [context.facts.drivers.get(request.device_class, request.device_class) for request in requests]
     taints = [_DRIVER_TAINTS[driver] for driver in drivers if driver in _DRIVER_TAINTS]
     taints += [request.resource_name for request in requests if request.resource_name in _DRIVER_TAINTS.values()]
     keys = dict.fromkeys([*(context.settings.toleration_keys or _TOLERATED_BY_DEFAULT), *taints])

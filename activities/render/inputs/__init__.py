@@ -1,1 +1,4 @@
-"""What rendering reads: cluster facts, operator settings, and the helpers that check untrusted specs."""
+"""What rendering reads: replica, cache, cluster and settings by value, and the readers that check untrusted specs.
+
+The lowest package of `render`: it knows no Kubernetes object.
+"""

@@ -1,4 +1,4 @@
-"""What rendering knows of the cluster and of the replica.
+"""What rendering knows of the cluster, the replica and the cache.
 
 Everything comes in by value: a renderer that read a cluster could give two answers to one question.
 """
@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api_types import apiversions
+from api_types.messages.cluster_work import ClusterFacts
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _ROUTINGS = ("pool", "service")
 _SCHEDULERS = ("none", "kai", "kueue")
 _MESHES = ("none", "istio", "gke")
+# A provisioned cluster with the whole serving stack, where nobody has connected to the cluster.
+_ASSUMED = {"kubernetes_version": "1.35", "dra_version": apiversions.DRA_VERSIONS[0], "apis": sorted(apiversions.STACK)}
 
 
 class InvalidFacts(ValueError):
-    """The facts of a cluster contradict what rendering knows; `problems` holds all of them."""
+    """The facts of a cluster are none that rendering supports; `problems` holds all of them."""
 
     def __init__(self, cluster: str, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -25,45 +28,43 @@ class InvalidFacts(ValueError):
 
 
 @dataclass(frozen=True)
-class RenderFacts:
+class ClusterInput:
     """One inference cluster as rendering sees it.
 
-    `dra_version` is the best served version of `resource.k8s.io`, empty if none is. `apis` holds served group-versions such as
-    `monitoring.coreos.com/v1`. `cache_claims` maps `<namespace>/<cache>`, or a bare `<cache>`, to the volume claim that is ready here.
-    `queues` holds the names of the in-cluster scheduler's queues, None while nobody has looked.
+    `cache_claims` maps `<namespace>/<cache>`, or a bare `<cache>`, to the volume claim that is ready here. `queues` holds the names of the
+    in-cluster scheduler's queues, None while they are unknown.
     """
 
     name: str
-    kubernetes_version: str = "1.35"
-    dra_version: str = apiversions.DRA_VERSIONS[0]
-    routing: str = "pool"
-    scheduler_type: str = "none"
-    mesh_provider: str = "none"
-    storage_class_name: str = ""
-    gateway_address: str = ""
-    apis: frozenset[str] = apiversions.STACK
+    facts: ClusterFacts
     cache_claims: Mapping[str, str] = field(default_factory=dict)
     queues: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
+        facts = self.facts
         problems = [
             f"{name} is {value!r}, must be one of {', '.join(repr(choice) for choice in choices)}"
             for name, value, choices in (
-                ("draVersion", self.dra_version, (*apiversions.DRA_VERSIONS, "")),
-                ("routing", self.routing, _ROUTINGS),
-                ("schedulerType", self.scheduler_type, _SCHEDULERS),
-                ("meshProvider", self.mesh_provider, _MESHES),
+                ("draVersion", facts.dra_version, (*apiversions.DRA_VERSIONS, "")),
+                ("routing", facts.routing, _ROUTINGS),
+                ("schedulerType", facts.scheduler_type, _SCHEDULERS),
+                ("meshProvider", facts.mesh_provider, _MESHES),
             )
             if value not in choices
         ]
-        if not _VERSION.match(self.kubernetes_version):
-            problems.append(f"kubernetesVersion is {self.kubernetes_version!r}, must look like '1.35'")
+        if not _VERSION.match(facts.kubernetes_version):
+            problems.append(f"kubernetesVersion is {facts.kubernetes_version!r}, must look like '1.35'")
         if problems:
             raise InvalidFacts(self.name, tuple(problems))
 
+    @classmethod
+    def assumed(cls, name: str, cache_claims: Mapping[str, str] | None = None, **known: Any) -> "ClusterInput":
+        """Give a cluster that nobody has connected to: what is not `known` of its facts is as on a provisioned one."""
+        return cls(name, ClusterFacts(**{**_ASSUMED, **known}), cache_claims or {})
+
     def at_least(self, major: int, minor: int) -> bool:
         """Tell whether the cluster runs this Kubernetes release or a newer one."""
-        found = _VERSION.match(self.kubernetes_version)
+        found = _VERSION.match(self.facts.kubernetes_version)
         return found is not None and (int(found[1]), int(found[2])) >= (major, minor)
 
 
@@ -72,8 +73,8 @@ class ReplicaInput:
     """One ModelReplica to render: identity, wire-form spec, and what others resolved for it.
 
     `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster; empty while there is
-    none. `drivers` maps a device class to its driver. `propagated` maps `Secret/<name>` or `ConfigMap/<name>` to the name of its copy on
-    the cluster, `propagated_hash` is a keyed hash over the copied data. `picker_flags` are extra flags of the endpoint picker.
+    none. `propagated` maps `Secret/<name>` or `ConfigMap/<name>` to the name of its copy on the cluster, `propagated_hash` is a keyed hash
+    over the copied data. `picker_flags` are extra flags of the endpoint picker.
     """
 
     namespace: str
@@ -85,7 +86,6 @@ class ReplicaInput:
     index: int
     spec: Mapping[str, Any]
     cache_claim: str = ""
-    drivers: Mapping[str, str] = field(default_factory=dict)
     propagated: Mapping[str, str] = field(default_factory=dict)
     propagated_hash: str = ""
     picker_flags: Mapping[str, str] = field(default_factory=dict)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from activities.render.inputs.facts import InvalidFacts, RenderFacts
+from activities.render.inputs.facts import ClusterInput, InvalidFacts
 from activities.render.inputs.findings import Findings, NotRenderable
-from activities.render.inputs.reading import Reader
+from activities.render.inputs.reader import Reader
 
 _TEXTS = {
     "kubernetesVersion": "kubernetes_version",
@@ -34,7 +34,7 @@ class InvalidFactsFile(NotRenderable):
     reason = "InvalidFacts"
 
 
-def read_facts(document: Any, source: str) -> dict[str, RenderFacts]:
+def read_facts(document: Any, source: str) -> dict[str, ClusterInput]:
     """Give the facts of every cluster of a parsed file, by name. `source` names the file in errors. Raises InvalidFactsFile."""
     findings = Findings()
     file = Reader(document, "", findings)
@@ -42,10 +42,10 @@ def read_facts(document: Any, source: str) -> dict[str, RenderFacts]:
     clusters = {name: _cluster(name, value, findings) for name, value in file.object("clusters").fields.items()}
     if findings.problems:
         raise InvalidFactsFile(source, tuple(findings.problems))
-    return {name: facts for name, facts in clusters.items() if facts is not None}
+    return {name: cluster for name, cluster in clusters.items() if cluster is not None}
 
 
-def _cluster(name: str, value: Any, findings: Findings) -> RenderFacts | None:
+def _cluster(name: str, value: Any, findings: Findings) -> ClusterInput | None:
     reader = Reader({} if value is None else value, f"clusters.{name}", findings)
     _check_names(reader, _FIELDS)
     given: dict[str, Any] = {}
@@ -55,13 +55,13 @@ def _cluster(name: str, value: Any, findings: Findings) -> RenderFacts | None:
         if isinstance(reader.fields.get(key), str):
             given[field] = text
     if reader.has("apis"):
-        given["apis"] = frozenset(reader.texts("apis"))
+        given["apis"] = reader.texts("apis")
     claims: Mapping[str, Any] = reader.object("cacheClaims").fields
     for cache, claim in claims.items():
         if not isinstance(claim, str):
             findings.problem(reader.where, f"cacheClaims.{cache} must be the name of a volume claim, is {claim!r}")
     try:
-        return RenderFacts(name=name, cache_claims=dict(claims), **given)
+        return ClusterInput.assumed(name, dict(claims), **given)
     except InvalidFacts as error:
         for problem in error.problems:
             findings.problem(reader.where, problem)

@@ -1,14 +1,12 @@
-"""Plan which Secrets and ConfigMaps of the control plane a replica needs on its cluster.
+"""Plan which Secrets and ConfigMaps of the control plane are copied to a cluster.
 
-Only names, types and keys are seen here. The activity that carries a plan out reads the values and writes them to the cluster; they never
+Only names, types and keys are read here. The activity that applies a plan reads the values and writes them to the cluster; they never
 enter a render, a hash or a history.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from activities.render.engines.spec import ReplicaSpec
 from activities.render.inputs import contract
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.manifest import Json, Owner, finish
@@ -21,7 +19,6 @@ ALL = "all"
 _DOCKER_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _OPAQUE = "Opaque"
 _NAME_MAX = 63
-_FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
 
 
 @dataclass(frozen=True)
@@ -79,17 +76,6 @@ class Propagation:
     missing: tuple[str, ...] = ()
 
 
-def references(spec: ReplicaSpec) -> tuple[Reference, ...]:
-    """Give what the pods of a replica name, each once with all its keys, by kind and name."""
-    merged: dict[str, Reference] = {}
-    for reference in _all_references(spec):
-        known = merged.get(str(reference), reference)
-        # No keys means everything: it absorbs any list of keys.
-        keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()
-        merged[str(reference)] = Reference(reference.kind, reference.name, keys, known.optional and reference.optional)
-    return tuple(merged[key] for key in sorted(merged))
-
-
 def plan(
     namespace: str,
     wanted: Iterable[Reference],
@@ -121,20 +107,6 @@ def copy_manifest(kind: str, secret_type: str, namespace: str, name: str) -> Jso
     """Give a Secret or ConfigMap without its data."""
     manifest: Json = {"apiVersion": apiversions.CORE, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
     return {**manifest, "type": secret_type} if kind == SECRET else manifest
-
-
-def _all_references(spec: ReplicaSpec) -> Iterator[Reference]:
-    for engine in spec.engines:
-        for member in engine.members:
-            yield from (Reference(SECRET, name) for name in member.pull_secrets)
-            for variable in member.env:
-                yield from _variable_references(variable)
-
-
-def _variable_references(variable: Mapping[str, Any]) -> Iterator[Reference]:
-    for field, source in (variable.get("valueFrom") or {}).items():
-        if field in _FIELDS:
-            yield Reference(_FIELDS[field], source["name"], (source["key"],), bool(source.get("optional")))
 
 
 def _copy(namespace: str, reference: Reference, source: Source, settings: RenderSettings) -> Copy:

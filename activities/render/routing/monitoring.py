@@ -45,6 +45,6 @@ def _relabelings(context: Context) -> list[Json]:
     added = {
         "model_deployment": context.replica.deployment,
         "model_namespace": context.replica.namespace,
-        "inference_cluster": context.facts.name,
+        "inference_cluster": context.cluster.name,
     }
     return [{"targetLabel": label, "replacement": value} for label, value in added.items() if value]

@@ -17,7 +17,7 @@ _COMPONENT = "routing"
 def check_surface(context: Context) -> None:
     """Raise RoutingUnsupported where the cluster cannot route what the replica needs."""
     if context.spec.disaggregated and context.facts.routing != POOL:
-        problem = f"cluster {context.facts.name} routes to plain Services, and PrefillDecode needs an endpoint picker"
+        problem = f"cluster {context.cluster.name} routes to plain Services, and PrefillDecode needs an endpoint picker"
         raise RoutingUnsupported(f"ModelReplica {context.replica.namespace}/{context.replica.name}", (problem,))
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from activities.render.inputs.chosen import render_settings
-from activities.render.inputs.facts import RenderFacts
+from activities.render.inputs.facts import ClusterInput
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from activities.render.inputs.settings import InvalidSettings, RenderSettings
+from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
@@ -38,7 +38,7 @@ def render(
     print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
 
 
-def _facts(file: Path) -> dict[str, RenderFacts]:
+def _facts(file: Path) -> dict[str, ClusterInput]:
     try:
         return read_facts(read_yaml(file, "facts"), str(file))
     except InvalidFactsFile as error:

@@ -1,9 +1,10 @@
 """Builders that fill in everything a rendering test is not about."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from activities.render.inputs.facts import RenderFacts, ReplicaInput
+from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
@@ -61,16 +62,16 @@ def a_replica(*engines: dict[str, Any], mode: str = "", cache: str = "", **field
     return ReplicaInput(**{**identity, "cluster": "eu-1", "spec": spec, **fields})
 
 
-def a_cluster(**fields: Any) -> RenderFacts:
+def a_cluster(*, queues: frozenset[str] | None = None, **fields: Any) -> ClusterInput:
     """A provisioned cluster with the whole stack."""
-    return RenderFacts(**{"name": "eu-1", **fields})
+    return replace(ClusterInput.assumed("eu-1", **fields), queues=queues)
 
 
 def render(
-    *engines: dict[str, Any], facts: RenderFacts | None = None, settings: Mapping[str, Any] | None = None, **replica: Any
+    *engines: dict[str, Any], cluster: ClusterInput | None = None, settings: Mapping[str, Any] | None = None, **replica: Any
 ) -> Rendered:
     """Render one replica of these engines."""
-    return render_replica(a_replica(*engines, **replica), facts or a_cluster(), RenderSettings(**(settings or {})))
+    return render_replica(a_replica(*engines, **replica), cluster or a_cluster(), RenderSettings(**(settings or {})))
 
 
 def render_pair(decode: Mapping[str, Any] | None = None, prefill: Mapping[str, Any] | None = None, **fields: Any) -> Rendered:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activities.render.cache.volumes import render_cache
-from activities.render.inputs.facts import CacheInput, RenderFacts, ReplicaInput
+from activities.render.inputs.facts import CacheInput, ClusterInput, ReplicaInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
@@ -64,7 +64,7 @@ def replicas(draw: st.DrawFn) -> ReplicaInput:
 
 
 clusters = st.builds(
-    RenderFacts,
+    ClusterInput.assumed,
     name=st.just("eu-1"),
     kubernetes_version=st.sampled_from(["1.28", "1.35"]),
     dra_version=st.sampled_from(["", "v1", "v1beta1"]),
@@ -81,10 +81,10 @@ choices = st.builds(
 )
 
 
-def rendered(replica: ReplicaInput, facts: RenderFacts, options: RenderSettings) -> Rendered | None:
+def rendered(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> Rendered | None:
     """The objects, or None where the cluster cannot carry the replica, which must then be said in words."""
     try:
-        return render_replica(replica, facts, options)
+        return render_replica(replica, cluster, options)
     except NotRenderable as raised:
         refusal = raised
     assert refusal.reason
@@ -107,9 +107,9 @@ def labels_of(value: Any) -> Iterator[str]:
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
-    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
+    replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
-    first, second = rendered(replica, facts, options), rendered(replica, facts, options)
+    first, second = rendered(replica, cluster, options), rendered(replica, cluster, options)
     if first is None:
         assert second is None
         return
@@ -125,9 +125,9 @@ def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
-    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
+    replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
-    outcome = rendered(replica, facts, options)
+    outcome = rendered(replica, cluster, options)
     if outcome is None:
         return
     for item in outcome.objects:
@@ -143,8 +143,8 @@ def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
 
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
-def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts: RenderFacts, options: RenderSettings) -> None:
-    outcome = rendered(replica, facts, options)
+def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> None:
+    outcome = rendered(replica, cluster, options)
     if outcome is None:
         return
     identities = [(item.manifest["kind"], item.manifest["metadata"]["name"]) for item in outcome.objects]
@@ -155,10 +155,10 @@ def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, facts
 @given(replicas(), clusters, choices)
 @settings(deadline=None, max_examples=60)
 def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
-    replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
+    replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
     # The controller makes a headless Service of the set's name, unless one is there already.
-    outcome = rendered(replica, facts, options)
+    outcome = rendered(replica, cluster, options)
     if outcome is None:
         return
     services = {item.manifest["metadata"]["name"] for item in outcome.objects if item.manifest["kind"] == "Service"}
@@ -169,10 +169,10 @@ def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
 @given(replicas(), namespaces, clusters, st.just(RenderSettings(workload_namespace="shared")))
 @settings(deadline=None, max_examples=60)
 def test_wkl_109_two_namespaces_on_one_cluster_never_meet(
-    replica: ReplicaInput, namespace: str, facts: RenderFacts, options: RenderSettings
+    replica: ReplicaInput, namespace: str, cluster: ClusterInput, options: RenderSettings
 ) -> None:
     other = ReplicaInput(**{**vars(replica), "namespace": namespace})
-    first, second = rendered(replica, facts, options), rendered(other, facts, options)
+    first, second = rendered(replica, cluster, options), rendered(other, cluster, options)
     if namespace == replica.namespace or first is None or second is None:
         return
 
@@ -216,12 +216,12 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @given(st.data(), replicas(), clusters, choices)
 @settings(deadline=None, max_examples=300)
 def test_a_broken_spec_is_refused_in_words_and_never_crashes(
-    data: st.DataObject, replica: ReplicaInput, facts: RenderFacts, options: RenderSettings
+    data: st.DataObject, replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
     spec = dict(replica.spec)
     for _ in range(data.draw(st.integers(1, 3))):
         spec = with_value(spec, data.draw(st.sampled_from(paths_of(spec))), data.draw(anything))
-    outcome = rendered(ReplicaInput(**{**vars(replica), "spec": spec}), facts, options)
+    outcome = rendered(ReplicaInput(**{**vars(replica), "spec": spec}), cluster, options)
     if outcome is not None:
         assert [path for item in outcome.objects for path in nothings(item.manifest)] == []
 
@@ -237,7 +237,9 @@ def test_a_broken_cache_is_refused_in_words_and_never_crashes(data: st.DataObjec
     spec = data.draw(st.sampled_from([hub, oci]))
     spec = with_value(spec, data.draw(st.sampled_from(paths_of(spec))), value)
     try:
-        outcome = render_cache(CacheInput("ns", "c", "u", 1, "eu-1", spec), RenderFacts("eu-1", storage_class_name="rwx"), RenderSettings())
+        outcome = render_cache(
+            CacheInput("ns", "c", "u", 1, "eu-1", spec), ClusterInput.assumed("eu-1", storage_class_name="rwx"), RenderSettings()
+        )
     except NotRenderable as refusal:
         said = refusal.problems
     else:

@@ -36,8 +36,8 @@ def _prefill_decode() -> Rendered:
 
 
 def _kai_explicit() -> Rendered:
-    facts = a_cluster(scheduler_type="kai", mesh_provider="istio")
-    return render(a_gang(), facts=facts, settings={"kai_mode": "explicit", "epp_metrics_auth": True, "tracing_enabled": True}, uid=UID)
+    cluster = a_cluster(scheduler_type="kai", mesh_provider="istio")
+    return render(a_gang(), cluster=cluster, settings={"kai_mode": "explicit", "epp_metrics_auth": True, "tracing_enabled": True}, uid=UID)
 
 
 def _cache(spec: dict[str, object], revision: str) -> Rendered:
@@ -57,17 +57,17 @@ def _oci_cache() -> Rendered:
 
 TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "standalone": _standalone,
-    "standalone-service": lambda: render(facts=a_cluster(routing="service", dra_version="v1beta1"), uid=UID),
-    "standalone-kueue": lambda: render(facts=a_cluster(scheduler_type="kueue"), uid=UID),
+    "standalone-service": lambda: render(cluster=a_cluster(routing="service", dra_version="v1beta1"), uid=UID),
+    "standalone-kueue": lambda: render(cluster=a_cluster(scheduler_type="kueue"), uid=UID),
     "device-plugin": lambda: render(
         an_engine("main", a_member(requests=[{"name": "gaudi", "resourceName": "habana.ai/gaudi", "count": 8}])),
-        facts=a_cluster(dra_version=""),
+        cluster=a_cluster(dra_version=""),
         uid=UID,
     ),
     "gang": _gang,
     "gang-kai-explicit": _kai_explicit,
     "prefill-decode": _prefill_decode,
-    "prefill-decode-old-cluster": lambda: render_pair(facts=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
+    "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "cache-huggingface": _hub_cache,
     "cache-oci": _oci_cache,
 }

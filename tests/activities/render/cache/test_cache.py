@@ -7,7 +7,7 @@ import pytest
 
 from activities.render.cache.hydration import HUGGINGFACE, OCI
 from activities.render.cache.volumes import StorageClassMissing, artefact_key, claim_name, render_cache
-from activities.render.inputs.facts import CacheInput, RenderFacts
+from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_STEPS
@@ -37,7 +37,7 @@ def an_oci_cache(**fields: Any) -> CacheInput:
 
 
 def staged(cache: CacheInput, facts: Mapping[str, Any] | None = None, **settings: Any) -> Rendered:
-    cluster = RenderFacts(**{"name": "eu-1", "storage_class_name": "modelplane-rwx", **(facts or {})})
+    cluster = ClusterInput.assumed(**{"name": "eu-1", "storage_class_name": "modelplane-rwx", **(facts or {})})
     return render_cache(cache, cluster, RenderSettings(**settings))
 
 

@@ -98,7 +98,7 @@ def test_a_selector_without_text_would_widen_the_claim_and_is_refused(selector: 
     ids=["wkl-21 v1", "wkl-27 v1beta2", "wkl-27 v1beta1 is flat"],
 )
 def test_older_versions_say_the_same_in_their_own_shape(version: str, request_shape: dict[str, Any]) -> None:
-    rendered = render(facts=a_cluster(dra_version=version))
+    rendered = render(cluster=a_cluster(dra_version=version))
     assert the(rendered, KEY)["apiVersion"] == f"resource.k8s.io/{version}"
     assert requests_of(rendered) == [request_shape]
     assert the(rendered, KEY)["metadata"]["name"] == the(render(), KEY)["metadata"]["name"]
@@ -108,7 +108,7 @@ def test_wkl_28_without_dra_a_claim_is_refused_by_its_own_reason() -> None:
     with pytest.raises(
         DRAUnavailable, match=r"cluster eu-1 serves no version of resource.k8s.io, which engine main member Standalone"
     ) as caught:
-        render(facts=a_cluster(dra_version=""))
+        render(cluster=a_cluster(dra_version=""))
     assert caught.value.reason == "DRAUnavailable"
 
 
@@ -127,14 +127,14 @@ def test_wkl_30_a_changed_image_leaves_the_template_alone() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 def test_wkl_31_alternatives_never_appear(version: str) -> None:
-    rendered = render(a_gang(), facts=a_cluster(dra_version=version))
+    rendered = render(a_gang(), cluster=a_cluster(dra_version=version))
     for forbidden in ("firstAvailable", "allocationMode", "adminAccess", "constraints"):
         assert forbidden not in repr(rendered.objects)
 
 
 def test_a_device_plugin_request_is_a_limit_and_an_equal_request() -> None:
     plugin = {"name": "gaudi", "resourceName": "habana.ai/gaudi", "count": 8}
-    rendered = render(an_engine("main", a_member(requests=[plugin])), facts=a_cluster(dra_version=""))
+    rendered = render(an_engine("main", a_member(requests=[plugin])), cluster=a_cluster(dra_version=""))
     resources = container(rendered)["resources"]
     assert resources["limits"] == {"habana.ai/gaudi": "8"}
     assert resources["requests"] == {"cpu": "100m", "memory": "256Mi", "habana.ai/gaudi": "8"}

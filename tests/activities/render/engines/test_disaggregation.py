@@ -54,7 +54,7 @@ def test_wkl_32_roles_come_from_phases_and_not_from_names() -> None:
 
 
 def test_wkl_32_older_clusters_get_a_plain_second_container() -> None:
-    spec = pod(render_pair(facts=a_cluster(kubernetes_version="1.28")), "alpha")["spec"]
+    spec = pod(render_pair(cluster=a_cluster(kubernetes_version="1.28")), "alpha")["spec"]
     assert "initContainers" not in spec
     assert [(entry["name"], "restartPolicy" in entry) for entry in spec["containers"]] == [("engine", False), ("pd-sidecar", False)]
 

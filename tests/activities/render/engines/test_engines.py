@@ -8,6 +8,7 @@ from activities.render.replica import InvalidSpec
 from api_types import labels
 from tests.activities.render.builders import (
     GPU,
+    a_cluster,
     a_gang,
     a_member,
     a_replica,
@@ -202,7 +203,7 @@ def test_pods_tolerate_the_taints_of_what_they_claim(
     device_class: str, drivers: dict[str, str], settings: dict[str, Any], tolerated: list[str]
 ) -> None:
     member = a_member(requests=[{**GPU, "deviceClassName": device_class}])
-    spec = pod(render(an_engine("main", member), drivers=drivers, settings=settings))["spec"]
+    spec = pod(render(an_engine("main", member), cluster=a_cluster(drivers=drivers), settings=settings))["spec"]
     assert [toleration["key"] for toleration in spec["tolerations"]] == tolerated
 
 

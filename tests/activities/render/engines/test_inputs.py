@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from activities.render.engines.admission import read_spec
+from activities.render.engines.references import references
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings
-from activities.render.objects.propagation import Propagation, Reference, Source, plan, references
+from activities.render.objects.propagation import Propagation, Reference, Source, plan
 from activities.render.replica import InvalidSpec
 from api_types import names
 from tests.activities.render.builders import (
@@ -108,7 +109,7 @@ def test_the_mount_may_be_read_only_where_engines_bear_it() -> None:
 
 
 def test_a_facts_file_may_name_the_claim() -> None:
-    rendered = render(cache="qwen", facts=a_cluster(cache_claims={"ml-team/qwen": CLAIM}))
+    rendered = render(cache="qwen", cluster=a_cluster(cache_claims={"ml-team/qwen": CLAIM}))
     assert VOLUME in pod(rendered)["spec"]["volumes"]
 
 
@@ -121,7 +122,7 @@ def test_wkl_61_engines_wait_for_their_cache_while_the_rest_may_stand() -> None:
 
 
 def test_wkl_62_a_replica_keeps_the_claim_it_was_given_whatever_the_cache_says_now() -> None:
-    running = render(cache="qwen", cache_claim=CLAIM, facts=a_cluster(cache_claims={}))
+    running = render(cache="qwen", cache_claim=CLAIM, cluster=a_cluster(cache_claims={}))
     assert VOLUME in pod(running)["spec"]["volumes"]
 
 

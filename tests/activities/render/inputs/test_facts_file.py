@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from activities.render.inputs.facts import RenderFacts
+from activities.render.inputs.facts import ClusterInput
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from tests.activities.render.builders import pod, render
 
 
 def test_what_is_left_out_is_a_provisioned_cluster_with_the_whole_stack() -> None:
     assert read_facts({"clusters": {"eu-1": None, "us-1": {}}}, "facts.yaml") == {
-        "eu-1": RenderFacts("eu-1"),
-        "us-1": RenderFacts("us-1"),
+        "eu-1": ClusterInput.assumed("eu-1"),
+        "us-1": ClusterInput.assumed("us-1"),
     }
     assert read_facts({}, "facts.yaml") == {}
 
@@ -29,7 +29,7 @@ def test_every_field_is_read() -> None:
         "apis": ["monitoring.coreos.com/v1"],
         "cacheClaims": {"ml-team/qwen": "claim"},
     }
-    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"] == RenderFacts(
+    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"] == ClusterInput.assumed(
         name="eu-1",
         kubernetes_version="1.33",
         dra_version="v1beta1",
@@ -38,7 +38,7 @@ def test_every_field_is_read() -> None:
         mesh_provider="istio",
         storage_class_name="rwx",
         gateway_address="10.0.0.1",
-        apis=frozenset({"monitoring.coreos.com/v1"}),
+        apis=["monitoring.coreos.com/v1"],
         cache_claims={"ml-team/qwen": "claim"},
     )
 
@@ -46,7 +46,7 @@ def test_every_field_is_read() -> None:
 @pytest.mark.parametrize("key", ["ml-team/qwen", "qwen"])
 def test_a_claim_is_found_by_either_name(key: str) -> None:
     facts = read_facts({"clusters": {"eu-1": {"cacheClaims": {key: "claim"}}}}, "facts.yaml")["eu-1"]
-    assert pod(render(cache="qwen", facts=facts))["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
+    assert pod(render(cache="qwen", cluster=facts))["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
 
 
 @pytest.mark.parametrize(

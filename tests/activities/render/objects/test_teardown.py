@@ -19,9 +19,9 @@ def inventory(rendered: Rendered) -> list[AppliedObject]:
     "rendered",
     [
         render(),
-        render(a_gang(), facts=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING),
-        render(facts=a_cluster(routing="service")),
-        render_pair(facts=a_cluster(dra_version="v1beta1")),
+        render(a_gang(), cluster=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING),
+        render(cluster=a_cluster(routing="service")),
+        render_pair(cluster=a_cluster(dra_version="v1beta1")),
     ],
     ids=["standalone", "everything", "service", "pair"],
 )
@@ -38,7 +38,7 @@ def test_every_object_is_deleted_by_one_step_and_found_by_the_sweep(rendered: Re
 
 
 def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
-    rendered = render(a_gang(), facts=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING)
+    rendered = render(a_gang(), cluster=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING)
     assert [(step.number, [entry.key for entry in deletions(step, inventory(rendered))]) for step in STEPS] == [
         (1, []),
         (2, []),

@@ -199,7 +199,7 @@ def test_extra_picker_flags_are_sorted_and_cannot_replace_ours() -> None:
 
 
 def test_wkl_52_a_cluster_without_pools_routes_to_a_plain_service() -> None:
-    rendered = render(facts=a_cluster(routing="service"))
+    rendered = render(cluster=a_cluster(routing="service"))
     service = the(rendered, "model-service")
     assert service["metadata"]["name"] == W
     assert service["spec"] == {
@@ -216,7 +216,7 @@ def test_wkl_53_a_pair_needs_a_picker() -> None:
     with pytest.raises(
         RoutingUnsupported, match="cluster eu-1 routes to plain Services, and PrefillDecode needs an endpoint picker"
     ) as caught:
-        render_pair(facts=a_cluster(routing="service"))
+        render_pair(cluster=a_cluster(routing="service"))
     assert caught.value.reason == "RoutingUnsupported"
 
 
@@ -241,7 +241,7 @@ def test_wkl_53_a_pair_needs_a_picker() -> None:
     ],
 )
 def test_mesh_and_metrics_rights_come_only_where_needed(provider: str, settings: dict[str, Any], present: set[str]) -> None:
-    rendered = render(facts=a_cluster(mesh_provider=provider), settings=settings)
+    rendered = render(cluster=a_cluster(mesh_provider=provider), settings=settings)
     optional = {"epp-destinationrule", "epp-clusterrole", "epp-clusterrolebinding", "epp-metrics-token"}
     assert optional & set(keys(rendered)) == present
     for key in present & {"epp-clusterrole", "epp-clusterrolebinding"}:
@@ -250,7 +250,7 @@ def test_mesh_and_metrics_rights_come_only_where_needed(provider: str, settings:
 
 
 def test_stk_96_the_mesh_is_told_about_the_pickers_own_certificate() -> None:
-    rule = the(render(facts=a_cluster(mesh_provider="istio")), "epp-destinationrule")
+    rule = the(render(cluster=a_cluster(mesh_provider="istio")), "epp-destinationrule")
     assert rule["spec"] == {
         "host": f"{W}-epp.ml-team.svc.cluster.local",
         "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
@@ -304,7 +304,7 @@ def test_a_scraper_shows_its_token_where_metrics_are_guarded() -> None:
     ids=["without the kind", "turned off", "wanted but not served"],
 )
 def test_nothing_is_scraped_where_it_cannot_or_shall_not_be(apis: frozenset[str], enabled: bool | None) -> None:
-    assert monitors(render(facts=a_cluster(apis=apis), settings={"monitoring_enabled": enabled})) == {}
+    assert monitors(render(cluster=a_cluster(apis=apis), settings={"monitoring_enabled": enabled})) == {}
 
 
 def test_tracing_reaches_picker_and_sidecar_and_no_engine() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activities.render.inputs.facts import InvalidFacts, RenderFacts
+from activities.render.inputs.facts import ClusterInput, InvalidFacts
 from activities.render.replica import InvalidSpec
 from tests.activities.render.builders import a_cluster, a_gang, a_member, an_engine, keys, nothings, pod, render, render_pair, the
 
@@ -12,7 +12,7 @@ QUEUE = "modelplane-ml-team"
 
 
 def test_wkl_106_kai_schedules_engine_pods_and_never_the_picker() -> None:
-    rendered = render(a_gang(), facts=KAI)
+    rendered = render(a_gang(), cluster=KAI)
     for role in ("Leader", "Worker"):
         template = pod(rendered, role=role)
         assert template["spec"]["schedulerName"] == "kai-scheduler"
@@ -25,7 +25,7 @@ def test_wkl_106_kai_schedules_engine_pods_and_never_the_picker() -> None:
 
 
 def test_wkl_106_explicit_groups_hold_one_copy_each() -> None:
-    rendered = render(a_gang(), facts=KAI, settings={"kai_mode": "explicit", "scheduler_priority_class": "inference"})
+    rendered = render(a_gang(), cluster=KAI, settings={"kai_mode": "explicit", "scheduler_priority_class": "inference"})
     group, workload = the(rendered, "gang-main"), the(rendered, "model-serving-main")
     name = workload["metadata"]["name"]
     assert (group["apiVersion"], group["kind"], group["metadata"]["name"]) == ("scheduling.run.ai/v2alpha2", "PodGroup", name)
@@ -38,18 +38,18 @@ def test_wkl_106_explicit_groups_hold_one_copy_each() -> None:
 
 
 def test_wkl_106_the_phases_are_two_groups() -> None:
-    rendered = render_pair(facts=KAI, settings={"kai_mode": "explicit"})
+    rendered = render_pair(cluster=KAI, settings={"kai_mode": "explicit"})
     assert [key for key in keys(rendered) if key.startswith("gang-")] == ["gang-alpha", "gang-beta"]
     assert [path for item in rendered.objects for path in nothings(item.manifest)] == []
 
 
 def test_wkl_106_explicit_groups_refuse_copies() -> None:
     with pytest.raises(InvalidSpec, match="engine main: copies is 2: explicit KAI pod groups allow one copy"):
-        render(an_engine(copies=2), facts=KAI, settings={"kai_mode": "explicit"})
+        render(an_engine(copies=2), cluster=KAI, settings={"kai_mode": "explicit"})
 
 
 def test_wkl_107_kueue_gets_a_label_and_nothing_that_it_would_have_to_fight_over() -> None:
-    rendered = render(a_gang(), an_engine("solo"), facts=KUEUE)
+    rendered = render(a_gang(), an_engine("solo"), cluster=KUEUE)
     for name in ("main", "solo"):
         assert the(rendered, f"model-serving-{name}")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == QUEUE
     assert "suspend" not in repr(rendered.objects)
@@ -60,31 +60,31 @@ def test_wkl_107_kueue_gets_a_label_and_nothing_that_it_would_have_to_fight_over
 
 def test_wkl_108_an_unknown_scheduler_is_refused() -> None:
     with pytest.raises(InvalidFacts, match="schedulerType is 'foo', must be one of 'none', 'kai', 'kueue'"):
-        RenderFacts("eu-1", scheduler_type="foo")
+        ClusterInput.assumed("eu-1", scheduler_type="foo")
 
 
 def test_facts_name_everything_that_is_wrong() -> None:
     with pytest.raises(InvalidFacts) as caught:
-        RenderFacts("eu-1", dra_version="v2", routing="mesh", mesh_provider="linkerd", kubernetes_version="new")
+        ClusterInput.assumed("eu-1", dra_version="v2", routing="mesh", mesh_provider="linkerd", kubernetes_version="new")
     assert len(caught.value.problems) == 4
 
 
 @pytest.mark.parametrize(("version", "native"), [("1.29", True), ("v1.35.4-gke.100", True), ("1.28", False), ("2.0", True)])
 def test_versions_compare_as_numbers(version: str, *, native: bool) -> None:
-    assert RenderFacts("eu-1", kubernetes_version=version).at_least(1, 29) is native
+    assert ClusterInput.assumed("eu-1", kubernetes_version=version).at_least(1, 29) is native
 
 
-@pytest.mark.parametrize("facts", [KAI, KUEUE], ids=["kai", "kueue"])
-def test_a_missing_queue_is_told_and_an_unseen_one_is_not(facts: RenderFacts) -> None:
+@pytest.mark.parametrize("cluster", [KAI, KUEUE], ids=["kai", "kueue"])
+def test_a_missing_queue_is_told_and_an_unseen_one_is_not(cluster: ClusterInput) -> None:
     def warnings(queues: frozenset[str] | None) -> tuple[str, ...]:
-        return render(facts=a_cluster(scheduler_type=facts.scheduler_type, queues=queues)).warnings
+        return render(cluster=a_cluster(scheduler_type=cluster.facts.scheduler_type, queues=queues)).warnings
 
     assert warnings(None) == warnings(frozenset({QUEUE})) == ()
     assert warnings(frozenset()) == (f"cluster eu-1: QueueMissing: queue '{QUEUE}' does not exist, pods wait until it does",)
 
 
 def test_a_users_queue_label_is_overwritten_aloud() -> None:
-    rendered = render(an_engine("main", a_member(labels={"kai.scheduler/queue": "vip"})), facts=KAI)
+    rendered = render(an_engine("main", a_member(labels={"kai.scheduler/queue": "vip"})), cluster=KAI)
     assert pod(rendered)["metadata"]["labels"]["kai.scheduler/queue"] == QUEUE
     assert "kai.scheduler/queue='vip' is overwritten" in rendered.warnings[0]
 

@@ -1,39 +1,28 @@
-"""Hand engine pods to the cluster's own queueing scheduler, where it has one.
+"""Engine pods on clusters with a queueing scheduler (KAI, Kueue): queues, pod groups, and the check that the tenant's queue exists.
 
-KAI replaces the scheduler: pods name it and a queue. Kueue admits in front of the scheduler: workloads carry a queue label and nothing
-else; we never write `suspend`, which server-side apply would then fight over. The endpoint picker is never queued: it must not wait
-for GPUs.
+The endpoint picker is never queued: it must not wait for GPUs.
 """
 
 from activities.render.engines.context import Context
 from activities.render.engines.pods import member_place, overlay
 from activities.render.engines.spec import Engine, Member
 from activities.render.objects.manifest import Item, Json, compact, finish
-from api_types import apiversions, names
+from activities.render.objects.queues import KAI, KAI_QUEUE, KAI_SCHEDULER, KUEUE, KUEUE_QUEUE, queue_name
+from api_types import apiversions
 
-KAI = "kai"
-KUEUE = "kueue"
 EXPLICIT = "explicit"
-KAI_SCHEDULER = "kai-scheduler"
-KAI_QUEUE = "kai.scheduler/queue"
-KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 _KAI_POD_GROUP = "pod-group-name"
 _KAI_SKIP_GROUPER = "kai.scheduler/skip-podgrouper"
 
 
-def queue_name(namespace: str) -> str:
-    """Name the queue of a tenant: a KAI Queue, or a LocalQueue of Kueue."""
-    return names.tenant_queue(namespace)
-
-
 def check_queue(context: Context) -> None:
-    """Warn if the tenant's queue is known to be missing (pods would wait without a word), and refuse what explicit groups cannot do."""
-    facts = context.facts
-    if facts.scheduler_type not in (KAI, KUEUE):
+    """Warn if the tenant's queue is known to be missing (pods would wait without an event), and refuse what explicit groups cannot do."""
+    cluster = context.cluster
+    if context.facts.scheduler_type not in (KAI, KUEUE):
         return
     queue = queue_name(context.replica.namespace)
-    if facts.queues is not None and queue not in facts.queues:
-        context.findings.warn(f"cluster {facts.name}", f"QueueMissing: queue {queue!r} does not exist, pods wait until it does")
+    if cluster.queues is not None and queue not in cluster.queues:
+        context.findings.warn(f"cluster {cluster.name}", f"QueueMissing: queue {queue!r} does not exist, pods wait until it does")
     if not _explicit(context):
         return
     for engine in context.spec.engines:

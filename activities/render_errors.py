@@ -1,4 +1,7 @@
-"""What rendering refuses, as an error that a workflow can read."""
+"""What rendering refuses, as the errors that a workflow reads.
+
+Rendering is pure and raises errors of its own; activities that render translate them here.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +13,7 @@ from api_types.errors import InvalidInput, Unsupported
 
 @contextmanager
 def as_activity_errors() -> Iterator[None]:
-    """Raise InvalidInput or Unsupported for what rendering refuses; the condition's reason is the error's first detail."""
+    """Raise InvalidInput or Unsupported for what rendering refuses; the reason of the condition is the first detail of the error."""
     try:
         yield
     except InvalidSpec as error:

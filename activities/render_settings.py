@@ -1,4 +1,7 @@
-"""The render settings that an operator chose: one mapping from the settings file, for the worker and for `modelplane render`."""
+"""The render settings that an operator chose: one mapping from the settings file, for the worker and for `modelplane render`.
+
+It stands outside `render`, which is pure: loading `Settings` reads files and the environment.
+"""
 
 from activities.render.inputs.settings import RenderSettings
 from api_types.settings import Settings

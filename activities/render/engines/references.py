@@ -1,0 +1,34 @@
+"""Which Secrets and ConfigMaps the pods of a replica name; `objects/propagation.py` decides which of them are copied."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from activities.render.engines.spec import ReplicaSpec
+from activities.render.objects.propagation import CONFIG_MAP, SECRET, Reference
+
+_FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
+
+
+def references(spec: ReplicaSpec) -> tuple[Reference, ...]:
+    """Give what the pods of a replica name, each once with all its keys, by kind and name."""
+    merged: dict[str, Reference] = {}
+    for reference in _all_references(spec):
+        known = merged.get(str(reference), reference)
+        # No keys means everything: it absorbs any list of keys.
+        keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()
+        merged[str(reference)] = Reference(reference.kind, reference.name, keys, known.optional and reference.optional)
+    return tuple(merged[key] for key in sorted(merged))
+
+
+def _all_references(spec: ReplicaSpec) -> Iterator[Reference]:
+    for engine in spec.engines:
+        for member in engine.members:
+            yield from (Reference(SECRET, name) for name in member.pull_secrets)
+            for variable in member.env:
+                yield from _variable_references(variable)
+
+
+def _variable_references(variable: Mapping[str, Any]) -> Iterator[Reference]:
+    for field, source in (variable.get("valueFrom") or {}).items():
+        if field in _FIELDS:
+            yield Reference(_FIELDS[field], source["name"], (source["key"],), bool(source.get("optional")))

@@ -1,0 +1,26 @@
+"""The values of a copied Secret or ConfigMap, read at the moment when the copy is written to a cluster."""
+
+import base64
+from typing import Any
+
+from activities.render.objects.propagation import SECRET, Copy
+from activities.secrets.store import SecretStore
+
+
+async def read_copy_data(store: SecretStore, copy: Copy) -> dict[str, Any]:
+    """Give the data fields of a copy's manifest. Raises SecretMissing."""
+    stored = await store.read(copy.source_namespace, copy.source_name)
+    values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
+    if copy.kind == SECRET:
+        return {"data": {key: _encoded(value) for key, value in values.items()}}
+    texts, blobs = {}, {}
+    for key, value in values.items():
+        try:
+            texts[key] = value.decode()
+        except UnicodeDecodeError:
+            blobs[key] = _encoded(value)
+    return {field: found for field, found in (("data", texts), ("binaryData", blobs)) if found}
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
