@@ -10,12 +10,17 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test check fmt lock bench programs venv clean
+.PHONY: help demo up down test test-fast campaign testbed testbed-down check fmt lock bench programs venv clean
 
 help:
-	@echo "make demo   a whole fleet on this machine, with a first model Ready on two clusters"
-	@echo "make test   all checks and all tests, on real parts"
-	@echo "make up, down, check, fmt, lock, bench, clean"
+	@echo "make demo          a whole fleet on this machine, with a first model Ready on two clusters"
+	@echo "make up, down      the same fleet without a model; stop it"
+	@echo "make test          all checks and all tests, on real parts"
+	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
+	@echo "make campaign      many random cases from a new seed"
+	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
+	@echo "make check, fmt    linters, types and import contracts; format"
+	@echo "make lock, bench, clean"
 
 demo: venv
 	$(BIN)/modelplane up --apply examples/testbed/demo.yaml --wait
@@ -29,7 +34,26 @@ down: venv
 # Three processes with a testbed each, for most tests wait for real parts. In the order of their names files that wait and files that
 # compute take turns; by default those with the most tests would all come first, and they compute.
 test: venv check programs
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+
+# For the inner loop: what it leaves out is counted at its end.
+test-fast: venv
+	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 -m "not testbed"
+
+# A random test that needs the testbed has one schedule of faults per seed, so there the seed alone makes the difference.
+campaign: SEED := $(or $(MODELPLANE_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+campaign: venv programs
+	@echo "seed $(SEED); to repeat it: make campaign MODELPLANE_TEST_SEED=$(SEED)"
+	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --timeout 3600 -m random || { \
+	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
+	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
+
+# One file or one test then starts in seconds: MODELPLANE_TESTBED_HOME=.testbed .venv/bin/pytest tests/workflows/test_spine.py
+testbed: venv programs
+	$(BIN)/python -m tests.environment.shared_testbed up
+
+testbed-down: venv
+	$(BIN)/python -m tests.environment.shared_testbed down
 
 check: venv
 	$(BIN)/ruff check .

@@ -4,21 +4,37 @@
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from kubernetes import client, config
 
-from testbed.fleet.fleet_file import BUILT_IN, FleetFile
 from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.testbed import ClusterRunning, Running, Testbed
+from testbed.waiting import StartFailed
+from tests.environment.shared_testbed import kept_home, shared_testbed
+from tests.environment.summary import Summary
+
+if TYPE_CHECKING:
+    from kubernetes import client
+
+# A start fails when the machine has no processor time left for minutes, which says nothing about the code under test.
+STARTS_MAX = 3
 
 
-def pytest_configure() -> None:
-    """Let the programs of all testbeds use more memory to collect garbage less often."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Report on the testbed, and let the programs of all testbeds use more memory to collect garbage less often."""
+    config.pluginmanager.register(Summary(config), Summary.NAME)
     os.environ.setdefault("GOGC", "400")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs the testbed by its fixtures, so that no test is fast by mistake."""
+    if "testbed_owner" in getattr(item, "fixturenames", ()):
+        item.add_marker("testbed")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -31,39 +47,52 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the session's testbed."""
-    kept = os.environ.get("MODELPLANE_TESTBED_HOME")
+    kept = kept_home()
     # Test processes that run side by side have a testbed each.
-    return Path(kept, os.environ.get("PYTEST_XDIST_WORKER", "")) if kept else tmp_path_factory.mktemp("testbed")
+    return kept / os.environ.get("PYTEST_XDIST_WORKER", "") if kept else tmp_path_factory.mktemp("testbed")
 
 
 @pytest.fixture(scope="session")
 def testbed_owner(testbed_home: Path) -> Testbed:
-    """The session's testbed as something to start and stop processes with.
-
-    Without a control cluster, which few tests look at; the fleet file lies where `modelplane up` finds it again.
-    """
-    fleet = testbed_home / "fleet.yaml"
-    fleet.parent.mkdir(parents=True, exist_ok=True)
-    fleet.write_text(f"{BUILT_IN.read_text()}\ncontrol: false\n")
-    return Testbed(testbed_home, FleetFile.load(fleet))
+    """The session's testbed as something to start and stop processes with."""
+    return shared_testbed(testbed_home)
 
 
 @pytest.fixture(scope="session")
-def testbed(testbed_owner: Testbed) -> Iterator[Running]:
+def testbed(testbed_owner: Testbed, pytestconfig: pytest.Config) -> Iterator[Running]:
     """The default fleet, up for the whole session."""
     try:
-        yield testbed_owner.up()
+        yield started(testbed_owner, Summary.of(pytestconfig))
     finally:
-        if not os.environ.get("MODELPLANE_TESTBED_HOME"):
+        if kept_home() is None:
             testbed_owner.down()
 
 
+def started(owner: Testbed, summary: Summary) -> Running:
+    """Start a testbed, again when a real part does not come up in time; what each start took is in the summary."""
+    for attempt in range(1, STARTS_MAX + 1):
+        begun = time.monotonic()
+        try:
+            running = owner.up()
+        except StartFailed as failed:
+            summary.start_failed(str(failed))
+            if attempt == STARTS_MAX:
+                raise
+            owner.down()
+        else:
+            summary.started(time.monotonic() - begun)
+            return running
+    raise AssertionError("the last attempt returns or raises")
+
+
 @pytest.fixture(scope="session")
-def kube() -> Iterator[Callable[[ClusterRunning], client.ApiClient]]:
+def kube() -> Iterator[Callable[[ClusterRunning], "client.ApiClient"]]:
     """A Kubernetes client for one cluster, made once per cluster: `kube(testbed.clusters["prod-eu"])`."""
+    from kubernetes import config  # noqa: PLC0415 - takes a second to load, which tests without a cluster do not pay
+
     clients: dict[str, client.ApiClient] = {}
 
-    def of(cluster: ClusterRunning) -> client.ApiClient:
+    def of(cluster: ClusterRunning) -> "client.ApiClient":
         if cluster.server not in clients:
             clients[cluster.server] = config.new_client_from_config(str(cluster.kubeconfig))
         return clients[cluster.server]

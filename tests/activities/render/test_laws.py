@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.render.cache.volumes import render_cache
@@ -14,6 +14,7 @@ from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
 from tests.activities.render.builders import GPU, a_gang, a_member, an_engine, nothings
+from tests.random_cases import random_cases
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -104,8 +105,8 @@ def labels_of(value: Any) -> Iterator[str]:
             yield from labels_of(inner)
 
 
+@random_cases(60)
 @given(replicas(), clusters, choices)
-@settings(deadline=None, max_examples=60)
 def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
     replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
@@ -122,8 +123,8 @@ def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
         assert list(nothings(item.manifest, item.key)) == []
 
 
+@random_cases(60)
 @given(replicas(), clusters, choices)
-@settings(deadline=None, max_examples=60)
 def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
     replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
@@ -141,8 +142,8 @@ def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
             assert LABEL_VALUE.fullmatch(value), value
 
 
+@random_cases(60)
 @given(replicas(), clusters, choices)
-@settings(deadline=None, max_examples=60)
 def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> None:
     outcome = rendered(replica, cluster, options)
     if outcome is None:
@@ -152,8 +153,8 @@ def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, clust
     assert len({item.key for item in outcome.objects}) == len(outcome.objects)
 
 
+@random_cases(60)
 @given(replicas(), clusters, choices)
-@settings(deadline=None, max_examples=60)
 def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
     replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
@@ -166,8 +167,8 @@ def test_wkl_54_no_service_of_ours_ever_takes_the_name_of_a_gang(
     assert services.isdisjoint(gangs)
 
 
+@random_cases(60)
 @given(replicas(), namespaces, clusters, st.just(RenderSettings(workload_namespace="shared")))
-@settings(deadline=None, max_examples=60)
 def test_wkl_109_two_namespaces_on_one_cluster_never_meet(
     replica: ReplicaInput, namespace: str, cluster: ClusterInput, options: RenderSettings
 ) -> None:
@@ -213,8 +214,8 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
+@random_cases(300)
 @given(st.data(), replicas(), clusters, choices)
-@settings(deadline=None, max_examples=300)
 def test_a_broken_spec_is_refused_in_words_and_never_crashes(
     data: st.DataObject, replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
@@ -226,8 +227,8 @@ def test_a_broken_spec_is_refused_in_words_and_never_crashes(
         assert [path for item in outcome.objects for path in nothings(item.manifest)] == []
 
 
+@random_cases(300)
 @given(st.data(), anything)
-@settings(deadline=None, max_examples=300)
 def test_a_broken_cache_is_refused_in_words_and_never_crashes(data: st.DataObject, value: Any) -> None:
     hub = {
         "source": "HuggingFace",

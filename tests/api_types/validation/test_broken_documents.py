@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, dump, parse
@@ -22,6 +22,7 @@ from tests.api_types.builders import (
     merged,
     problems,
 )
+from tests.random_cases import random_cases
 
 PATH = Path(__file__).parents[1] / "data" / "examples.yaml"
 WHOLE = [dict(one) for one in parse(PATH.read_text(), PATH.name)] + [a_replica(), a_stack()]
@@ -59,7 +60,7 @@ def broken() -> st.SearchStrategy[Any]:
     return one()
 
 
-@settings(max_examples=400, deadline=None)
+@random_cases(400)
 @given(broken())
 def test_a_broken_document_is_admitted_or_refused_with_named_problems(document: dict[str, Any]) -> None:
     found: tuple[Problem, ...] = ()

@@ -1,30 +1,28 @@
 """No made-up selector matches a device that Kubernetes would not match, and every other difference is a listed one.
 
 One test builds selectors from shapes, which tries evaluation; the other damages recorded ones, which tries reading.
-Every run tries the same selectors; another `MODELPLANE_FUZZ_SEED` tries others.
 """
 
 import json
-import os
 import random
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, seed, settings
+import pytest
+from hypothesis import given
 
 from scheduler.cel import SelectorError, compile_selector
 from tests.oracle.client import Oracle
+from tests.random_cases import SEED, cases, generator, random_cases
 from tests.scheduler.cel.devices import DEVICES as NAMED_DEVICES
 from tests.scheduler.cel.devices import random_devices
 from tests.scheduler.cel.differences import KUBERNETES_COST_MAX, disagreement, our_verdicts, their_outcomes
 from tests.scheduler.cel.selectors import expressions
 
-SEED = int(os.environ.get("MODELPLANE_FUZZ_SEED", "20261121"))
 SELECTORS = 2_000
 DEVICES = random_devices(SEED, 50)
 
 
-@seed(SEED)
-@settings(max_examples=SELECTORS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@random_cases(SELECTORS)
 @given(selector=expressions())
 def test_any_selector_fares_as_in_kubernetes(selector: str, oracle: Oracle) -> None:
     """sch-20-2: two thousand expressions on fifty devices."""
@@ -32,7 +30,7 @@ def test_any_selector_fares_as_in_kubernetes(selector: str, oracle: Oracle) -> N
     theirs = their_outcomes(answer, len(DEVICES))
     verdicts = our_verdicts(selector, DEVICES)
     wrong = [disagreement(selector, device, *pair) for device, *pair in zip(DEVICES, verdicts, theirs, strict=True)]
-    assert not any(wrong), f"MODELPLANE_FUZZ_SEED={SEED}\n" + "\n".join(filter(None, wrong))
+    assert not any(wrong), "\n".join(filter(None, wrong))
     _same_estimate(selector, answer)
 
 
@@ -69,15 +67,16 @@ def _damaged(selector: str, luck: random.Random) -> str:
     return selector
 
 
+@pytest.mark.random
 def test_a_damaged_selector_fares_as_in_kubernetes(oracle: Oracle) -> None:
-    luck = random.Random(SEED)  # noqa: S311 - test data
+    luck = generator()
     rows = json.loads(CORPUS.read_text(encoding="utf-8"))["rows"]
     recorded = [row["selector"] for row in rows if len(row["selector"]) <= SELECTOR_CHARACTERS_MAX]
     devices = list(NAMED_DEVICES.values())
     wrong: list[str] = []
-    for _ in range(MUTANTS):
+    for _ in range(cases(MUTANTS)):
         selector = _damaged(luck.choice(recorded), luck)
         theirs = their_outcomes(oracle.select(selector, devices), len(devices))
         verdicts = our_verdicts(selector, devices)
         wrong += filter(None, (disagreement(selector, device, *pair) for device, *pair in zip(devices, verdicts, theirs, strict=True)))
-    assert not wrong, f"MODELPLANE_FUZZ_SEED={SEED}\n" + "\n".join(wrong[:5])
+    assert not wrong, "\n".join(wrong[:5])

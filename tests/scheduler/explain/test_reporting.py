@@ -15,6 +15,7 @@ from scheduler.model.decision import Diagnosis, ReasonGroup
 from scheduler.model.inputs import Decision, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
+from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
     NOW,
     actions,
@@ -124,10 +125,11 @@ def test_at_most_ten_names_are_listed() -> None:
     assert named(f"r{i:02}" for i in range(12)).endswith("r09 and 2 more")
 
 
+@pytest.mark.random
 def test_150_the_order_of_inputs_changes_nothing() -> None:
     view = deployment(want=5)
     digests = set()
-    for seed in range(100):
+    for seed in range(SEED, SEED + cases(100)):
         shuffled = random.Random(seed)  # noqa: S311  # not for secrets
         clusters = [cluster(name, nodes, labels=dict(shuffled.sample(list(LABELS.items()), 2))) for name, nodes in NODES]
         shuffled.shuffle(clusters)
@@ -143,6 +145,7 @@ LABELS = {"region": "us", "tier": "gpu"}
 NODES = [("a", 2), ("b", 3), ("c", 1), ("d", 4)]
 
 
+@pytest.mark.random
 def test_150_deciding_again_keeps_everything() -> None:
     world = fleet(*(cluster(name, nodes) for name, nodes in NODES))
     settled(world, deployment(want=7))

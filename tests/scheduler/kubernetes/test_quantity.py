@@ -1,16 +1,14 @@
 """Quantity text means what it means to Kubernetes (cases 1 to 18 of the scheduling specification)."""
 
-import os
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.kubernetes.quantity import NANO_PER_UNIT, DeclinedQuantity, parse_quantity
 from tests.oracle.client import Oracle
-
-SEED = int(os.environ.get("MODELPLANE_FUZZ_SEED", "20261121"))
+from tests.random_cases import random_cases
 
 UNIT = NANO_PER_UNIT
 INT64_MAX = 2**63 - 1
@@ -135,11 +133,9 @@ SUFFIXES = st.sampled_from(
 )
 
 
-@seed(SEED)
-@settings(max_examples=1500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@random_cases(1500)
 @given(number=NUMBERS, suffix=SUFFIXES)
 def test_any_text_is_read_as_kubernetes_reads_it(number: str, suffix: str, oracle: Oracle) -> None:
-    print(f"MODELPLANE_FUZZ_SEED={SEED}")  # noqa: T201 - shown when the test fails
     text = number + suffix
     theirs = oracle.quantity(text)
     try:

@@ -1,18 +1,16 @@
 """Versions are read and ordered as Kubernetes does (cases 23 to 31 of the scheduling specification)."""
 
 import json
-import os
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.kubernetes.semver import Version, parse_version
 from tests.oracle.client import Oracle
+from tests.random_cases import random_cases
 from tests.scheduler.cel.devices import HOPPER
-
-SEED = int(os.environ.get("MODELPLANE_FUZZ_SEED", "20261121"))
 
 CHAIN = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0"]
 
@@ -126,11 +124,9 @@ def version_texts(draw: st.DrawFn) -> str:
     return text
 
 
-@seed(SEED)
-@settings(max_examples=1500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@random_cases(1500)
 @given(left=version_texts(), right=version_texts())
 def test_any_text_is_read_and_ordered_as_kubernetes_does(left: str, right: str, oracle: Oracle) -> None:
-    print(f"MODELPLANE_FUZZ_SEED={SEED}")  # noqa: T201 - shown when the test fails
     read = {text: _read(text) for text in (left, right)}
     for text, version in read.items():
         assert (version is None) == bool(oracle.version(text).get("error")), text

@@ -13,6 +13,7 @@ from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.placement.device_accounting import Pods, is_safe, pack
 from scheduler.planning.plan import explain_request
+from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
     NOW,
     actions,
@@ -170,7 +171,8 @@ def test_what_is_called_safe_never_strands_a_pod() -> None:
     assert strict < total // 10
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(30)))
+@pytest.mark.random
 def test_a_random_scheduler_never_finds_an_admitted_pod_without_a_node(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     capacity = (8, dice.choice((2, 4)))

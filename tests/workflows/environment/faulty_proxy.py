@@ -10,8 +10,6 @@ import contextlib
 import datetime as dt
 import ipaddress
 import json
-import os
-import random
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,8 +29,7 @@ from cryptography.x509.oid import NameOID
 
 from api_types.clock import utc_now
 from testbed.testbed import ClusterRunning
-
-SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
+from tests.random_cases import generator
 
 # Not the proxy's to pass on: they describe one connection, and there are two.
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "authorization", "content-length"})
@@ -78,10 +75,9 @@ class Storm:
 
     share: float
     faults: tuple[Fault, ...] = HEALING
-    seed: int = SEED
 
     def __post_init__(self) -> None:
-        self._chance = random.Random(self.seed)  # noqa: S311 - repeatable on purpose
+        self._chance = generator()
 
     def __call__(self, request: Request) -> Fault | None:
         """Draw for one request."""

@@ -24,7 +24,7 @@ from tests.workflows.environment.faults import (
     went_on,
     workload,
 )
-from tests.workflows.environment.faulty_proxy import HEALING, SEED, Always, Fault, FaultyProxy, Storm, faulty_proxy
+from tests.workflows.environment.faulty_proxy import HEALING, Always, Fault, FaultyProxy, Storm, faulty_proxy
 from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
 from tests.workflows.environment.together import together
 
@@ -56,7 +56,6 @@ async def line(plane: ControlPlane, store: SecretStore, tmp_path_factory: pytest
 async def test_a_life_over_a_line_that_spoils_every_twentieth_request_ends_as_any_other(
     plane: ControlPlane, namespace: str, line: FaultyProxy
 ) -> None:
-    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
     async with line.failing(Storm(share=0.05)) as injected:
         await plane.apply(here("tough", namespace, replicas=2))
         await plane.until("ModelDeployment", "tough", lambda seen: ready_count(seen) == 2, namespace)

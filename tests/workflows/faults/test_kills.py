@@ -1,20 +1,14 @@
-"""The worker may die at any moment: the outcome is the same, nothing is doubled and nothing is left.
-
-The moments come from a seed that is printed; `MODELPLANE_FAULT_SEED` repeats a run.
-"""
+"""The worker may be killed at any moment: the outcome is the same, nothing is doubled and nothing is left."""
 
 import asyncio
-import os
-import random
 import uuid
 
 import pytest
 
+from tests.random_cases import generator
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = pytest.mark.testbed
-
-SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
 
 
 async def kill_after(plane: ControlPlane, seconds: float) -> None:
@@ -23,9 +17,9 @@ async def kill_after(plane: ControlPlane, seconds: float) -> None:
     await asyncio.to_thread(plane.worker.start)
 
 
+@pytest.mark.random
 async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
-    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
+    chance = generator()
     namespace, name = f"t-{uuid.uuid4().hex[:8]}", "tough"
     moments = [chance.uniform(0.05, 2.5) for _ in range(10)]
 

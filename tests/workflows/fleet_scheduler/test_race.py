@@ -1,21 +1,22 @@
 """Many ask at once for what only half of them can have: nothing is promised twice, nobody is left without a word.
 
-I1 of the design and W3 of the protocol. The moments of the faults come from a seed that is printed; `MODELPLANE_FAULT_SEED` repeats a run.
+I1 of the design and W3 of the protocol.
 """
 
 import asyncio
 import contextlib
-import os
-import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.random_cases import generator
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, nodes_charged, protocol_fleet
 
-SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
+pytestmark = pytest.mark.testbed
 
 DEPLOYMENTS = 200
 PLACES = DEPLOYMENTS // 2
@@ -145,9 +146,9 @@ async def test_two_hundred_ask_at_once_and_room_for_half_places_exactly_half_unt
         await race(fleet, [])
 
 
+@pytest.mark.random
 async def test_the_race_ends_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_again_and_again(tmp_path: Path) -> None:
-    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    chance = generator()
     async with protocol_fleet(apart=tmp_path) as fleet:
         kinds: list[Fault] = [fleet.terminate_scheduler, fleet.restart_workers] * (FAULTS // 2)
         chance.shuffle(kinds)

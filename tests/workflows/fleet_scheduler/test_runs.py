@@ -22,6 +22,8 @@ from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_
 from workflows.fleet_scheduler import workflow
 from workflows.fleet_scheduler.packing import unpack
 
+pytestmark = pytest.mark.testbed
+
 ROUNDS = 12
 AT_ONCE = 10
 

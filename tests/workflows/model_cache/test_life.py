@@ -6,8 +6,6 @@ spec/workloads.md 5 and 14, cases 61, 62, 85, 87 to 92 and 95 to 99.
 import asyncio
 import copy
 import json
-import os
-import random
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +17,7 @@ import pytest
 from activities.secrets.store import SecretStore, StoredSecret
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.environment.local_registry import local_registry
+from tests.random_cases import generator
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
 from tests.workflows.environment.caches import (
     clean_up,
@@ -35,8 +34,6 @@ from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_d
 from tests.workflows.environment.together import together
 
 pytestmark = pytest.mark.testbed
-
-SEED = int(os.environ.get("MODELPLANE_FAULT_SEED", "20261121"))
 
 
 @dataclass(frozen=True)
@@ -362,11 +359,11 @@ async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, names
     plane.call("prod-eu", "DELETE", path)
 
 
+@pytest.mark.random
 async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_changes_nothing(
     plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
 ) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
-    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
+    chance = generator()
     match = in_cluster(plane, "prod-eu")
     for name in ("refreshed", "deleted"):
         await plane.apply(a_cache(name, namespace, repo, match=match))

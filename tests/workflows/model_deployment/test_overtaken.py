@@ -1,18 +1,21 @@
 """Who changes a deployment faster than it is answered: no order of an answer that was overtaken is lost."""
 
 import asyncio
-import random
+
+import pytest
 
 from api_types import names
 from scheduler.model.reasons import BOUND
+from tests.random_cases import generator
 from tests.workflows.environment.harness import Json, a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 from tests.workflows.environment.topologies import with_image
 
+pytestmark = pytest.mark.testbed
+
 DEPLOYMENTS = [f"hasty-{number}" for number in range(4)]
 REPLICAS = 4
 CHANGES = 12
-SEED = random.SystemRandom().randrange(2**32)
 
 
 async def images(fleet: ProtocolFleet, name: str) -> list[str]:
@@ -26,9 +29,9 @@ async def images(fleet: ProtocolFleet, name: str) -> list[str]:
     return found
 
 
+@pytest.mark.random
 async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -> None:
-    print(f"seed {SEED}")  # noqa: T201 - a failure must be repeatable
-    chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
+    chance = generator()
     async with protocol_fleet() as fleet:
         await fleet.add([ReportedCluster("c", {"p": 2 * len(DEPLOYMENTS) * REPLICAS})])
 

@@ -15,6 +15,7 @@ from activities.clusters.watch.capacity import CapacityBook, capacity_book
 from api_types import labels
 from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
 from tests.activities.clusters.capacity import recorded as r
+from tests.random_cases import SEED, cases
 
 AT = 1_700_000_000_000
 Item = tuple[str, dict[str, Any]]
@@ -55,7 +56,8 @@ WORLDS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KAI]
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(5)))
+@pytest.mark.random
 def test_18_5_6_a_watch_gives_the_snapshot_of_a_list(adapter: str, seed: int) -> None:
     seen = ADAPTERS[adapter].snapshot("eu-1", watched(WORLDS[adapter], seed), AT)
     assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, WORLDS[adapter]).model_copy(update={"generation": 0})

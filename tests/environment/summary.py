@@ -1,0 +1,70 @@
+"""What a test run says of itself: how it draws random cases, what it leaves out, and what its testbeds took.
+
+Processes of pytest-xdist send their part to the one that writes to the terminal.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests import random_cases
+
+
+class Summary:
+    """A plugin that collects and prints."""
+
+    NAME = "modelplane-summary"
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._starts: list[float] = []
+        self._failed_starts: list[str] = []
+        self._left_out = 0
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Summary":
+        """The plugin of a session."""
+        plugin = config.pluginmanager.get_plugin(cls.NAME)
+        assert isinstance(plugin, cls)
+        return plugin
+
+    def started(self, seconds: float) -> None:
+        """Count a testbed that is up."""
+        self._starts.append(seconds)
+
+    def start_failed(self, reason: str) -> None:
+        """Count a start that is tried again."""
+        self._failed_starts.append(reason)
+
+    def pytest_report_header(self) -> str:
+        return random_cases.described()
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._left_out = max(self._left_out, len(items))
+
+    def pytest_sessionfinish(self) -> None:
+        output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output[self.NAME] = {"starts": self._starts, "failed": self._failed_starts, "left_out": self._left_out}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        sent = getattr(node, "workeroutput", {}).get(self.NAME, {})
+        self._starts += sent.get("starts", [])
+        self._failed_starts += sent.get("failed", [])
+        # Each process collects all tests and leaves out the same ones.
+        self._left_out = max(self._left_out, sent.get("left_out", 0))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lines = []
+        if self._left_out:
+            lines.append(f"left out: {self._left_out} tests, by -m '{self._config.option.markexpr}' -k '{self._config.option.keyword}'")
+        if self._starts:
+            lines.append(f"testbed: started {len(self._starts)} times, in {', '.join(f'{each:.0f} s' for each in self._starts)}")
+        lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]
+        if terminalreporter.stats.get("failed"):
+            lines.append(random_cases.described())
+        if lines:
+            terminalreporter.section("this run")
+            for line in lines:
+                terminalreporter.write_line(line)
