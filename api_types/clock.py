@@ -11,6 +11,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the one place that may
 
 
+def now_ms() -> int:
+    """Give the present moment as the scheduler counts it: milliseconds since 1970."""
+    return int(utc_now().timestamp() * 1000)
+
+
 def timestamp(moment: datetime) -> str:
     """Write a moment as Kubernetes does: RFC 3339 in UTC with whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

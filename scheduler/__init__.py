@@ -1,19 +1,31 @@
 """Choose clusters and pools for replicas.
 
 Nothing here waits, reads a clock, or calls out, and nothing imports Temporal or pydantic on the path of a decision: equal input gives
-equal bytes, on any worker, in any year. `fleet` is what is known, `decide` is what follows from it, `explain` says why, `plan` asks
-what would be.
+equal bytes, on any worker, in any year.
+
+Packages, each of which imports only those below it:
+
+    planning     plans over manifests or a copy of the live fleet, and questions such as headroom
+    decide       one scheduling cycle for all callers: the live scheduler, plans and explanations
+    explain      why a decision is as it is: conditions, reasons per cluster and pool
+    placement    the steps of the scheduling cycle: retain, filter, score, place, preempt
+    fleet        clusters and the ledger of replicas on them, and their forms for carrying over
+    hardware     which devices of a pool satisfy which requests
+    cel          selectors
+    kubernetes   quantities, versions, tolerations
+    model        the plain data of all others, and `reasons`, the constants of states and reasons
+
+This module is the only one that others import from.
 """
 
 from scheduler.cel import check_selector
-from scheduler.decide import apply, build_decision, decide, ordered, priority_of
-from scheduler.explain.cluster_report import cluster_details
+from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import registry, snapshot
+from scheduler.fleet.decision_state import decision_state, restore_decision_state
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.manifests import cluster_view, deployment_view
-from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshot import SnapshotReader
 from scheduler.kubernetes.quantity import parse_quantity
@@ -23,82 +35,96 @@ from scheduler.model import reasons
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, Decision, DeploymentView, Eviction, KeptReplica, Placement, ReplicaView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
-from scheduler.model.reasons import BOUND, KEEP, RELEASING, RESERVED
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
-from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
 from scheduler.placement.queue_limits import evicted_workloads, next_timeouts
-from scheduler.planning.offline import Documents, offline_cluster, offline_deployment, offline_fleet, sort_documents
-from scheduler.planning.plan import decision_tree, end_state, engine_trees, plan_offline
+from scheduler.planning.offline import (
+    Documents,
+    decide_documents,
+    offline_cluster,
+    offline_deployment,
+    offline_fleet,
+    plan_offline,
+    sort_documents,
+)
 from scheduler.planning.questions import Offer, can_drain, cluster_of_class, headroom, offers
-from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, settle
+from scheduler.planning.settle import settle
+from scheduler.planning.trees import decision_tree, engine_trees
+from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, explain_plan, plan, with_changes
 
+# The fleet: clusters, the ledger of replicas on them, and what is carried over to another run or process.
 __all__ = [
-    "BOUND",
-    "KEEP",
-    "MAINTENANCE",
-    "RELEASING",
-    "RESERVED",
-    "SCHEDULER_VERSION",
-    "Changes",
     "ClusterView",
-    "Decision",
-    "DeploymentDiff",
-    "DeploymentView",
-    "Documents",
-    "Eviction",
     "Fleet",
-    "FleetOverlay",
-    "InvalidPolicyError",
-    "KeptReplica",
-    "Offer",
     "Owner",
-    "Placement",
     "ReplicaView",
-    "ScheduleRequest",
     "SchedulerOptions",
-    "SchedulingCycle",
     "SnapshotReader",
-    "apply",
-    "build_decision",
-    "can_drain",
-    "changed",
-    "check_selector",
-    "cluster_details",
-    "cluster_of_class",
     "cluster_view",
-    "copy_of",
-    "decide",
-    "decision_tree",
-    "deployment_view",
-    "end_state",
-    "engine_trees",
+    "decision_state",
     "evicted_workloads",
-    "from_wire",
-    "headroom",
     "next_expiry",
     "next_timeouts",
+    "pack_rows",
+    "pool_report",
+    "registry",
+    "restore_decision_state",
+    "snapshot",
+    "unpack_rows",
+]
+
+# Decisions about deployments, and why they are as they are.
+__all__ += [
+    "SCHEDULER_VERSION",
+    "Decision",
+    "DeploymentView",
+    "Eviction",
+    "ExplainedDecision",
+    "KeptReplica",
+    "Placement",
+    "ScheduleRequest",
+    "apply",
+    "decide",
+    "decide_and_explain",
+    "decision_tree",
+    "deployment_view",
+    "engine_trees",
+    "from_wire",
+    "reasons",
+    "to_wire",
+]
+
+# Plans: what would be decided, over manifests or over a copy of the fleet.
+__all__ += [
+    "MAINTENANCE",
+    "Changes",
+    "DeploymentDiff",
+    "Documents",
+    "Offer",
+    "can_drain",
+    "cluster_of_class",
+    "decide_documents",
+    "explain_plan",
+    "headroom",
     "offers",
     "offline_cluster",
     "offline_deployment",
     "offline_fleet",
-    "ordered",
-    "pack_rows",
-    "parse_quantity",
-    "parse_version",
     "plan",
     "plan_offline",
-    "pool_report",
-    "priority_of",
-    "read_policy",
-    "reasons",
-    "registry",
     "settle",
-    "snapshot",
     "sort_documents",
-    "to_wire",
-    "unpack_rows",
+    "with_changes",
+]
+
+# Texts that users write, and how they are checked.
+__all__ += [
+    "InvalidPolicyError",
+    "check_selector",
+    "parse_quantity",
+    "parse_version",
+    "read_policy",
     "untolerated",
     "write_policy",
 ]

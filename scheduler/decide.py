@@ -1,16 +1,18 @@
-"""Decide where the replicas of deployments go.
+"""The scheduling cycle of the live scheduler, of plans and of explanations: who asks differs, what is decided does not.
 
-A batch is decided in order on one frame, so that each request sees what the ones before it were given, exactly as if they had been decided
-and applied one at a time. The fleet itself is only read; `apply` makes a decision part of it once it is safely recorded.
+A batch is decided in order on one overlay of the fleet, so that each request sees what the ones before it were given, exactly as if they
+had been decided and applied one at a time. The fleet itself is only read; `apply` makes a decision part of it once it is safely recorded.
+Not here: which requests there are and what a plan supposes (`planning`, or the workflow that owns the fleet).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from scheduler.explain import conditions
+from scheduler.explain.cluster_report import ClusterDetail, cluster_details
 from scheduler.explain.diagnosis import diagnose
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
@@ -27,29 +29,47 @@ from scheduler.placement.constraints import required_anti_affinity
 from scheduler.placement.cycle import SchedulingCycle
 
 
-def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, options: SchedulerOptions | None = None) -> list[Decision]:
+@dataclass(frozen=True, slots=True)
+class ExplainedDecision:
+    """A decision, and per cluster what keeps one more replica away from it; `clusters` is empty where that was not asked for."""
+
+    decision: Decision
+    clusters: Mapping[str, ClusterDetail]
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Namespace and name of the deployment."""
+        return (self.decision.namespace, self.decision.deployment)
+
+
+def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[Decision]:
     """Decide a batch, in the given order.
 
     Args:
         fleet: what is known; it is not changed.
         requests: at most one per deployment makes sense, though more are allowed.
         now: milliseconds since 1970.
-        options: instead of the fleet's own policy.
 
     Returns:
         One decision per request, in the same order.
 
     """
-    overlay = FleetOverlay(fleet, now, options)
-    return [decide_one(overlay, request) for request in requests]
+    return [explained.decision for explained in decide_and_explain(fleet, requests, now, lambda _: False)]
 
 
-def ordered(requests: Sequence[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
-    """Put waiting requests in the order in which they are decided: priority, then arrival, then name."""
-    return sorted(
-        requests,
-        key=lambda r: (-priority_of(r.deployment, options), r.submitted, r.deployment.namespace, r.deployment.name),
-    )
+def decide_and_explain(
+    fleet: Fleet, requests: Iterable[ScheduleRequest], now: int, is_explained: Callable[[Decision], bool] = lambda _: True
+) -> list[ExplainedDecision]:
+    """Decide a batch as `decide` does, and explain every cluster and pool for the decisions that `is_explained` picks.
+
+    An explanation visits every pool of the fleet, so it costs far more than its decision.
+    """
+    return list(_run_cycles(FleetOverlay(fleet, now), requests, is_explained))
+
+
+def in_queue_order(requests: Iterable[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
+    """Sort requests, given in the order of their arrival, into the order in which the queue hands them out: by priority, then arrival."""
+    return sorted(requests, key=lambda request: -priority_of(request.deployment, options))
 
 
 def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
@@ -57,24 +77,28 @@ def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
     return options.priority_classes.get(deployment.policy.priority_class, 0)
 
 
-def decide_one(overlay: FleetOverlay, request: ScheduleRequest) -> Decision:
-    """Decide one request on a frame, and charge the result there unless it is a dry run."""
-    cycle = SchedulingCycle(overlay.fork() if request.dry_run else overlay, request, priority_of(request.deployment, overlay.options))
-    cycle.run()
-    decision = build_decision(cycle)
-    cycle.finish()
-    if cycle.overlay.rules.reserve_for_queue:
-        _note_queue_reservation(cycle, decision)
-    return decision
+def _run_cycles(
+    overlay: FleetOverlay, requests: Iterable[ScheduleRequest], is_explained: Callable[[Decision], bool]
+) -> Iterator[ExplainedDecision]:
+    for request in requests:
+        own = overlay.fork() if request.dry_run else overlay
+        cycle = SchedulingCycle(own, request, priority_of(request.deployment, own.options))
+        cycle.run()
+        decision = _build_decision(cycle)
+        clusters = cluster_details(cycle) if is_explained(decision) else {}
+        cycle.finish()
+        if own.rules.reserve_for_queue:
+            _reserve(own, cycle, decision)
+        yield ExplainedDecision(decision, clusters)
 
 
-def _note_queue_reservation(cycle: SchedulingCycle, decision: Decision) -> None:
+def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) -> None:
     """Let those decided later in the batch see who waits."""
     owner = (decision.namespace, decision.deployment)
-    cycle.overlay.reserved_pools.pop(owner, None)
-    cycle.overlay.queue_reservations.pop(owner, None)
+    overlay.reserved_pools.pop(owner, None)
+    overlay.queue_reservations.pop(owner, None)
     if decision.waiting_since >= 0:
-        cycle.overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
+        overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
 
 
 def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
@@ -151,8 +175,7 @@ def _entered(decision: Decision, placement: Placement) -> ReplicaView:
     )
 
 
-def build_decision(cycle: SchedulingCycle) -> Decision:
-    """Write down what a turn came to."""
+def _build_decision(cycle: SchedulingCycle) -> Decision:
     deployment = cycle.deployment
     placements = sorted([*_kept_placements(cycle), *cycle.placed], key=lambda p: (p.cluster, p.index, p.uid))
     shortfall = max(0, deployment.replicas - len(placements))

@@ -11,13 +11,25 @@ from typing import Any
 
 from activities.messaging import NAME, NAMESPACE, READY, visibility_query
 from api_types import labels
+from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND, KindInfo
 from api_types.resources.parts.base_types import Manifest
 from client.errors import NoAnswer, NotFound
 from client.refs.targets import Target, target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, ListedObject
-from scheduler import RELEASING, DeploymentView, Fleet, Owner, ReplicaView, cluster_view, deployment_view, read_policy, unpack_rows
+from scheduler import (
+    DeploymentView,
+    Fleet,
+    Owner,
+    ReplicaView,
+    cluster_view,
+    deployment_view,
+    read_policy,
+    reasons,
+    restore_decision_state,
+    unpack_rows,
+)
 from workflows.fleet_scheduler.packing import unpack
 
 # Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.
@@ -46,8 +58,8 @@ class LiveFleet:
 
     @property
     def views(self) -> dict[Owner, DeploymentView]:
-        """Give every deployment as the scheduler sees it."""
-        return {owner: self.view(tree) for owner, tree in self.deployments.items()}
+        """Give every deployment as the scheduler sees it. In which order they arrived is not known: by namespace and name."""
+        return {owner: self.view(self.deployments[owner]) for owner in sorted(self.deployments)}
 
     def view(self, tree: Tree, caches: Mapping[Owner, Tree] | None = None) -> DeploymentView:
         """Give one deployment as the scheduler sees it; `caches` come before those of the fleet."""
@@ -60,7 +72,7 @@ class LiveFleet:
 
 async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
     """Read the whole fleet; `written` are deployments that a file would apply. Raises `NoAnswer` naming who is silent, `Unreachable`."""
-    classes, clusters, deployments, entries, policy = await asyncio.gather(
+    classes, clusters, deployments, (entries, state), policy = await asyncio.gather(
         _answered(plane, "InferenceClass"),
         _answered(plane, "InferenceCluster"),
         _answered(plane, "ModelDeployment"),
@@ -70,7 +82,8 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
     fleet = Fleet(read_policy(policy))
     clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
     for seen in clusters:
-        fleet.put_cluster(cluster_view(seen.tree))
+        fleet.put_cluster(cluster_view(seen.tree), now_ms())
+    restore_decision_state(fleet, state)
     for entry in entries:
         fleet.put_replica(entry)
     await _observe(plane, fleet)
@@ -130,26 +143,29 @@ async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObjec
     return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
 
 
-async def _ledger(plane: ControlPlane) -> list[ReplicaView]:
-    """Read the whole ledger, page by page. Raises `NoAnswer` when it changes again and again while it is read."""
+async def _ledger(plane: ControlPlane) -> tuple[list[ReplicaView], dict[str, Any]]:
+    """Read the whole ledger, page by page, and what else decisions depend on. Raises `NoAnswer` when it changes whenever it is read."""
     for _ in range(_READ_AGAIN):
         entries: list[ReplicaView] = []
+        state: dict[str, Any] = {}
         versions: set[int] = set()
         after = ""
         while True:
             try:
                 page: dict[str, Any] = await plane.query(SCHEDULER, "ledger_page", after)
             except NotFound:
-                return []  # it starts with the first thing that there is to decide
+                return [], {}  # it starts with the first thing that there is to decide
             entries += unpack_rows(unpack(page["entries"]))
+            # A worker of an older release gives no state.
+            state |= unpack(page.get("state", "")) or {}
             versions.add(page["version"])
             after = page["after"]
             if not after:
                 break
-        # Pages of different versions are no account: a replica that moved meanwhile would be counted twice or not at all.
+        # Pages of different versions do not add up: a replica that moved meanwhile would be counted twice or not at all.
         if len(versions) == 1:
-            return entries
-    raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when the fleet is calmer")
+            return entries, state
+    raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when fewer changes are under way")
 
 
 async def _policy(plane: ControlPlane) -> dict[str, Any]:
@@ -163,7 +179,7 @@ async def _policy(plane: ControlPlane) -> dict[str, Any]:
 
 async def _observe(plane: ControlPlane, fleet: Fleet) -> None:
     """Note which replicas are Ready: the ledger's owner hears of health only together with a request."""
-    uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != RELEASING}
+    uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != reasons.RELEASING}
     async for row in plane.rows(visibility_query(["ModelReplica"])):
         attributes = row.typed_search_attributes
         uid = uids.get((attributes.get(NAMESPACE) or "", attributes.get(NAME) or ""))

@@ -20,7 +20,6 @@ from scheduler import (
     Owner,
     can_drain,
     cluster_of_class,
-    copy_of,
     headroom,
     offers,
     offline_cluster,
@@ -94,8 +93,7 @@ def answer(question: Question, world: World, now: int) -> Tree:
 
     Raises `NotFound` for an unknown object, `Refused` for offers that cannot be used.
     """
-    fleet, _, _ = settle(copy_of(world.fleet), world.views, now)
-    settled = replace(world, fleet=fleet)
+    settled = replace(world, fleet=settle(world.fleet, world.views.values(), now).fleet)
     if question.kind == CAN_DRAIN:
         return _drain(question.cluster, settled, now)
     view = world.views.get(question.owner)

@@ -2,10 +2,20 @@
 
 from client.errors import Conflict
 from client.planning.live_fleet import LiveFleet
-from client.planning.local_decisions import decide_all
 from client.refs.targets import Target
 from client.refs.tree import Tree, conditions
-from scheduler import ClusterView, Decision, DeploymentView, Placement, ReplicaView, engine_trees, reasons
+from scheduler import (
+    ClusterView,
+    Decision,
+    DeploymentView,
+    Placement,
+    ReplicaView,
+    ScheduleRequest,
+    decide_and_explain,
+    decision_tree,
+    engine_trees,
+    reasons,
+)
 
 _NO_ORDER = "-"
 
@@ -23,11 +33,12 @@ def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
             next_step=f"`modelplane describe {wanted.command}` shows how it stands",
         )
     view = live.view(manifest)
-    planned = decide_all(live.fleet, [view], now, lambda _: True)[0]
+    (explained,) = decide_and_explain(live.fleet, [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)], now)
+    decision = explained.decision
     return {
-        **planned.tree,
-        "replicas": _replicas(live, view, planned.decision),
-        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in planned.decision.notes],
+        **decision_tree(explained),
+        "replicas": _replicas(live, view, decision),
+        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in decision.notes],
         "conditions": conditions(manifest),
     }
 

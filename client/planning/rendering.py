@@ -17,11 +17,11 @@ from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
+from api_types.clock import now_ms
 from api_types.resources.parts.replica_spec import replica_spec
 from client.errors import Refused
-from client.planning.local_decisions import decide_all, now_ms
 from client.refs.tree import Tree
-from scheduler import KEEP, Decision, Documents, end_state, offline_cluster, offline_deployment, offline_fleet, sort_documents, to_wire
+from scheduler import Decision, Documents, SchedulerOptions, decide_documents, offline_cluster, reasons, sort_documents, to_wire
 
 NO_UID = str(uuid.UUID(int=0))
 FIRST_GENERATION = 1
@@ -39,17 +39,19 @@ class Output:
     objects: tuple[Tree, ...]
 
 
-def render_all(trees: Sequence[Tree], given: Mapping[str, ClusterInput], settings: RenderSettings) -> tuple[list[Output], tuple[str, ...]]:
+def render_all(
+    trees: Sequence[Tree], given: Mapping[str, ClusterInput], settings: RenderSettings, policy: SchedulerOptions | None = None
+) -> tuple[list[Output], tuple[str, ...]]:
     """Render every cache, replica and deployment among the objects, caches first, and give the warnings; `given` are facts by cluster.
 
-    Raises `Refused` with everything that cannot be rendered.
+    Deployments are placed by the fleet policy that is given. Raises `Refused` with everything that cannot be rendered.
     """
     if not any(tree["kind"] in _RENDERED for tree in trees):
         raise Refused(f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}", next_step="add one of them with -f")
     documents = sort_documents(trees)
     findings = Findings()
     facts = {**_documented(documents, findings), **given}
-    jobs = [*_caches(documents, facts, settings, findings), *_replicas(documents, facts, settings, findings)]
+    jobs = [*_caches(documents, facts, settings, findings), *_replicas(documents, facts, settings, findings, policy)]
     outputs = [output for job in jobs if (output := _run(job, findings))]
     if findings.problems:
         raise Refused(
@@ -118,8 +120,10 @@ def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> boo
     return all(own.get(key) == value for key, value in wanted.items())
 
 
-def _replicas(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
-    for wanted in [*map(_written, documents.replicas), *_placed(documents, findings)]:
+def _replicas(
+    documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings, policy: SchedulerOptions | None
+) -> Iterator[_Job]:
+    for wanted in [*map(_written, documents.replicas), *_placed(documents, findings, policy)]:
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:
             findings.problem(
@@ -147,7 +151,7 @@ def _written(manifest: Mapping[str, Any]) -> ReplicaInput:
     )
 
 
-def _placed(documents: Documents, findings: Findings) -> Iterator[ReplicaInput]:
+def _placed(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
     """Place the deployments and give the replicas that would be new or changed; those that stand are rendered as written."""
     if not documents.deployments:
         return
@@ -158,10 +162,8 @@ def _placed(documents: Documents, findings: Findings) -> Iterator[ReplicaInput]:
         names = ", ".join(manifest["metadata"]["name"] for manifest in documents.deployments)
         findings.problem(f"ModelDeployment {names}", f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead")
         return
-    views = [end_state(offline_deployment(manifest, documents)) for manifest in documents.deployments]
-    decided = decide_all(offline_fleet(documents), views, now_ms(), lambda _: False)
-    for manifest, planned in zip(documents.deployments, decided, strict=True):
-        decision = planned.decision
+    for manifest, explained in zip(documents.deployments, decide_documents(documents, policy, now_ms()), strict=True):
+        decision = explained.decision
         if decision.shortfall:
             # What has a place is still worth seeing; nothing at all is no rendering.
             note = findings.warn if decision.placements else findings.problem
@@ -172,7 +174,7 @@ def _placed(documents: Documents, findings: Findings) -> Iterator[ReplicaInput]:
 def _stamped(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
     template = manifest["spec"]["template"]["spec"]
     for placement in decision.placements:
-        if placement.action != KEEP:
+        if placement.action != reasons.KEEP:
             yield ReplicaInput(
                 namespace=decision.namespace,
                 name=placement.replica_name,

@@ -1,14 +1,13 @@
-"""A plan over the live fleet: what a hypothesis would change, in the form of `plan -o json`, with nodes, cost and steps beside it.
+"""A plan over the live fleet, in the form of `plan -o json`: the decisions that would change, with nodes, cost and steps beside them.
 
-Questions about the fleet are asked of the same world, with the hypothesis in it.
+A question is asked about the same fleet with the same changes.
 """
 
 from client.planning.hypothesis import Hypothesis, changes_of
 from client.planning.live_fleet import LiveFleet
-from client.planning.local_decisions import decide_all
 from client.planning.questions import World
 from client.refs.tree import Tree
-from scheduler import Decision, SchedulerOptions, changed, end_state, plan
+from scheduler import SchedulerOptions, decision_tree, explain_plan, plan, with_changes
 
 
 def live_plan(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None, now: int) -> Tree:
@@ -17,17 +16,11 @@ def live_plan(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | 
     Costs are in thousandths per hour, -1 where a price is not known.
     """
     changes = changes_of(live, supposed, policy)
-    result = plan(live.fleet, changes, list(live.views.values()), now)
-    asked = supposed.deployments | {(diff.namespace, diff.name) for diff in result.deployments}
-
-    def is_shown(decision: Decision) -> bool:
-        return (decision.namespace, decision.deployment) in asked
-
-    views = {**live.views, **{(view.namespace, view.name): view for view in changes.deployments}}
-    world = changed(live.fleet, changes, now)
-    decided = decide_all(world, [end_state(views[owner]) for owner in sorted(views)], now, is_shown)
+    views = list(live.views.values())
+    result = plan(live.fleet, changes, views, now)
+    shown = supposed.deployments | {(diff.namespace, diff.name) for diff in result.deployments}
     return {
-        "decisions": [planned.tree for planned in decided if planned.tree],
+        "decisions": [decision_tree(explained) for explained in explain_plan(live.fleet, changes, views, now, shown)],
         "pools": [
             {
                 "cluster": cluster,
@@ -48,4 +41,4 @@ def live_world(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions |
     changes = changes_of(live, supposed, policy)
     views = {**live.views, **{(view.namespace, view.name): view for view in changes.deployments}}
     classes = {**live.classes, **{tree["metadata"]["name"]: tree for tree in supposed.of("InferenceClass")}}
-    return World(changed(live.fleet, changes, now), views, classes)
+    return World(with_changes(live.fleet, changes, now), views, classes)

@@ -44,11 +44,8 @@ class ClusterDetail:
     pools: dict[str, PoolDetail] = field(default_factory=dict)
 
 
-def cluster_details(cycle: SchedulingCycle, after: str = "", limit: int = 0) -> dict[str, ClusterDetail]:
-    """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a turn.
-
-    `after` and `limit` page through a large fleet: only clusters whose name comes after `after`, at most `limit` of them (0 = all).
-    """
+def cluster_details(cycle: SchedulingCycle) -> dict[str, ClusterDetail]:
+    """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a scheduling cycle."""
     overlay, deployment = cycle.overlay, cycle.deployment
     placer = cycle.placer
     if placer is None and cycle.compiled is not None:
@@ -58,14 +55,10 @@ def cluster_details(cycle: SchedulingCycle, after: str = "", limit: int = 0) -> 
     pool_details = _PoolDetails(placer) if placer else None
     details: dict[str, ClusterDetail] = {}
     for slot in overlay.index.ranked:
-        if slot.name <= after:
-            continue
         reason, text = _cluster_reason(deployment, slot, found, placer)
         pools = {} if pool_details is None else pool_details.of(slot)
         pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
         details[slot.name] = ClusterDetail(reason, text, pools)
-        if limit and len(details) >= limit:
-            break
     return details
 
 

@@ -1,4 +1,4 @@
-"""A fleet read from manifests alone, for planning without any control plane.
+"""Plans from manifests alone, without any control plane: `modelplane plan --offline` and `modelplane render`.
 
 What status would say is worked out from the specs where it is missing: pools from classes, the storage class from the source. A cluster
 counts as Ready with a gateway unless its own status says otherwise.
@@ -6,16 +6,21 @@ counts as Ready with a gateway unless its own status says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api_types.prices import price_milli
+from scheduler.decide import ExplainedDecision, priority_of
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain, replica_manifest_view
 from scheduler.hardware.device_sets import device_set
+from scheduler.model.decision import Decision
 from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView
 from scheduler.model.policy import SchedulerOptions
+from scheduler.placement.constraints import required_anti_affinity
+from scheduler.planning.settle import settle_and_explain
+from scheduler.planning.trees import decision_tree
 
 Tree = Mapping[str, Any]
 # Stands for an address that is not known offline; it is never shown.
@@ -103,13 +108,13 @@ def offline_fleet(documents: Documents, options: SchedulerOptions | None = None)
     fleet = Fleet(options)
     for manifest in documents.clusters.values():
         fleet.put_cluster(offline_cluster(manifest, documents.classes))
-    for replica in offline_replicas(documents):
+    for replica in _replicas(documents, fleet.options):
         fleet.put_replica(replica)
     return fleet
 
 
-def offline_replicas(documents: Documents) -> Iterable[ReplicaView]:
-    """Read the ModelReplicas; the labels of their deployments go with them."""
+def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[ReplicaView]:
+    """Read the ModelReplicas. What the live ledger keeps of their deployment is read from it, so that it protects them here too."""
     owners = {
         (manifest["metadata"].get("namespace") or "default", manifest["metadata"]["name"]): deployment_view(manifest)
         for manifest in documents.deployments
@@ -117,7 +122,16 @@ def offline_replicas(documents: Documents) -> Iterable[ReplicaView]:
     for manifest in documents.replicas:
         replica = replica_manifest_view(manifest)
         owner = owners.get((replica.namespace, replica.deployment))
-        yield replica if owner is None else replace(replica, labels=tuple(sorted(owner.labels.items())))
+        if owner is None:
+            yield replica
+            continue
+        yield replace(
+            replica,
+            labels=tuple(sorted(owner.labels.items())),
+            priority=priority_of(owner, options),
+            min_available=owner.policy.min_available,
+            avoids=required_anti_affinity(owner),
+        )
 
 
 def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:
@@ -126,3 +140,24 @@ def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:
     name = ((manifest["spec"]["template"]["spec"]).get("modelCacheRef") or {}).get("name") or ""
     cache = documents.caches.get((namespace, name)) or {"name": name, "state": "Absent"}
     return deployment_view(manifest, cache if name else None)
+
+
+def decide_documents(
+    documents: Documents, options: SchedulerOptions | None, now: int, is_explained: Callable[[Decision], bool] = lambda _: False
+) -> list[ExplainedDecision]:
+    """Decide every ModelDeployment among the documents to its end; the decisions come in document order.
+
+    Deployments are decided by priority, then document order. Existing ModelReplicas hold their nodes and their place.
+    """
+    views = [offline_deployment(manifest, documents) for manifest in documents.deployments]
+    found = settle_and_explain(offline_fleet(documents, options), views, now, is_explained)
+    return [found[view.namespace, view.name] for view in views]
+
+
+def plan_offline(documents: Sequence[Tree], options: SchedulerOptions | None = None, now: int = 0) -> dict[str, Any]:
+    """Plan every ModelDeployment among manifests in canonical form, which have their status where there is one.
+
+    Gives the JSON tree of `plan -o json`: one decision per deployment in document order.
+    """
+    decided = decide_documents(sort_documents(documents), options, now, lambda _: True)
+    return {"decisions": [decision_tree(explained) for explained in decided]}

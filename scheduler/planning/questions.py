@@ -1,6 +1,6 @@
 """Questions that a plan answers: can this cluster be drained, how many more fit, which cluster would help.
 
-The fleet is only read. Who asks about one deployment beside others settles those first (`whatif.settle`).
+The fleet is only read. A question about one deployment beside others is asked about a fleet in which those are settled (`settle`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from api_types.limits import REPLICAS_MAX
 from api_types.prices import UNPRICED
-from scheduler.decide import apply, decide
+from scheduler.decide import decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_sets import device_set
 from scheduler.hardware.template import charges
@@ -20,8 +20,8 @@ from scheduler.model import reasons
 from scheduler.model.decision import Decision, Placement
 from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView, ScheduleRequest
 from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
-from scheduler.planning.plan import end_state
-from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, changed, copy_of, plan, release_leaving
+from scheduler.planning.settle import end_state, settle
+from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, plan, with_changes
 
 # More than a thousand replicas could use, so that a pool of a class that is only thought of is never what runs out.
 _NODES_ENOUGH = 100_000
@@ -109,9 +109,9 @@ def headroom(fleet: Fleet, deployment: DeploymentView, now: int) -> Headroom:
 
 
 def _with_replicas(fleet: Fleet, deployment: DeploymentView, replicas: int, now: int) -> Decision:
-    asked = end_state(deployment)
-    view = replace(asked, replicas=replicas, policy=replace(asked.policy, preemption="Never"))
-    return decide(fleet, [ScheduleRequest("headroom", view, dry_run=True)], now)[0]
+    end = end_state(deployment)
+    view = replace(end, replicas=replicas, policy=replace(end.policy, preemption="Never"))
+    return decide(fleet, [ScheduleRequest("headroom", view)], now)[0]
 
 
 def offers(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterView], now: int) -> tuple[int, tuple[Offer, ...]]:
@@ -120,23 +120,20 @@ def offers(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterV
     Enough comes before not enough, then the lower price per hour, an unknown price being the dearest. Without a missing replica there is
     nothing to offer.
     """
-    world = copy_of(fleet)
-    wanted = end_state(deployment)
-    present = decide(world, [ScheduleRequest("present", wanted)], now)[0]
+    # Those placed now keep their place: a new cluster is paid for what is missing only.
+    settled = settle(fleet, [deployment], now)
+    present = settled.decisions[deployment.namespace, deployment.name]
     if not present.shortfall:
         return 0, ()
-    # Whoever has a place keeps it: a new cluster is paid for what is missing only.
-    apply(world, present, wanted)
-    release_leaving(world)
-    standing = {placement.uid for placement in present.placements}
-    found = [_offer(world, wanted, view, standing, now) for view in clusters]
+    placed = {placement.uid for placement in present.placements}
+    found = [_offer(settled.fleet, deployment, view, placed, now) for view in clusters]
     return present.shortfall, tuple(sorted(found, key=_rank))
 
 
-def _offer(world: Fleet, wanted: DeploymentView, view: ClusterView, standing: set[str], now: int) -> Offer:
-    larger = changed(world, Changes(clusters=(view,)), now)
-    decision = decide(larger, [ScheduleRequest("offer", wanted, dry_run=True)], now)[0]
-    added = [placement for placement in decision.placements if placement.uid not in standing]
+def _offer(fleet: Fleet, deployment: DeploymentView, view: ClusterView, placed: set[str], now: int) -> Offer:
+    larger = with_changes(fleet, Changes(clusters=(view,)), now)
+    decision = decide(larger, [ScheduleRequest("offer", end_state(deployment))], now)[0]
+    added = [placement for placement in decision.placements if placement.uid not in placed]
     nodes = _nodes([placement for placement in added if placement.cluster == view.name])
     prices = {pool.name: pool.price_milli for pool in view.pools}
     priced = all(prices[pool] >= 0 for pool in nodes)

@@ -1,26 +1,25 @@
-"""What would happen if: a plan over the live fleet that touches nothing.
+"""What a change of the fleet would do: a plan over the live fleet, which is only read.
 
-A copy of the fleet takes the changes, every deployment is decided on the copy and on the original, and the difference is the answer. The
-copy shares everything it does not change.
+One copy of the fleet takes the changes, every deployment is decided on it and on an unchanged copy, and the difference is the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from api_types import labels
-from scheduler.decide import apply, decide, ordered
+from scheduler.decide import ExplainedDecision, apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ClusterView, DeploymentView, ScheduleRequest, Taint
+from scheduler.model.inputs import ClusterView, DeploymentView, Taint
 from scheduler.model.policy import SchedulerOptions
-from scheduler.planning.plan import end_state
+from scheduler.planning.settle import copy_of, queued, remove_releasing, settle, settle_and_explain
 
-# A rollout over this many steps does not end for a reason that no further step would mend.
+# A rollout that takes more steps than this would not end with more steps either.
 STEPS_MAX = 10_000
 MAINTENANCE = Taint(labels.MAINTENANCE, "", "NoExecute")
 
@@ -31,7 +30,7 @@ class Changes:
 
     Attributes:
         clusters: clusters to add or to replace, with their pools, labels and taints.
-        removed_clusters: names of clusters that are gone.
+        removed_clusters: names of clusters that are removed.
         drained: names of clusters that get the maintenance taint.
         failed_domains: (label, value): clusters with it are not Ready.
         deployments: deployments to add or to replace; a new replica count is a scale.
@@ -75,7 +74,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """The difference; `steps` lists, decision by decision, which replicas (cluster/name) leave, come or change."""
+    """The difference; `steps` lists, decision by decision, which replicas (cluster/name) are evicted, created or changed."""
 
     deployments: tuple[DeploymentDiff, ...] = ()
     pools: Mapping[tuple[str, str], PoolUse] = field(default_factory=dict)
@@ -88,44 +87,48 @@ class PlanResult:
 
 
 def plan(fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], now: int) -> PlanResult:
-    """Work out what the changes would do to these deployments; `now` in ms. The fleet is only read."""
-    before_views = {(view.namespace, view.name): view for view in deployments}
-    after_views = dict(before_views)
-    for view in changes.deployments:
-        after_views[view.namespace, view.name] = view
-    for owner in changes.removed_deployments:
-        if owner in after_views:
-            after_views[owner] = replace(after_views[owner], replicas=0)
-    old, _, before = settle(copy_of(fleet), before_views, now)
-    world = changed(fleet, changes, now)
-    new, evicted, after = settle(world, after_views, now)
-    stepped = _steps(changed(fleet, changes, now), after_views, now)
+    """Work out what the changes would do to these deployments, given in the order of their arrival; `now` in ms.
+
+    The fleet is only read.
+    """
+    views = _changed_views(changes, deployments)
+    changed = with_changes(fleet, changes, now)
+    before, after = settle(fleet, deployments, now), settle(changed, views, now)
+    steps = _steps(copy_of(changed), views, now)
     diffs = []
-    for owner in sorted({*before, *after}):
-        was, becomes = before.get(owner), after.get(owner)
-        diff = _difference(owner, was, becomes, tuple(evicted.get(owner, ())), sum(1 for step in stepped if owner in step))
+    for owner in sorted({*before.decisions, *after.decisions}):
+        was, becomes = before.decisions.get(owner), after.decisions.get(owner)
+        diff = _difference(owner, was, becomes, after.evictions.get(owner, ()), sum(1 for step in steps if owner in step))
         if diff is not None:
             diffs.append(diff)
-    return PlanResult(tuple(diffs), _pools(old, new), tuple(tuple(line for lines in step.values() for line in lines) for step in stepped))
+    pools = _pools(before.fleet, after.fleet)
+    return PlanResult(tuple(diffs), pools, tuple(tuple(line for lines in step.values() for line in lines) for step in steps))
 
 
-def copy_of(fleet: Fleet) -> Fleet:
-    """Give a fleet that starts equal and changes alone; views and stamps are shared."""
-    other = Fleet(fleet.options)
-    for slot in fleet.clusters.values():
-        other.index.put(slot.view)
-    other.ledger = fleet.ledger.fork()
-    other.full_clusters = type(fleet.full_clusters)(other.index, other.ledger)
-    other.preempted_at = dict(fleet.preempted_at)
-    other.queue_reservations = dict(fleet.queue_reservations)
-    other.refused = dict(fleet.refused)
-    other.rebuilding = fleet.rebuilding
-    other.version = fleet.version
-    return other
+def explain_plan(
+    fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], now: int, owners: Container[Owner]
+) -> list[ExplainedDecision]:
+    """Give the decisions in which a plan ends for some deployments, with explanations, by namespace and name."""
+    views = _changed_views(changes, deployments)
+
+    def is_explained(decision: Decision) -> bool:
+        return (decision.namespace, decision.deployment) in owners
+
+    found = settle_and_explain(with_changes(fleet, changes, now), views, now, is_explained)
+    return [found[owner] for owner in sorted(found) if owner in owners]
 
 
-def changed(fleet: Fleet, changes: Changes, now: int) -> Fleet:
-    """Give a copy of the fleet with the changes made."""
+def _changed_views(changes: Changes, deployments: Sequence[DeploymentView]) -> list[DeploymentView]:
+    """Give the deployments as changed; a new one arrives after those that are there."""
+    views = {(view.namespace, view.name): view for view in (*deployments, *changes.deployments)}
+    for owner in changes.removed_deployments:
+        if owner in views:
+            views[owner] = replace(views[owner], replicas=0)
+    return list(views.values())
+
+
+def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
+    """Give a copy of the fleet with the changes made, before anything is decided anew."""
     other = copy_of(fleet)
     if changes.options is not None:
         other.set_options(changes.options)
@@ -144,60 +147,30 @@ def changed(fleet: Fleet, changes: Changes, now: int) -> Fleet:
     return other
 
 
-def _requests(world: Fleet, views: Mapping[Owner, DeploymentView], step: int) -> list[ScheduleRequest]:
-    made = [ScheduleRequest(f"plan-{step}/{view.namespace}/{view.name}", view) for view in views.values()]
-    return ordered(made, world.options)
-
-
-def settle(
-    world: Fleet, views: Mapping[Owner, DeploymentView], now: int
-) -> tuple[Fleet, dict[Owner, list[Eviction]], dict[Owner, Decision]]:
-    """Decide everything at once, budgets aside, and let leaving replicas be gone.
-
-    The fleet given is changed and given back, with the evictions and the decision of each deployment; plan on a copy (`copy_of`).
-    """
-    ends = {owner: end_state(view) for owner, view in views.items()}
-    evicted: dict[Owner, list[Eviction]] = {}
-    found: dict[Owner, Decision] = {}
-    for decision in decide(world, _requests(world, ends, 0), now):
-        apply(world, decision, ends[decision.namespace, decision.deployment])
-        found[decision.namespace, decision.deployment] = decision
-        for eviction in (*decision.evictions, *decision.victims):
-            evicted.setdefault((eviction.namespace, eviction.deployment), []).append(eviction)
-    release_leaving(world)
-    return world, evicted, found
-
-
-def _steps(world: Fleet, views: Mapping[Owner, DeploymentView], now: int) -> list[dict[Owner, list[str]]]:
-    """Play the change through under its budgets: after each step what leaves is gone and what came is Ready."""
+def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict[Owner, list[str]]]:
+    """Carry the changes out on a copy of the fleet under their budgets: after each step, released replicas are gone, new ones Ready."""
     steps: list[dict[Owner, list[str]]] = []
-    open_views = dict(views)
-    while open_views and len(steps) < STEPS_MAX:
+    changing = {(view.namespace, view.name): view for view in views}
+    while changing and len(steps) < STEPS_MAX:
         step: dict[Owner, list[str]] = {}
-        for decision in decide(world, _requests(world, open_views, len(steps)), now):
-            apply(world, decision, open_views[decision.namespace, decision.deployment])
+        for decision in decide(fleet, queued(changing.values(), fleet.options, len(steps)), now):
+            owner = (decision.namespace, decision.deployment)
+            apply(fleet, decision, changing[owner])
             lines = [f"- {e.cluster}/{e.replica_name} {e.reason}" for e in (*decision.evictions, *decision.victims)]
             lines += [f"+ {p.cluster}/{p.replica_name} {p.action}" for p in decision.placements if p.action != reasons.KEEP]
             if lines:
-                step[decision.namespace, decision.deployment] = lines
+                step[owner] = lines
             if not decision.more and not lines:
-                open_views.pop((decision.namespace, decision.deployment))
-        release_leaving(world)
-        for entry in list(world.entries()):
-            if (entry.namespace, entry.deployment) in open_views:
-                world.bind(entry.uid, now)
-                world.observe(entry.uid, ready=True, serving=True)
+                del changing[owner]
+        remove_releasing(fleet)
+        for entry in list(fleet.entries()):
+            if (entry.namespace, entry.deployment) in changing:
+                fleet.bind(entry.uid, now)
+                fleet.observe(entry.uid, ready=True, serving=True)
         if not step:
             break
         steps.append(step)
     return steps
-
-
-def release_leaving(world: Fleet) -> None:
-    """Let every leaving replica of a copy be gone."""
-    for entry in list(world.entries()):
-        if entry.state == reasons.RELEASING:
-            world.release(entry.uid)
 
 
 def _difference(

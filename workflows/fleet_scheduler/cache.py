@@ -27,20 +27,19 @@ from api_types.messages.entities import (
     SetPolicy,
 )
 from scheduler import (
-    BOUND,
-    RELEASING,
-    RESERVED,
     ClusterView,
     Fleet,
     ReplicaView,
     SnapshotReader,
     cluster_view,
+    decision_state,
     evicted_workloads,
     from_wire,
     next_expiry,
     next_timeouts,
     pack_rows,
     read_policy,
+    reasons,
 )
 from workflows.fleet_scheduler.carry_over import PackedFleet
 from workflows.fleet_scheduler.packing import pack, unpack, unpack_bytes
@@ -119,7 +118,7 @@ class SchedulerCache:
         """Read the next part of the carried fleet."""
         self._unpacking.read_next()
         if not self.parts_left:
-            reserved = [entry.uid for entry in self.fleet.entries() if entry.state == RESERVED]
+            reserved = [entry.uid for entry in self.fleet.entries() if entry.state == reasons.RESERVED]
             self.unbound = dict.fromkeys((*reserved, *self._taken_back))
             for slot in self.fleet.clusters.values():
                 self._note_waiting(slot.view)
@@ -134,14 +133,15 @@ class SchedulerCache:
             "classes": state.classes,
             "silent": state.silent,
             "leaving": state.leaving,
-            "takenBack": [uid for uid in self.unbound if (entry := self.unbound_entry(uid)) and entry.state == RELEASING],
+            "takenBack": [uid for uid in self.unbound if (entry := self.unbound_entry(uid)) and entry.state == reasons.RELEASING],
         }
 
     def ledger_page(self, after: str) -> dict[str, Any]:
-        """Give the packed ledger entries whose uid comes after `after`."""
+        """Give the packed ledger entries whose uid comes after `after`; the first page has what else decisions depend on."""
         entries = nsmallest(LEDGER_PAGE, (entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
         more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
-        return {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
+        page = {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
+        return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
     def _take_carried_extras(self, carried_extras: dict[str, Any]) -> None:
         state = self.state
@@ -243,8 +243,8 @@ class SchedulerCache:
             if kept.template and kept.template != entry.template:
                 believed = replace(believed, template=kept.template)
             # Whoever is preempted is told of it by itself, and not in an answer.
-            if entry.state == RELEASING and not kept.terminating and entry.nominated_for is None:
-                believed = replace(believed, state=RESERVED if kept.uid in self.unbound else BOUND, since=self.now())
+            if entry.state == reasons.RELEASING and not kept.terminating and entry.nominated_for is None:
+                believed = replace(believed, state=reasons.RESERVED if kept.uid in self.unbound else reasons.BOUND, since=self.now())
             if believed is not entry:
                 self.fleet.put_replica(believed)
 
@@ -365,7 +365,7 @@ class SchedulerCache:
         self.state.queue.pop(f"{namespace}/{name}", None)
         self.state.unplaced.pop(f"{namespace}/{name}", None)
         self.end_hold(namespace, name)
-        for uid in [entry.uid for entry in self.fleet.owned(namespace, name).values() if entry.state == RESERVED]:
+        for uid in [entry.uid for entry in self.fleet.owned(namespace, name).values() if entry.state == reasons.RESERVED]:
             self._release(uid)
 
     def end_hold(self, namespace: str, name: str) -> None:
@@ -391,21 +391,21 @@ class SchedulerCache:
         elif kind == "inferenceclass":
             self._take_class(account)
         elif kind == "modelreplica":
-            self._take_replica(account, BOUND)
+            self._take_replica(account, reasons.BOUND)
         else:
             for unstarted in account["unstarted"]:
-                self._take_replica(unstarted, RESERVED)
+                self._take_replica(unstarted, reasons.RESERVED)
 
     def _take_replica(self, account: Any, state: str) -> None:
         replica = ReplicaState.model_validate(account)
         if replica.gone or not replica.entry:
             return
         if self.fleet.replica(replica.uid) is not None:
-            if state == BOUND:
+            if state == reasons.BOUND:
                 self.fleet.bind(replica.uid, self.now())
             return
         entry = from_wire(ReplicaView, replica.entry)
-        state = RELEASING if replica.deleting else state
+        state = reasons.RELEASING if replica.deleting else state
         self.fleet.put_replica(replace(entry, state=state, since=self.now(), ready=replica.ready, serving=replica.serving))
 
 

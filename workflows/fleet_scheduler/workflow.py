@@ -21,7 +21,7 @@ from activities.messaging import KIND, NAME, PHASE, AskEach, EntityClient, Surve
 from api_types.errors import error_message
 from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
 from api_types.messages.entities import Place, Resync, Revoked
-from scheduler import RESERVED, Decision, DeploymentView, apply, from_wire, pool_report, registry, to_wire, write_policy
+from scheduler import Decision, DeploymentView, apply, from_wire, pool_report, reasons, registry, to_wire, write_policy
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing as tells
 from workflows.fleet_scheduler.cache import SchedulerCache, SchedulerState, owner_of
@@ -323,7 +323,7 @@ class FleetSchedulerWorkflow:
             self.state.unplaced[owner_of(place)] = place
         for placement in decision.placements:
             entry = self.books.fleet.replica(placement.uid)
-            if entry is not None and entry.state == RESERVED:
+            if entry is not None and entry.state == reasons.RESERVED:
                 self.books.unbound[placement.uid] = None
         evictions = [tells.eviction(victim, self.state.epoch) for victim in decision.victims]
         # Its deployment forgets what it has not started, or never heard of it: only an answer tells that the nodes are free.

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from api_types.clock import now_ms
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
@@ -17,7 +18,6 @@ from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text
 from client.output.tables import columns
 from client.planning.live_fleet import read_live
-from client.planning.local_decisions import now_ms
 from client.planning.reasoning import explanation
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from api_types.clock import now_ms
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import CommandFailed, Refused
@@ -22,7 +23,6 @@ from client.output.plan_answers import answer_lines
 from client.output.plan_text import plan_lines
 from client.planning.hypothesis import Hypothesis, read_hypothesis
 from client.planning.live_fleet import LiveFleet, read_live
-from client.planning.local_decisions import now_ms
 from client.planning.questions import World, answer, read_question
 from client.planning.whatif import live_plan, live_world
 from client.refs.tree import Tree

@@ -13,7 +13,7 @@ from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
-from client.manifests.policy_file import read_yaml
+from client.manifests.policy_file import read_policy_file, read_yaml
 from client.manifests.status_trees import read_trees
 from client.output.formats import TreeFormat, as_json, as_yaml
 from client.planning.rendering import Output, render_all
@@ -25,6 +25,7 @@ def render(
     cluster_facts: Annotated[
         Path | None, typer.Option("--cluster-facts", help="File with `clusters: {NAME: {kubernetesVersion, …}}`.", show_default=False)
     ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="File with the fleet policy to place with.", show_default=False)] = None,
     output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the objects.")] = TreeFormat.YAML,
 ) -> None:
     """Print the objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
@@ -32,7 +33,8 @@ def render(
     A ModelReplica needs only facts about its cluster. Data of Secrets is left out.
     """
     given = _facts(cluster_facts) if cluster_facts else {}
-    outputs, warnings = render_all(read_trees(files, namespace), given, _settings())
+    chosen = read_policy_file(policy) if policy else None
+    outputs, warnings = render_all(read_trees(files, namespace), given, _settings(), chosen)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))

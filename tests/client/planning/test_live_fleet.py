@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.explain import explanation_lines
 from client.errors import Conflict, NotFound
 from client.planning.hypothesis import Hypothesis, owner_of
 from client.planning.live_fleet import LiveFleet
-from client.planning.local_decisions import now_ms
 from client.planning.reasoning import explanation
 from client.planning.whatif import live_plan
 from client.refs.targets import target

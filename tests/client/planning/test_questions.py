@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from api_types.clock import now_ms
 from client.errors import NotFound
 from client.planning.hypothesis import Hypothesis
-from client.planning.local_decisions import now_ms
 from client.planning.questions import CAN_DRAIN, HEADROOM, Question, answer
 from client.planning.whatif import live_world
 from scheduler.fleet import snapshot

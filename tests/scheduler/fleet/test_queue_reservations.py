@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.decide import apply, decide
+from scheduler.decide import apply, decide, decide_and_explain
 from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
-from scheduler.planning.plan import explain_request
+from scheduler.planning.trees import decision_tree
 from tests.scheduler.builders import (
     NOW,
     alone,
@@ -115,7 +115,7 @@ def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
     refused = decided(world, SMALL)
     assert codes(refused) == {"Policy": 1}
     assert refused.message.endswith("0/1 clusters are available: 1 violated StrictOrder: ml/big waits ahead.")
-    found = explain_request(world, ScheduleRequest("why", SMALL), NOW)["clusters"]["a"]
+    found = decision_tree(decide_and_explain(world, [ScheduleRequest("why", SMALL)], NOW)[0])["clusters"]["a"]
     assert found["pools"]["p"] == {
         "reason": "InsufficientNodes",
         "detail": "engine main: needs 1, 2 free of 4, kept for others (StrictOrder: ml/big waits ahead)",

@@ -236,7 +236,9 @@ def i11_the_reference_decides_the_same(outcome: Outcome) -> None:
     clusters, replicas = list(world.clusters), list(world.replicas)
     if any(grows(entry, view, clusters) for entry in replicas if entry.deployment == view.name):
         return
-    ours = decide(world.build(), [ScheduleRequest("ask", view)], NOW, REFERENCE)[0].placements
+    built = world.build()
+    built.set_options(REFERENCE)
+    ours = decide(built, [ScheduleRequest("ask", view)], NOW)[0].placements
     placed = [(p.cluster, p.index, {e.engine: e.members[0].pool for e in p.engines}) for p in ours]
     assert placed == [(s.cluster, s.index, dict(s.pools)) for s in decide_naively(clusters, replicas, view)]
 

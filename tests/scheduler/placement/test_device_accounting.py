@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.decide import decide_and_explain
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.placement.device_accounting import Pods, is_safe, pack
-from scheduler.planning.plan import explain_request
+from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
     NOW,
@@ -63,7 +64,8 @@ def test_157_eight_single_devices_share_a_node_and_the_ninth_is_refused() -> Non
 
 def test_the_detail_of_a_pool_speaks_of_devices() -> None:
     world = filled(SAFE, 1, 4, 4)
-    tree = explain_request(world, ScheduleRequest("1", deployment(gpus(1), name="next")), NOW)
+    (explained,) = decide_and_explain(world, [ScheduleRequest("1", deployment(gpus(1), name="next"))], NOW)
+    tree = decision_tree(explained)
     assert tree["clusters"]["a"]["pools"]["p"] == {
         "reason": "InsufficientNodes",
         "detail": "engine main: needs 1 devices on one node, 0 sure of 0 free on a/p",

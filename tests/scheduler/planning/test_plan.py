@@ -7,8 +7,7 @@ import pytest
 from api_types.names import replica_name
 from scheduler.hardware import node_fitting
 from scheduler.model.policy import SchedulerOptions
-from scheduler.planning.offline import offline_cluster
-from scheduler.planning.plan import plan_offline
+from scheduler.planning.offline import offline_cluster, plan_offline
 from tests.scheduler.builders import at_least
 
 Tree = dict[str, Any]

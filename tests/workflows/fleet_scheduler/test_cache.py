@@ -14,6 +14,7 @@ from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry, snapshot
+from scheduler.fleet.decision_state import decision_state
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import PlacementPolicy, TopologySpread
@@ -185,7 +186,8 @@ def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
     uids = sorted(entry.uid for entry in made.fleet.entries())
     page = made.ledger_page(uids[1])
     assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
-    assert (page["version"], page["after"]) == (made.fleet.version, "")
+    assert (page["version"], page["after"], "state" in page) == (made.fleet.version, "", False)
+    assert unpack(made.ledger_page("")["state"]) == decision_state(made.fleet)
 
 
 def test_large_answers_are_told_in_parts_in_order() -> None:

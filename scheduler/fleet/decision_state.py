@@ -1,0 +1,48 @@
+"""What decisions depend on beside clusters and replicas, so that a copy of the fleet in another process decides the same.
+
+A plan reads clusters and deployments from their owners and the ledger from the scheduler. These facts only the scheduler has: who waits
+for capacity and since when, what was refused or preempted a while ago, since when a cluster is tainted, which clusters may not be used yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.queue_reservations import QueueReservation
+from scheduler.model.inputs import DeploymentView
+from scheduler.model.wire import from_wire, to_wire
+
+
+def decision_state(fleet: Fleet) -> dict[str, Any]:
+    """Give the JSON tree that `restore_decision_state` reads."""
+    views = [fleet.clusters[name].view for name in sorted(fleet.clusters)]
+    return {
+        "rebuilding": fleet.rebuilding,
+        "reservations": [
+            [to_wire(waiting.deployment), waiting.priority, waiting.since] for _, waiting in sorted(fleet.queue_reservations.items())
+        ],
+        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
+        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
+        "unaccounted": [view.name for view in views if not view.accounted],
+        "taints": [[view.name, taint.key, taint.value, taint.effect, taint.since] for view in views for taint in view.taints],
+    }
+
+
+def restore_decision_state(fleet: Fleet, tree: Mapping[str, Any]) -> None:
+    """Bring a fleet that has its clusters to the state of another; what the tree lacks, as that of an older scheduler does, stays."""
+    fleet.rebuilding = tree.get("rebuilding", False)
+    for deployment, priority, since in tree.get("reservations", ()):
+        one = QueueReservation(from_wire(DeploymentView, deployment), priority, since)
+        fleet.queue_reservations[one.owner] = one
+    fleet.preempted_at |= {(namespace, name): at for namespace, name, at in tree.get("preempted", ())}
+    fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
+    unaccounted = set(tree.get("unaccounted", ()))
+    first_seen = {(cluster, key, value, effect): at for cluster, key, value, effect, at in tree.get("taints", ())}
+    for view in [slot.view for slot in fleet.clusters.values()]:
+        taints = tuple(replace(t, since=first_seen.get((view.name, t.key, t.value, t.effect), t.since)) for t in view.taints)
+        # A cluster that is known keeps the time at which its taints were first seen here, so it is added anew.
+        fleet.remove_cluster(view.name)
+        fleet.put_cluster(replace(view, accounted=view.name not in unaccounted, taints=taints))

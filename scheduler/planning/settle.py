@@ -1,0 +1,88 @@
+"""Decide everything that is wanted at once, on a copy of a fleet: where things end, rollout and drain budgets aside.
+
+One decision of the live scheduler is the first step towards that end, because budgets stretch a change over many. Plans and questions are
+about the end. `whatif` shows the steps as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain, in_queue_order
+from scheduler.fleet.fleet import Fleet
+from scheduler.model import reasons
+from scheduler.model.decision import Decision, Eviction
+from scheduler.model.identity import Owner
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.policy import Drain, Rollout, SchedulerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A copy of a fleet in which everything is decided, with the decision and the evictions of each deployment."""
+
+    fleet: Fleet
+    decisions: Mapping[Owner, Decision]
+    evictions: Mapping[Owner, tuple[Eviction, ...]]
+
+
+def settle(fleet: Fleet, views: Iterable[DeploymentView], now: int) -> Settled:
+    """Decide deployments to their end, and remove the replicas that are released; the fleet itself is only read.
+
+    `views` come in the order of their arrival, which decides among equal priorities.
+    """
+    settled = copy_of(fleet)
+    ends = [end_state(view) for view in views]
+    asked = {(end.namespace, end.name): end for end in ends}
+    decisions: dict[Owner, Decision] = {}
+    evictions: dict[Owner, list[Eviction]] = {}
+    for decision in decide(settled, queued(ends, settled.options), now):
+        owner = (decision.namespace, decision.deployment)
+        apply(settled, decision, asked[owner])
+        decisions[owner] = decision
+        for eviction in (*decision.evictions, *decision.victims):
+            evictions.setdefault((eviction.namespace, eviction.deployment), []).append(eviction)
+    remove_releasing(settled)
+    return Settled(settled, decisions, {owner: tuple(found) for owner, found in evictions.items()})
+
+
+def settle_and_explain(
+    fleet: Fleet, views: Iterable[DeploymentView], now: int, is_explained: Callable[[Decision], bool] = lambda _: True
+) -> dict[Owner, ExplainedDecision]:
+    """Give the decisions that `settle` makes, in the order in which they are made, those that `is_explained` picks with explanations."""
+    requests = queued([end_state(view) for view in views], fleet.options)
+    return {explained.owner: explained for explained in decide_and_explain(fleet, requests, now, is_explained)}
+
+
+def end_state(view: DeploymentView) -> DeploymentView:
+    """Give a deployment without budgets, so that one decision shows where it ends."""
+    policy = replace(view.policy, rollout=Rollout("AllAtOnce", partition=view.policy.rollout.partition), drain=Drain())
+    return replace(view, policy=policy)
+
+
+def queued(views: Iterable[DeploymentView], options: SchedulerOptions, step: int = 0) -> list[ScheduleRequest]:
+    """Give a request for each deployment, in the order in which the queue would hand them out."""
+    return in_queue_order([ScheduleRequest(f"plan-{step}/{view.namespace}/{view.name}", view) for view in views], options)
+
+
+def copy_of(fleet: Fleet) -> Fleet:
+    """Give a fleet that starts equal and changes alone; views and stamps are shared."""
+    other = Fleet(fleet.options)
+    for slot in fleet.clusters.values():
+        other.index.put(slot.view)
+    other.ledger = fleet.ledger.fork()
+    other.full_clusters = type(fleet.full_clusters)(other.index, other.ledger)
+    other.preempted_at = dict(fleet.preempted_at)
+    other.queue_reservations = dict(fleet.queue_reservations)
+    other.refused = dict(fleet.refused)
+    other.rebuilding = fleet.rebuilding
+    other.version = fleet.version
+    return other
+
+
+def remove_releasing(fleet: Fleet) -> None:
+    """Free the nodes of every replica that is being released, as if its objects were gone."""
+    for entry in list(fleet.entries()):
+        if entry.state == reasons.RELEASING:
+            fleet.release(entry.uid)

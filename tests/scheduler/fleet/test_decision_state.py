@@ -1,0 +1,33 @@
+"""What a client reads of the scheduler beside clusters and the ledger, so that it decides the same."""
+
+import json
+from dataclasses import replace
+
+from scheduler.fleet.decision_state import decision_state, restore_decision_state
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.queue_reservations import QueueReservation
+from scheduler.model.policy import SchedulerOptions
+from tests.scheduler.builders import NOW, cluster, deployment, fleet
+
+STRICT = SchedulerOptions(queue_order="StrictOrder")
+
+
+def test_a_copy_restores_all_that_decisions_depend_on() -> None:
+    known = fleet(cluster("a", 1, taints=["x=1:NoExecute"]), cluster("b", 1, accounted=False), options=STRICT)
+    known.set_queue_reservation(("ml", "m"), QueueReservation(deployment(), 10, NOW))
+    known.preempted_at["ml", "low"] = NOW
+    known.refused["ml", "m", "a", "p"] = NOW
+    known.rebuilding = True
+    copy = fleet(cluster("a", 1, taints=["x=1:NoExecute"]), cluster("b", 1), options=STRICT, now=NOW + 60_000)
+    restore_decision_state(copy, json.loads(json.dumps(decision_state(known))))
+    assert decision_state(copy) == decision_state(known)
+    assert [slot.view.taints[0].since for slot in copy.clusters.values() if slot.view.taints] == [NOW]
+
+
+def test_the_state_of_an_older_scheduler_and_clusters_it_does_not_know_change_nothing() -> None:
+    copy = fleet(cluster("new", 1, taints=["x:NoSchedule"]))
+    before = decision_state(copy)
+    restore_decision_state(copy, {})
+    restore_decision_state(copy, decision_state(Fleet()))
+    assert decision_state(copy) == before
+    assert copy.cluster("new") == replace(cluster("new", 1), taints=copy.clusters["new"].view.taints)
