@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scheduler.explain.near_miss import Nearest
+from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
@@ -35,8 +36,8 @@ def diagnose(
     remaining = overlay.index.everything
     nearest: Nearest | None = None
     for result in run_filters(overlay, deployment, compiled):
-        refused = remaining & ~result.passing
-        remaining &= result.passing
+        refused = ClusterSet(remaining & ~result.passing)
+        remaining = ClusterSet(remaining & result.passing)
         if not refused:
             continue
         if result.code == reasons.TAINTED:
@@ -73,7 +74,7 @@ def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
     }[code]
 
 
-def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: int, counts: Counter[tuple[str, str]]) -> None:
+def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: ClusterSet, counts: Counter[tuple[str, str]]) -> None:
     for taints, clusters in overlay.index.tainted.items():
         number = (clusters & refused).bit_count()
         taint = untolerated(taints, deployment.tolerations) if number else None
@@ -82,7 +83,7 @@ def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: in
             counts[reasons.TAINTED, text] += number
 
 
-def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: int, counts: Counter[tuple[str, str]]) -> None:
+def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: ClusterSet, counts: Counter[tuple[str, str]]) -> None:
     for layout, clusters in overlay.index.layouts.items():
         number = (clusters & refused).bit_count()
         if number:
@@ -90,7 +91,7 @@ def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused:
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: int, counts: Counter[tuple[str, str]]) -> Nearest:
+def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counter[tuple[str, str]]) -> Nearest:
     compiled, deployment = placer.compiled, placer.deployment
     nearest = Nearest(placer)
     allowed = placer.constraints.allowed(placer.own)

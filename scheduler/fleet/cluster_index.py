@@ -1,22 +1,27 @@
 """Clusters, indexed so that a filter is one operation on a whole fleet.
 
-Every cluster has a rank: its place in name order. A set of clusters is one whole number whose bit `rank` stands for that cluster, so
+Every cluster has a rank: its position in name order. A `ClusterSet` is one whole number whose bit `rank` stands for that cluster, so
 "ready, in region eu, tolerated, and not known to be full" is a handful of `&` on numbers, whatever the size of the fleet, and the lowest
-bit of what is left is the first cluster by name. Changing a cluster flips its bits; only a new or forgotten name ranks anew.
+bit of the result is the first cluster by name. Changing a cluster flips its bits; only an added or removed name changes ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
+from typing import NewType
 
 from scheduler.hardware.template import CompiledTemplate, Layout
 from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 
+# A plain int at run time: `&`, `|` and `& ~` give ints, which become a ClusterSet again where they are returned or kept.
+ClusterSet = NewType("ClusterSet", int)
+NO_CLUSTERS = ClusterSet(0)
+
 
 class Slot:
-    """One cluster with what is derived from its view. A second pool of one name is not used; it is listed in `duplicates`."""
+    """One cluster of the index with what is derived from its view. A second pool of a name is not used, only listed in `duplicates`."""
 
     __slots__ = ("duplicates", "layout", "name", "nodes", "observed", "pools", "positions", "rank", "taints", "view")
 
@@ -47,25 +52,25 @@ class ClusterIndex:
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._stale = False
         self.ranked: list[Slot] = []
-        # Raised when ranks change; whoever keeps a set of clusters from before has to drop it.
+        # Raised when ranks change; sets of clusters from before are invalid then.
         self.epoch = 0
-        # Ranks whose layout changed, in order; whoever keeps matches per cluster reads on from where it was.
-        self.relaid_ranks: list[int] = []
+        # Ranks whose layout changed, in order; a cache of matches per cluster reads on from where it stopped.
+        self.changed_layouts: list[int] = []
         self._clear()
 
     def _clear(self) -> None:
-        self.everything = 0
-        self.labels: dict[tuple[str, str], int] = {}
-        self.label_values: dict[str, dict[str, int]] = {}
-        self.ready = 0
-        self.gateway = 0
-        self.deleting = 0
-        self.storage = 0
-        self.pooled = 0
-        self.tainted: dict[tuple[Taint, ...], int] = {}
-        self.layouts: dict[Layout, int] = {}
+        self.everything = NO_CLUSTERS
+        self.labels: dict[tuple[str, str], ClusterSet] = {}
+        self.label_values: dict[str, dict[str, ClusterSet]] = {}
+        self.ready = NO_CLUSTERS
+        self.gateway = NO_CLUSTERS
+        self.deleting = NO_CLUSTERS
+        self.storage = NO_CLUSTERS
+        self.with_pools = NO_CLUSTERS
+        self.tainted: dict[tuple[Taint, ...], ClusterSet] = {}
+        self.layouts: dict[Layout, ClusterSet] = {}
         # Clusters with a pool of these devices that takes new replicas, by digest.
-        self.offering: dict[str, int] = {}
+        self.offering: dict[str, ClusterSet] = {}
 
     def put(self, view: ClusterView) -> None:
         """Add or replace a cluster."""
@@ -86,27 +91,27 @@ class ClusterIndex:
         self._flip(old, present=False)
         self._flip(slot, present=True)
         if slot.layout.key != old.layout.key:
-            self.relaid_ranks.append(slot.rank)
+            self.changed_layouts.append(slot.rank)
 
     def remove(self, name: str) -> None:
-        """Forget a cluster; an unknown name changes nothing."""
+        """Remove a cluster; an unknown name changes nothing."""
         if self.slots.pop(name, None) is not None:
             self._stale = True
 
     def refresh(self) -> None:
-        """Rank anew if names came or went."""
+        """Compute ranks and sets anew if names were added or removed."""
         if not self._stale:
             return
         self._stale = False
         self.ranked = [self.slots[name] for name in sorted(self.slots)]
         self._clear()
         self.epoch += 1
-        self.relaid_ranks.clear()
-        gathered = _Gathered()
+        self.changed_layouts.clear()
+        builder = _SetBuilder()
         for rank, slot in enumerate(self.ranked):
             slot.rank = rank
-            gathered.add(slot)
-        gathered.into(self, len(self.ranked))
+            builder.add(slot)
+        builder.build(self, len(self.ranked))
         used = {pool.device_set.digest for slot in self.ranked for pool in slot.pools}
         self.device_sets = {digest: devices for digest, devices in self.device_sets.items() if digest in used}
         self._layouts = {slot.layout.key: slot.layout for slot in self.ranked}
@@ -115,43 +120,53 @@ class ClusterIndex:
         bit = 1 << slot.rank
         view = slot.view
 
-        def flipped(clusters: int, applies: bool) -> int:
-            return clusters | bit if present and applies else clusters & ~bit
+        def flipped(clusters: ClusterSet, applies: bool) -> ClusterSet:
+            return ClusterSet(clusters | bit if present and applies else clusters & ~bit)
 
         for pair in view.labels.items():
-            self.labels[pair] = flipped(self.labels.get(pair, 0), applies=True)
+            self.labels[pair] = flipped(self.labels.get(pair, NO_CLUSTERS), applies=True)
             values = self.label_values.setdefault(pair[0], {})
             values[pair[1]] = self.labels[pair]
         self.ready = flipped(self.ready, is_ready(view))
         self.gateway = flipped(self.gateway, bool(view.gateway_address))
         self.deleting = flipped(self.deleting, view.deleting)
         self.storage = flipped(self.storage, bool(view.cache_storage_class))
-        self.pooled = flipped(self.pooled, bool(slot.pools))
+        self.with_pools = flipped(self.with_pools, bool(slot.pools))
         if slot.taints:
-            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, 0), applies=True)
+            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, NO_CLUSTERS), applies=True)
             if not self.tainted[slot.taints]:
                 del self.tainted[slot.taints]
         for digest in set(slot.layout.key) - {""}:
-            self.offering[digest] = flipped(self.offering.get(digest, 0), applies=True)
-        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, 0), applies=True)
+            self.offering[digest] = flipped(self.offering.get(digest, NO_CLUSTERS), applies=True)
+        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, NO_CLUSTERS), applies=True)
         if not self.layouts[slot.layout]:
             del self.layouts[slot.layout]
 
-    def having(self, labels: Mapping[str, str]) -> int:
+    def having(self, labels: Mapping[str, str]) -> ClusterSet:
         """Give the clusters that carry every one of these labels."""
-        found = self.everything
+        found: int = self.everything
         for pair in labels.items():
             found &= self.labels.get(pair, 0)
-        return found
+        return ClusterSet(found)
 
-    def matching(self, compiled: CompiledTemplate) -> int:
+    def named(self, names: Iterable[str]) -> ClusterSet:
+        """Give the set of the clusters with these names; unknown names are left out."""
+        found = 0
+        for name in set(names):
+            slot = self.slots.get(name)
+            if slot is not None:
+                found |= 1 << slot.rank
+        return ClusterSet(found)
+
+    def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit every engine, node counts left aside."""
         claimable = compiled.claimable_sets(self.device_sets.values())
+        found: int
         if claimable is not None:
             found = self.everything
-            for good in claimable:
-                found &= reduce(or_, (self.offering.get(digest, 0) for digest in good), 0)
-            return found
+            for digests in claimable:
+                found &= reduce(or_, (self.offering.get(digest, 0) for digest in digests), 0)
+            return ClusterSet(found)
         ranks: list[int] = []
         found = 0
         for layout, clusters in self.layouts.items():
@@ -162,9 +177,9 @@ class ClusterIndex:
             else:
                 ranks.append(clusters.bit_length() - 1)
         # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
-        return found | bits(ranks, len(self.ranked))
+        return ClusterSet(found | bits(ranks, len(self.ranked)))
 
-    def each(self, clusters: int) -> Iterator[Slot]:
+    def each(self, clusters: ClusterSet) -> Iterator[Slot]:
         """Give the slots of a set in name order."""
         ranked = self.ranked
         for start in range(0, clusters.bit_length(), _CHUNK):
@@ -198,8 +213,8 @@ def _with_set(pool: PoolView, devices: DeviceSet) -> PoolView:
     )
 
 
-class _Gathered:
-    """Bits collected as lists and joined once: setting bits one at a time in wide numbers is quadratic."""
+class _SetBuilder:
+    """Collects ranks as lists and joins them once: setting bits one at a time in wide numbers is quadratic."""
 
     def __init__(self) -> None:
         self.labels: dict[tuple[str, str], list[int]] = {}
@@ -222,22 +237,22 @@ class _Gathered:
             if held:
                 ranks.append(slot.rank)
 
-    def into(self, index: ClusterIndex, size: int) -> None:
-        index.everything = (1 << size) - 1
+    def build(self, index: ClusterIndex, size: int) -> None:
+        index.everything = ClusterSet((1 << size) - 1)
         index.labels = {pair: bits(ranks, size) for pair, ranks in self.labels.items()}
         for (key, value), clusters in index.labels.items():
             index.label_values.setdefault(key, {})[value] = clusters
         index.tainted = {taints: bits(ranks, size) for taints, ranks in self.tainted.items()}
         index.layouts = {layout: bits(ranks, size) for layout, ranks in self.layouts.items()}
         index.offering = {digest: bits(ranks, size) for digest, ranks in self.offering.items()}
-        index.ready, index.gateway, index.deleting, index.storage, index.pooled = (bits(r, size) for r in self.flags.values())
+        index.ready, index.gateway, index.deleting, index.storage, index.with_pools = (bits(r, size) for r in self.flags.values())
 
 
-def bits(ranks: list[int], size: int) -> int:
+def bits(ranks: list[int], size: int) -> ClusterSet:
     """Join ranks to a set."""
     if len(ranks) == size:
-        return (1 << size) - 1
+        return ClusterSet((1 << size) - 1)
     raw = bytearray(size // 8 + 1)
     for rank in ranks:
         raw[rank >> 3] |= 1 << (rank & 7)
-    return int.from_bytes(raw, "little")
+    return ClusterSet(int.from_bytes(raw, "little"))

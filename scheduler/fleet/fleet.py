@@ -1,7 +1,7 @@
 """Everything the scheduler knows: clusters, and the ledger of replicas on them.
 
 The FleetScheduler workflow owns the one live Fleet and changes it; decisions only read it. Each change raises `version`, so a reader that
-remembers a version can tell whether it still looks at the same fleet.
+remembers a version can tell whether it still reads the same fleet.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, ReplicaView
 from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
-from scheduler.model.reasons import BOUND, RELEASING, RESERVED
+from scheduler.model.reasons import BOUND, RESERVED
 
 
 class Fleet:
     """The live, indexed view of clusters and replicas.
 
-    While `rebuilding` is True the account of clusters is not complete: a cluster that is missing is not taken for gone.
+    While `rebuilding` is True not every cluster has reported yet: a missing cluster does not count as deleted.
     """
 
     def __init__(self, options: SchedulerOptions | None = None) -> None:
@@ -66,13 +66,13 @@ class Fleet:
         self.version += 1
 
     def remove_cluster(self, name: str) -> None:
-        """Forget a cluster; its replicas stay in the ledger until they are released."""
+        """Remove a cluster; its replicas stay in the ledger until they are released."""
         if name in self.index.slots:
             self.index.remove(name)
             self.version += 1
 
     def set_options(self, options: SchedulerOptions) -> None:
-        """Replace the fleet's policy; it holds for new placements only."""
+        """Replace the fleet's policy; it applies to new placements only."""
         if options != self.options:
             self.options = options
             # What counts as full depends on how capacity is counted.
@@ -82,7 +82,7 @@ class Fleet:
             self.version += 1
 
     def set_queue_reservation(self, owner: Owner, reservation: QueueReservation | None) -> bool:
-        """Note that a deployment waits for capacity, or (None) no longer does; True if that is news."""
+        """Record that a deployment waits for capacity, or (None) no longer does; True if that changed anything."""
         if self.queue_reservations.get(owner) == reservation:
             return False
         if reservation is None:
@@ -99,26 +99,13 @@ class Fleet:
             self.ledger.put(replica)
             self.version += 1
 
-    def charge(self, replica: ReplicaView) -> None:
-        """Reserve the nodes of a replica that was just placed."""
-        self.put_replica(replace(replica, state=RESERVED))
-
     def bind(self, uid: str, now: int = 0) -> bool:
-        """Note that the replica's workflow exists: its reservation no longer expires. False if the uid is unknown."""
+        """Record that the replica's workflow exists: its reservation no longer expires. False if the uid is unknown."""
         entry = self.ledger.get(uid)
         if entry is None:
             return False
         if entry.state == RESERVED:
             self.put_replica(replace(entry, state=BOUND, since=now or entry.since))
-        return True
-
-    def start_release(self, uid: str, now: int = 0) -> bool:
-        """Note that a replica leaves; its nodes stay charged until `release`. False if the uid is unknown."""
-        entry = self.ledger.get(uid)
-        if entry is None:
-            return False
-        if entry.state != RELEASING:
-            self.put_replica(replace(entry, state=RELEASING, since=now or entry.since, ready=False, serving=False))
         return True
 
     def release(self, uid: str) -> bool:
@@ -129,7 +116,7 @@ class Fleet:
         return True
 
     def observe(self, uid: str, *, ready: bool, serving: bool) -> bool:
-        """Note a replica's health; False if the uid is unknown."""
+        """Record a replica's health; False if the uid is unknown."""
         entry = self.ledger.get(uid)
         if entry is None:
             return False
@@ -149,13 +136,8 @@ class Fleet:
         return self.ledger.entries()
 
     def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
-        """Give the replicas charged on a cluster by uid: while there are any, it may not be taken down."""
+        """Give the replicas charged on a cluster by uid: while there are any, the cluster may not be torn down."""
         return self.ledger.on_cluster(cluster)
-
-    def expired(self, now: int) -> list[ReplicaView]:
-        """Give the reservations older than their time to live, oldest first: their deployments are to be asked, nothing is freed here."""
-        limit = now - self.options.reservation_ttl_seconds * 1000
-        return sorted((e for e in self.entries() if e.state == RESERVED and e.since <= limit), key=lambda e: (e.since, e.uid))
 
     def free(self, cluster: str) -> dict[str, int]:
         """Give the free nodes per pool of a cluster, empty if unknown; negative when a pool shrank below its use."""
@@ -166,5 +148,5 @@ class Fleet:
     # Checking
 
     def audit(self) -> list[str]:
-        """Recount everything from the entries and name every difference; empty when the books are right."""
+        """Recount everything from the entries and name every difference; empty when the ledger is consistent."""
         return self.ledger.differences(rebuilt(self.entries()))

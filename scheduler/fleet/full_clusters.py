@@ -1,12 +1,12 @@
-"""Which clusters are known to be full for a shape, so that a full fleet is not searched again and again.
+"""Which clusters are known to be full for a template, so that a full fleet is not searched again for every request.
 
-A cluster found full stays full until nodes come free there; the ledger lists where that happens. What was found on a fork counts for the
+A cluster found full stays full until nodes are freed there; the ledger lists where that happens. What was found on a fork is valid for the
 fork alone, unless the fork has not touched that cluster.
 """
 
 from __future__ import annotations
 
-from scheduler.fleet.cluster_index import ClusterIndex
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import CompiledTemplate
 
@@ -14,15 +14,15 @@ _FREED_MAX = 100_000
 
 
 class FullClusterCache:
-    """Known-full clusters and matching clusters per shape, kept up by reading the fleet's logs of changes."""
+    """Known-full clusters and matching clusters per template, kept up to date from the fleet's logs of changes."""
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
         self._index = index
         self._ledger = ledger
-        self._full: dict[str, int] = {}
+        self._full: dict[str, ClusterSet] = {}
         self._epoch = -1
         self._freed_read = 0
-        self._matching: dict[str, tuple[int, int]] = {}
+        self._matching: dict[str, tuple[ClusterSet, int]] = {}
 
     def _catch_up(self) -> None:
         freed = self._ledger.freed
@@ -32,45 +32,43 @@ class FullClusterCache:
             self._matching.clear()
             self._freed_read = len(freed)
         elif self._freed_read < len(freed):
-            slots = self._index.slots
-            risen = 0
-            for name in set(freed[self._freed_read :]):
-                if name in slots:
-                    risen |= 1 << slots[name].rank
-            self._full = {compiled: full & ~risen for compiled, full in self._full.items()}
+            self._forget_full(self._index.named(freed[self._freed_read :]))
             self._freed_read = len(freed)
         if self._freed_read > _FREED_MAX:
             freed.clear()
             self._freed_read = 0
 
-    def matching(self, compiled: CompiledTemplate) -> int:
-        """Give the clusters whose pools fit the shape, node counts left aside."""
+    def _forget_full(self, clusters: ClusterSet) -> None:
+        self._full = {digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()}
+
+    def matching(self, compiled: CompiledTemplate) -> ClusterSet:
+        """Give the clusters whose pools fit the template, node counts left aside."""
         self._catch_up()
-        relaid_ranks = self._index.relaid_ranks
+        changed = self._index.changed_layouts
         known = self._matching.get(compiled.digest)
         if known is None:
             found = self._index.matching(compiled)
         else:
             found, read = known
-            for rank in relaid_ranks[read:]:
+            for rank in changed[read:]:
                 fits = compiled.on(self._index.ranked[rank].layout).blocked < 0
-                found = found | 1 << rank if fits else found & ~(1 << rank)
-        self._matching[compiled.digest] = (found, len(relaid_ranks))
+                found = ClusterSet(found | 1 << rank if fits else found & ~(1 << rank))
+        self._matching[compiled.digest] = (found, len(changed))
         return found
 
-    def full(self, compiled: CompiledTemplate) -> int:
-        """Give the clusters known to have no room for the shape."""
+    def full(self, compiled: CompiledTemplate) -> ClusterSet:
+        """Give the clusters known to have no free capacity for the template."""
         self._catch_up()
-        return self._full.get(compiled.digest, 0)
+        return self._full.get(compiled.digest, NO_CLUSTERS)
 
-    def learn_full(self, compiled: CompiledTemplate, clusters: int) -> None:
-        """Remember clusters without room."""
-        self._full[compiled.digest] = self._full.get(compiled.digest, 0) | clusters
+    def add_full(self, compiled: CompiledTemplate, clusters: ClusterSet) -> None:
+        """Remember clusters without free capacity."""
+        self._full[compiled.digest] = ClusterSet(self._full.get(compiled.digest, 0) | clusters)
 
     def clear(self) -> None:
-        """Forget everything that was found full."""
+        """Forget all clusters that were found full."""
         self._full.clear()
 
     def forget(self, rank: int) -> None:
-        """Look at a cluster again, because its capacity changed."""
-        self._full = {compiled: full & ~(1 << rank) for compiled, full in self._full.items()}
+        """Forget that a cluster was found full, because its capacity changed."""
+        self._forget_full(ClusterSet(1 << rank))

@@ -1,13 +1,13 @@
-"""Nodes promised and held, counted once.
+"""The nodes that replicas are charged with, counted once.
 
-Every replica, reserved, running or leaving, is one entry, found by its uid, by its deployment and by its cluster; no decision scans the
-replicas of others. Charges are kept per (cluster, pool) by name, so a pool that disappears charges nothing and charges again when it is
-published once more.
+Every replica, reserved, bound or releasing, is one entry, found by its uid, by its deployment and by its cluster; no decision scans the
+replicas of other deployments. Charges are kept per (cluster, pool) by name, so a pool that disappears charges nothing and charges again
+when it is published once more.
 
-A deployment may put a new replica onto nodes that its own old one is about to leave. The new entry then says how many nodes it takes
-over (`reuse`), and until the old entry is released the pair is charged once for them; nobody else sees those nodes as free.
+A deployment may put a new replica onto nodes that a releasing one of its own still holds. The new entry then says how many nodes it
+reuses (`reuse`), and until the old entry is removed the two are charged once for them; other deployments do not see those nodes as free.
 
-A fork reads through to its parent and keeps its own changes: a whole batch is decided on a fork, and the ledger itself stays untouched.
+A fork reads through to its parent and keeps its own changes: a whole batch is decided on a fork, and the ledger itself does not change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, int] = {}
 class Ledger:
     """Entries and the charges that follow from them."""
 
-    __slots__ = ("_avoiders", "_clusters", "_entries", "_leaving", "_names", "_owners", "_parent", "_used", "freed", "touched")
+    __slots__ = ("_clusters", "_entries", "_names", "_owners", "_parent", "_releasing", "_used", "_with_anti_affinity", "freed", "touched")
 
     def __init__(self, parent: Ledger | None = None) -> None:
         self._parent = parent
@@ -37,10 +37,10 @@ class Ledger:
         self._clusters: dict[str, dict[str, ReplicaView]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
-        self._avoiders: dict[str, ReplicaView] = {}
-        # (namespace, deployment, cluster) -> pool -> (nodes leaving, nodes of them taken over). Only where there are any.
-        self._leaving: dict[Group, dict[str, tuple[int, int]]] = {}
-        # Clusters where nodes came free, in order; who remembers full clusters reads on from where it was.
+        self._with_anti_affinity: dict[str, ReplicaView] = {}
+        # (namespace, deployment, cluster) -> pool -> (nodes releasing, nodes of them reused). Only where there are any.
+        self._releasing: dict[Group, dict[str, tuple[int, int]]] = {}
+        # Clusters where nodes were freed, in order; a cache of full clusters reads on from where it stopped.
         self.freed: list[str] = []
         self.touched: set[str] = set()
 
@@ -75,17 +75,17 @@ class Ledger:
         return self._parent.owned(namespace, deployment) if self._parent else _NONE
 
     def owners(self, namespaces: Sequence[str]) -> list[Owner]:
-        """Name the deployments of some namespaces that have entries, in order."""
+        """Name the deployments of some namespaces that have entries, in name order."""
         known = set(self._owners)
         if self._parent:
             known.update(self._parent.owners(namespaces))
         return sorted(owner for owner in known if owner[0] in namespaces)
 
     def with_anti_affinity(self) -> Iterator[ReplicaView]:
-        """Give the entries whose deployments keep others away from them."""
+        """Give the entries of deployments with required anti-affinity."""
         if self._parent:
             yield from (entry for entry in self._parent.with_anti_affinity() if entry.uid not in self._entries)
-        yield from self._avoiders.values()
+        yield from self._with_anti_affinity.values()
 
     def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
         """Give the entries of a cluster by uid."""
@@ -99,12 +99,12 @@ class Ledger:
             return self._used[cluster]
         return self._parent.used(cluster) if self._parent else _NOTHING
 
-    def leaving(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, tuple[int, int]]:
-        """Give per pool the nodes that a deployment's leaving replicas hold there, and how many of them are taken over already."""
+    def releasing(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, tuple[int, int]]:
+        """Give per pool the nodes that releasing replicas of a deployment hold there, and how many of them are reused already."""
         group = (namespace, deployment, cluster)
-        if group in self._leaving:
-            return self._leaving[group]
-        return self._parent.leaving(namespace, deployment, cluster) if self._parent else {}
+        if group in self._releasing:
+            return self._releasing[group]
+        return self._parent.releasing(namespace, deployment, cluster) if self._parent else {}
 
     def named(self, name: str) -> Iterator[ReplicaView]:
         """Give the entries that carry a replica name."""
@@ -123,7 +123,7 @@ class Ledger:
     def put(self, entry: ReplicaView) -> None:
         """Add an entry, or replace the one with its uid."""
         old = self.get(entry.uid)
-        charged = old is not None and _holds(old) == _holds(entry)
+        charged = old is not None and _charge_key(old) == _charge_key(entry)
         if old is not None:
             if not charged:
                 self._charge(old, -1)
@@ -133,9 +133,9 @@ class Ledger:
                 self._own_cluster(old.cluster).pop(old.uid, None)
         self._entries[entry.uid] = entry
         if entry.avoids:
-            self._avoiders[entry.uid] = entry
+            self._with_anti_affinity[entry.uid] = entry
         else:
-            self._avoiders.pop(entry.uid, None)
+            self._with_anti_affinity.pop(entry.uid, None)
         self._own_owner((entry.namespace, entry.deployment))[entry.uid] = entry
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
@@ -143,12 +143,12 @@ class Ledger:
             self._charge(entry, 1)
 
     def remove(self, uid: str) -> ReplicaView | None:
-        """Forget an entry and free its nodes; an unknown uid changes nothing."""
+        """Remove an entry and free its nodes; an unknown uid changes nothing."""
         entry = self.get(uid)
         if entry is None:
             return None
         self._charge(entry, -1)
-        self._avoiders.pop(uid, None)
+        self._with_anti_affinity.pop(uid, None)
         if self._parent:
             self._entries[uid] = None
         else:
@@ -160,29 +160,29 @@ class Ledger:
         if not self._parent:
             self._drop_empty(owner, entry)
         if entry.state == RELEASING:
-            self._settle(entry)
+            self._end_reuse(entry)
         return entry
 
-    def _settle(self, gone: ReplicaView) -> None:
-        """Charge in full what was taken over from a replica that is gone: its nodes can be taken over only once."""
+    def _end_reuse(self, gone: ReplicaView) -> None:
+        """Charge in full what reused the nodes of a removed replica: nodes can be reused only once."""
         group = _group(gone)
-        if not any(taken for _, taken in self.leaving(*group).values()):
+        if not any(reused for _, reused in self.releasing(*group).values()):
             return
         promised = dict(gone.reuse)
-        # Nodes that it was only promised itself are still held by somebody else.
+        # Nodes that it was to reuse itself are still held by another releasing replica.
         left = {pool: nodes - promised.get(pool, 0) for pool, nodes in charges(gone.engines).items()}
-        nominees = sorted(
+        reusing = sorted(
             (e for e in self.owned(*group[:2]).values() if e.reuse and e.cluster == gone.cluster),
             key=lambda e: e.uid,
         )
-        for nominated_for in nominees:
+        for entry in reusing:
             kept = []
-            for pool, nodes in nominated_for.reuse:
+            for pool, nodes in entry.reuse:
                 paid = min(nodes, left.get(pool, 0))
                 left[pool] = left.get(pool, 0) - paid
                 if nodes > paid:
                     kept.append((pool, nodes - paid))
-            self.put(replace(nominated_for, reuse=tuple(kept)))
+            self.put(replace(entry, reuse=tuple(kept)))
 
     def _drop_empty(self, owner: Owner, entry: ReplicaView) -> None:
         if not self._owners.get(owner):
@@ -218,60 +218,56 @@ class Ledger:
         return own
 
     def _charge(self, entry: ReplicaView, sign: int) -> None:
-        """Add or take back an entry's charges; a pool's charge is what stands plus what leaves without being taken over."""
+        """Add or take back an entry's charges; a pool is charged with what stands plus what is releasing and not reused."""
         group = _group(entry)
         used = self._own_used(entry.cluster)
-        leaves = entry.state == RELEASING
+        is_releasing = entry.state == RELEASING
         freed = False
         for pool, nodes in charges(entry.engines).items():
             change = sign * nodes
-            if leaves:
-                change = self._shift_leaving(group, pool, sign * nodes, 0)
+            if is_releasing:
+                change = self._shift_releasing(group, pool, sign * nodes, 0)
             freed = freed or change < 0
             _add(used, pool, change)
         for pool, nodes in entry.reuse:
-            change = self._shift_leaving(group, pool, 0, sign * nodes)
+            change = self._shift_releasing(group, pool, 0, sign * nodes)
             freed = freed or change < 0
             _add(used, pool, change)
         if freed:
             self.freed.append(entry.cluster)
 
-    def _shift_leaving(self, group: Group, pool: str, leaving: int, taken: int) -> int:
-        own = self._leaving.get(group)
+    def _shift_releasing(self, group: Group, pool: str, releasing: int, reused: int) -> int:
+        own = self._releasing.get(group)
         if own is None:
-            own = self._leaving[group] = dict(self._parent.leaving(*group)) if self._parent else {}
-        old_leaving, old_taken = own.get(pool, (0, 0))
-        new = (old_leaving + leaving, old_taken + taken)
+            own = self._releasing[group] = dict(self._parent.releasing(*group)) if self._parent else {}
+        old_releasing, old_reused = own.get(pool, (0, 0))
+        new = (old_releasing + releasing, old_reused + reused)
         if new == (0, 0):
             own.pop(pool, None)
             if not own and not self._parent:
-                del self._leaving[group]
+                del self._releasing[group]
         else:
             own[pool] = new
-        return _charged(*new) - _charged(old_leaving, old_taken)
+        return _charged(*new) - _charged(old_releasing, old_reused)
 
     # Checking
-
-    def audit(self) -> list[str]:
-        """Rebuild from the entries and name every difference; empty when the books are right."""
-        return self.differences(rebuilt(self.entries()))
 
     def differences(self, other: Ledger) -> list[str]:
         """Compare the charges of two ledgers, pool by pool, and their entries, uid by uid."""
         found = []
         for cluster in sorted({*self._used, *other._used}):  # same class
-            mine, theirs = _nonzero(self.used(cluster)), _nonzero(other.used(cluster))
+            own, recounted = _nonzero(self.used(cluster)), _nonzero(other.used(cluster))
             found += [
-                f"{cluster}/{pool}: {mine.get(pool, 0)} nodes charged, {theirs.get(pool, 0)} by recount"
-                for pool in sorted({*mine, *theirs})
-                if mine.get(pool, 0) != theirs.get(pool, 0)
+                f"{cluster}/{pool}: {own.get(pool, 0)} nodes charged, {recounted.get(pool, 0)} by recount"
+                for pool in sorted({*own, *recounted})
+                if own.get(pool, 0) != recounted.get(pool, 0)
             ]
-        mine_entries = {entry.uid: entry for entry in self.entries()}
-        their_entries = {entry.uid: entry for entry in other.entries()}
+        own_entries = {entry.uid: entry for entry in self.entries()}
+        other_entries = {entry.uid: entry for entry in other.entries()}
         found += [
-            f"replica {uid}: {mine_entries.get(uid)} against {their_entries.get(uid)}"
-            for uid in sorted({*mine_entries, *their_entries})
-            if mine_entries.get(uid) != their_entries.get(uid)
+            f"replica {uid}: {own_entries.get(uid)} against {other_entries.get(uid)}"
+            for uid in sorted({*own_entries, *other_entries})
+            if own_entries.get(uid) != other_entries.get(uid)
         ]
         for owner in sorted({*self._owners, *other._owners}):  # same class
             if set(self.owned(*owner)) != set(other.owned(*owner)):
@@ -288,17 +284,18 @@ def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
 
 
 def _group(entry: ReplicaView) -> Group:
-    """Name who may build on an entry's nodes once it leaves: its own deployment, or the one it was preempted for."""
+    """Name the deployment that may reuse an entry's nodes while it is releasing: its own, or the one it was preempted for."""
     namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
     return (namespace, deployment, entry.cluster)
 
 
-def _holds(entry: ReplicaView) -> tuple[object, ...]:
+def _charge_key(entry: ReplicaView) -> tuple[object, ...]:
+    """Give what the charges of an entry, and its indices, depend on."""
     return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
 
 
-def _charged(leaving: int, taken: int) -> int:
-    return leaving - min(leaving, taken)
+def _charged(releasing: int, reused: int) -> int:
+    return releasing - min(releasing, reused)
 
 
 def _add(used: dict[str, int], pool: str, change: int) -> None:

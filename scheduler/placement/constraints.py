@@ -1,28 +1,29 @@
 """Which clusters the deployment's own rules leave: topology spread, affinity, anti-affinity.
 
-A rule is turned into a set of clusters, anew for every replica because each placement shifts the counts. Anti-affinity is symmetric: what
-another deployment demanded when its replicas were placed is asked too.
+A rule becomes a set of clusters, computed anew for every replica because each placement changes the counts. Anti-affinity is symmetric:
+the required terms that other deployments had when their replicas were placed are checked too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterSet, Slot
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
 
-Own = Mapping[str, int]
+# Replicas of the deployment per cluster.
+ReplicaCounts = Mapping[str, int]
 
 
 class Constraints:
-    """The rules and wishes of one deployment.
+    """The rules and preferences of one deployment.
 
-    `eligible` are the clusters that pass every filter asking about the cluster alone: their label values are the domains to spread over.
+    `eligible` are the clusters that pass every filter on the cluster alone: their label values are the domains to spread over.
     """
 
-    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, eligible: int) -> None:
+    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, eligible: ClusterSet) -> None:
         self._overlay = overlay
         self._deployment = deployment
         self._eligible = eligible
@@ -36,9 +37,9 @@ class Constraints:
         self.has_preferences = bool(self._preferences or self._preferred_spreads)
         self._forbidden = self._excluded_by_others()
 
-    def allowed(self, own: Own) -> int:
+    def allowed(self, own: ReplicaCounts) -> ClusterSet:
         """Give the clusters where one more replica breaks no rule; `own` are the replicas of the deployment per cluster."""
-        found = self._overlay.index.everything & ~self._forbidden
+        found: int = self._overlay.index.everything & ~self._forbidden
         for rule in self._required_spreads:
             found &= self._within_skew(rule, own)
         for term in self._required_anti_affinity:
@@ -47,9 +48,9 @@ class Constraints:
             found &= self._affinity_domains(term, own)
         if self._deployment.policy.cache_required and self._deployment.cache.state == "Present":
             found &= self._with_cache()
-        return found
+        return ClusterSet(found)
 
-    def violated(self, slot: Slot, own: Own) -> str:
+    def violated(self, slot: Slot, own: ReplicaCounts) -> str:
         """Name the first rule that a cluster breaks."""
         bit = 1 << slot.rank
         if self._forbidden & bit:
@@ -65,8 +66,8 @@ class Constraints:
                 return f"affinity to {_text(term)}"
         return f"cacheRequired: ModelCache {self._deployment.cache.name} is not {self._deployment.policy.cache_required}"
 
-    def preference_penalty(self, slot: Slot, own: Own) -> int:
-        """Say how little a cluster meets the wishes; lower is better."""
+    def preference_penalty(self, slot: Slot, own: ReplicaCounts) -> int:
+        """Say how little a cluster meets the preferences; lower is better."""
         bit = 1 << slot.rank
         value = sum(weight for term, weight in self._preferences if self._domains(term, own) & bit)
         for rule in self._preferred_spreads:
@@ -74,7 +75,7 @@ class Constraints:
             value += counts.get(slot.view.labels.get(rule.topology_key, ""), 0)
         return value
 
-    def _counts(self, key: str, own: Own) -> dict[str, int]:
+    def _counts(self, key: str, own: ReplicaCounts) -> dict[str, int]:
         """Count the own replicas per value of a cluster label."""
         counts: dict[str, int] = {}
         for name, number in own.items():
@@ -84,7 +85,7 @@ class Constraints:
                 counts[value] = counts.get(value, 0) + number
         return counts
 
-    def _within_skew(self, rule: TopologySpread, own: Own) -> int:
+    def _within_skew(self, rule: TopologySpread, own: ReplicaCounts) -> ClusterSet:
         values = self._overlay.index.label_values.get(rule.topology_key, {})
         domains = {value: clusters for value, clusters in values.items() if clusters & self._eligible}
         counts = self._counts(rule.topology_key, own)
@@ -95,11 +96,11 @@ class Constraints:
         for value, clusters in domains.items():
             if counts.get(value, 0) + 1 - lowest <= rule.max_skew:
                 found |= clusters
-        return found
+        return ClusterSet(found)
 
-    def _affinity_domains(self, term: AffinityTerm, own: Own) -> int:
+    def _affinity_domains(self, term: AffinityTerm, own: ReplicaCounts) -> ClusterSet:
         found = self._domains(term, own)
-        # The first of a group that wants to be together has nobody to join yet.
+        # The first replica of a group that has affinity to itself has no other to join yet.
         if not found and self._matches_self(term):
             return self._overlay.index.everything
         return found
@@ -108,16 +109,16 @@ class Constraints:
         deployment = self._deployment
         return deployment.namespace in _namespaces(term, deployment.namespace) and _has(deployment.labels, term.match_labels)
 
-    def _domains(self, term: AffinityTerm, own: Own) -> int:
-        """Give the clusters in whose domain a replica meant by the term stands."""
+    def _domains(self, term: AffinityTerm, own: ReplicaCounts) -> ClusterSet:
+        """Give the clusters whose domain has a replica that the term selects."""
         found = 0
         for name in self._matching_clusters(term, own):
             slot = self._overlay.clusters.get(name)
             if slot is not None:
                 found |= _domain(self._overlay, slot, term.topology_key)
-        return found
+        return ClusterSet(found)
 
-    def _matching_clusters(self, term: AffinityTerm, own: Own) -> Iterator[str]:
+    def _matching_clusters(self, term: AffinityTerm, own: ReplicaCounts) -> Iterator[str]:
         deployment = self._deployment
         requester = (deployment.namespace, deployment.name)
         if self._matches_self(term):
@@ -129,8 +130,8 @@ class Constraints:
                 if _has(dict(entry.labels), term.match_labels):
                     yield entry.cluster
 
-    def _excluded_by_others(self) -> int:
-        """Give the clusters from whose domain a standing replica of another deployment keeps this one away."""
+    def _excluded_by_others(self) -> ClusterSet:
+        """Give the clusters whose domain is excluded by the anti-affinity of a replica of another deployment."""
         deployment = self._deployment
         found = 0
         for entry in self._overlay.ledger.with_anti_affinity():
@@ -142,15 +143,15 @@ class Constraints:
                     continue
                 if _has(deployment.labels, dict(wanted)):
                     found |= _domain(self._overlay, slot, key)
-        return found
+        return ClusterSet(found)
 
-    def _with_cache(self) -> int:
+    def _with_cache(self) -> ClusterSet:
         found = 0
         for name, phase in self._deployment.cache.phases.items():
             slot = self._overlay.clusters.get(name)
             if slot is not None and phase == self._deployment.policy.cache_required:
                 found |= 1 << slot.rank
-        return found
+        return ClusterSet(found)
 
 
 def required_anti_affinity(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]:
@@ -162,10 +163,10 @@ def required_anti_affinity(deployment: DeploymentView) -> tuple[tuple[str, tuple
     )
 
 
-def _domain(overlay: FleetOverlay, slot: Slot, key: str) -> int:
+def _domain(overlay: FleetOverlay, slot: Slot, key: str) -> ClusterSet:
     """Give the clusters of one domain: those with the same label value, or the cluster alone."""
     value = slot.view.labels.get(key) if key else None
-    return 1 << slot.rank if value is None else overlay.index.label_values[key][value]
+    return ClusterSet(1 << slot.rank) if value is None else overlay.index.label_values[key][value]
 
 
 def _namespaces(term: AffinityTerm, own: str) -> tuple[str, ...]:

@@ -1,14 +1,16 @@
-"""The filters of a cluster, asked in one order for every purpose.
+"""The filters of clusters, run in one order for every purpose.
 
-Choosing needs only the clusters that pass all of them; explaining needs, for each cluster, the first that it fails. Both read the same
-stages, so an explanation can never differ from the decision it explains. The last two filters, room and policy, depend on what was placed
-a moment ago and belong to `fill`.
+Placing needs only the clusters that pass all of them; explaining needs, for each cluster, the first that it fails. Both read the same
+results, so an explanation cannot differ from the decision it explains. The last two filters, free nodes and policy, depend on what was
+placed before in the same cycle and belong to `placer`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
@@ -18,14 +20,14 @@ from scheduler.model.inputs import DeploymentView
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """One filter: the clusters that pass it, whatever the others say."""
+    """The clusters that pass one filter, the other filters left aside; `code` is the reason of those that do not."""
 
     code: str
-    passing: int
+    passing: ClusterSet
 
 
 def run_filters(overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None) -> list[FilterResult]:
-    """Give the filters that look at a cluster alone, in order; without a shape (selectors do not compile) hardware is left out."""
+    """Run the filters that depend on a cluster alone, in order; hardware is left out when selectors do not compile (`compiled` is None)."""
     index, rules = overlay.index, overlay.rules
     everything = index.everything
     cache = deployment.cache
@@ -34,31 +36,32 @@ def run_filters(overlay: FleetOverlay, deployment: DeploymentView, compiled: Com
         FilterResult(reasons.LABEL_MISMATCH, index.having(deployment.match_labels)),
         FilterResult(reasons.CACHE_FOOTPRINT, index.having(cache.match_labels) if referenced else everything),
         FilterResult(reasons.CACHE_INCAPABLE, index.storage if referenced and rules.check_cache_storage else everything),
-        FilterResult(reasons.DELETING, everything & ~index.deleting if rules.check_deleting else everything),
+        FilterResult(reasons.DELETING, ClusterSet(everything & ~index.deleting) if rules.check_deleting else everything),
         FilterResult(reasons.NOT_READY, index.ready),
         FilterResult(reasons.NO_GATEWAY, index.gateway),
-        FilterResult(reasons.TAINTED, everything & ~tainted(overlay, deployment)),
-        FilterResult(reasons.NO_POOLS, index.pooled),
+        FilterResult(reasons.TAINTED, ClusterSet(everything & ~tainted(overlay, deployment))),
+        FilterResult(reasons.NO_POOLS, index.with_pools),
     ]
     if compiled is not None:
         found.append(FilterResult(reasons.NO_POOL_MATCHES, overlay.matching(compiled)))
     return found
 
 
-def tainted(overlay: FleetOverlay, deployment: DeploymentView) -> int:
-    """Give the clusters with a taint that the deployment does not tolerate; asked once per different list of taints."""
+def tainted(overlay: FleetOverlay, deployment: DeploymentView) -> ClusterSet:
+    """Give the clusters with a taint that the deployment does not tolerate; equal lists of taints are checked once."""
     found = 0
     for taints, clusters in overlay.index.tainted.items():
         if untolerated(taints, deployment.tolerations) is not None:
             found |= clusters
-    return found
+    return ClusterSet(found)
 
 
-def passing(found: list[FilterResult], everything: int) -> int:
-    """Give the clusters that pass every stage."""
-    for result in found:
-        everything &= result.passing
-    return everything
+def passing(results: Iterable[FilterResult], everything: ClusterSet) -> ClusterSet:
+    """Give the clusters that pass every filter."""
+    found: int = everything
+    for result in results:
+        found &= result.passing
+    return ClusterSet(found)
 
 
 def fill_hold(deployment: DeploymentView) -> str:

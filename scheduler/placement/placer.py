@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from api_types.names import replica_name
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterSet, Slot
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, charges, joined_units
@@ -48,7 +48,7 @@ class ReplicaPlacer:
         self.passing = passing(found, overlay.index.everything)
         self.own: dict[str, int] = {}
         self._indices: dict[str, set[int]] = defaultdict(set)
-        self._levels: dict[int, int] = {}
+        self._levels: dict[int, ClusterSet] = {}
         self._replaceable: dict[tuple[str, int], ReplicaView] = {}
         credited = 0
         for entry in standing:
@@ -58,7 +58,7 @@ class ReplicaPlacer:
             elif entry.cluster in overlay.clusters:
                 credited |= 1 << overlay.clusters[entry.cluster].rank
         # Clusters where this decision has not yet found the room missing.
-        self.open = self.passing & (~overlay.full(compiled) | credited)
+        self.open = ClusterSet(self.passing & (~overlay.full(compiled) | credited))
         # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
         eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
         self.constraints = Constraints(overlay, self.deployment, eligible)
@@ -79,9 +79,9 @@ class ReplicaPlacer:
             return
         bit = 1 << slot.rank
         if before:
-            self._levels[before] &= ~bit
+            self._levels[before] = ClusterSet(self._levels[before] & ~bit)
         if after:
-            self._levels[after] = self._levels.get(after, 0) | bit
+            self._levels[after] = ClusterSet(self._levels.get(after, 0) | bit)
 
     def vacate(self, entry: ReplicaView) -> None:
         """Take a replica out of its place: its index and, for this deployment, its nodes are free at once."""
@@ -112,12 +112,12 @@ class ReplicaPlacer:
     def _reopen(self, cluster: str) -> None:
         slot = self.overlay.clusters.get(cluster)
         if slot is not None:
-            self.open |= self.passing & 1 << slot.rank
+            self.open = ClusterSet(self.open | (self.passing & 1 << slot.rank))
             self.scorer.forget(slot)
 
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
-        allowed = self.open & self.constraints.allowed(self.own)
+        allowed = ClusterSet(self.open & self.constraints.allowed(self.own))
         for slot, trial in self.candidates(allowed):
             engines = self.engines_at(slot, trial)
             if self.quota.refuses(slot, engines):
@@ -133,7 +133,7 @@ class ReplicaPlacer:
         engines = self.engines_at(slot, trial)
         return None if self.quota.refuses(slot, engines) else self._commit(slot, engines)
 
-    def candidates(self, allowed: int) -> Iterable[tuple[Slot, Trial]]:
+    def candidates(self, allowed: ClusterSet) -> Iterable[tuple[Slot, Trial]]:
         """Give the clusters with room, best first."""
         if not self.scorer.spreads:
             yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.close)
@@ -177,7 +177,7 @@ class ReplicaPlacer:
     def _simple_trial(self, slot: Slot) -> Trial:
         engine = self.compiled.on(slot.layout).engines[0]
         used = self.overlay.ledger.used(slot.name)
-        leaving = self.overlay.ledger.leaving(*self._owner, slot.name)
+        leaving = self.overlay.ledger.releasing(*self._owner, slot.name)
         for p in engine.positions:
             name = slot.pools[p].name
             nodes, taken = leaving.get(name, _NOTHING) if leaving else _NOTHING
@@ -262,14 +262,14 @@ class ReplicaPlacer:
 
     def has_reusable(self, slot: Slot) -> bool:
         """Whether the deployment's own replicas are leaving this cluster."""
-        return bool(self.overlay.ledger.leaving(*self._owner, slot.name))
+        return bool(self.overlay.ledger.releasing(*self._owner, slot.name))
 
     def close(self, slot: Slot, trial: Trial) -> None:
         """Leave out a cluster without room, in this decision and in later ones until nodes come free."""
-        self.open &= ~(1 << slot.rank)
+        self.open = ClusterSet(self.open & ~(1 << slot.rank))
         if not trial.violation:
             # Full even with what the deployment itself is leaving, so full for everybody.
-            self.overlay.learn_full(self.compiled, slot)
+            self.overlay.add_full(self.compiled, slot)
 
     def engines_at(self, slot: Slot, trial: Trial) -> tuple[EnginePlacement, ...]:
         """Stamp the engines onto the pools that a trial found."""
@@ -319,7 +319,7 @@ class ReplicaPlacer:
             free = slot.nodes[slot.positions[pool]] - used.get(pool, 0)
             if count > max(free, 0):
                 taken.append((pool, count - max(free, 0)))
-        leaving = self.overlay.ledger.leaving(self.deployment.namespace, self.deployment.name, slot.name)
+        leaving = self.overlay.ledger.releasing(self.deployment.namespace, self.deployment.name, slot.name)
         return tuple((pool, min(count, leaving.get(pool, (0, 0))[0])) for pool, count in taken if leaving.get(pool, (0, 0))[0])
 
     def _leavers(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:

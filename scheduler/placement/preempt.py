@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterSet, Slot
 from scheduler.fleet.nomination import nominate
 from scheduler.hardware.node_fitting import fit_nodes
 from scheduler.hardware.template import charges
@@ -40,7 +40,7 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     policy = placer.deployment.policy
     if policy.preemption != "LowerPriority":
         return f"preemption is off (preemptionPolicy {policy.preemption})"
-    allowed = placer.passing & placer.constraints.allowed(placer.own)
+    allowed = ClusterSet(placer.passing & placer.constraints.allowed(placer.own))
     best: Choice | None = None
     seen = Counter[str]()
     for slot in placer.overlay.index.each(allowed):

@@ -1,8 +1,8 @@
-"""Which of the clusters with room is best, and which pool inside it.
+"""Which of the clusters with free capacity scores best, and which pool inside it.
 
-A profile is a list of small integer functions, compared in order, lower first; the cluster's name is the last. The default, the fewest own
-replicas and then the name, needs no list at all: the sets of clusters are in name order already, so it is answered without visiting any
-cluster that is not chosen. Pools are taken in published order by default; every other profile takes the least wasteful pool that fits.
+A profile is a list of integer scoring functions, compared in order, lower first; the cluster's name comes last. The default, the fewest own
+replicas and then the name, needs no scores: sets of clusters are in name order already, so only the clusters that are chosen are visited.
+Pools are taken in published order by default; every other profile takes the least wasteful pool that fits.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "near": ("locality", "spread"),
     "resilient": (f"domain:{REGION}", f"domain:{ZONE}", "spread", "free"),
 }
-# The profile that adds its functions up, each by the weight that the fleet's policy gives it, instead of comparing them in order.
+# The profile that adds up its functions, each times its weight in the fleet's policy, instead of comparing them in order.
 WEIGHTED = "weighted"
 WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{REGION}", f"domain:{ZONE}")
 # Each function is brought to 0 (the best of all candidates) to this (the worst).
 _SCALE = 100
-# Above every price: what costs an unknown amount comes last.
+# Above every price: an unknown price comes last.
 UNKNOWN_PRICE = 1 << 60
 _PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
@@ -57,7 +57,7 @@ def functions_of(overlay: FleetOverlay, profile: str) -> tuple[str, ...]:
 
 
 class ClusterScorer:
-    """Orders the clusters that have room for one deployment's next replica."""
+    """Orders the clusters that have free capacity for one deployment's next replica."""
 
     def __init__(
         self,
@@ -73,29 +73,31 @@ class ClusterScorer:
         self._trial = trial
         self._constraints = constraints
         profile = profile_of(overlay, deployment)
-        self._plugins = functions_of(overlay, profile)
-        self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._plugins) if profile == WEIGHTED else ()
+        self._functions = functions_of(overlay, profile)
+        self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._functions) if profile == WEIGHTED else ()
         prefers_domain = deployment.policy.network_domain == "Preferred"
-        self._preferences = constraints.has_preferences or prefers_domain
-        self.spreads = self._plugins == PROFILES[DEFAULT] and not self._preferences
-        self._preference_values = 2 if self._preferences else 0
-        # What was worked out for a cluster holds until something is placed or vacated there.
+        self._has_preferences = constraints.has_preferences or prefers_domain
+        self.spreads = self._functions == PROFILES[DEFAULT] and not self._has_preferences
+        self._preference_values = 2 if self._has_preferences else 0
+        # What was computed for a cluster is valid until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
 
     def forget(self, slot: Slot) -> None:
-        """Drop what was worked out for a cluster, because something changed there."""
+        """Drop what was computed for a cluster, because something changed there."""
         self._known.pop(slot.rank, None)
 
-    def ranked(self, slots: Iterable[Slot], own: Mapping[str, int], close: Callable[[Slot, Trial], None]) -> Iterator[tuple[Slot, Trial]]:
-        """Give the clusters with room, best first; `close` is told of those without."""
+    def ranked(
+        self, slots: Iterable[Slot], own: Mapping[str, int], mark_full: Callable[[Slot, Trial], None]
+    ) -> Iterator[tuple[Slot, Trial]]:
+        """Give the clusters with free capacity, best first; `mark_full` is called for those without."""
         heap: list[tuple[tuple[int, ...], str, Slot, Trial]] = []
-        domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._plugins if ":" in name}
+        domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
         for slot in slots:
             known = self._known.get(slot.rank)
             if known is None:
                 trial = self._trial(slot)
                 if trial.failed >= 0:
-                    close(slot, trial)
+                    mark_full(slot, trial)
                     continue
                 known = self._known[slot.rank] = (trial, tuple(self._fixed(slot, trial)))
             trial, fixed = known
@@ -108,7 +110,7 @@ class ClusterScorer:
             yield slot, trial
 
     def _weighed(self, ranked: Sequence[tuple[tuple[int, ...], str, Slot, Trial]]) -> list[tuple[tuple[int, ...], str, Slot, Trial]]:
-        """Put the weighted sum between the wishes and the single functions, which then decide between equal sums."""
+        """Put the weighted sum between the preferences and the single functions, which then decide between equal sums."""
         first = self._preference_values
         columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
         bounds = [(min(column), max(column)) for column in columns]
@@ -122,12 +124,12 @@ class ClusterScorer:
         return found
 
     def _key(self, slot: Slot, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]) -> tuple[int, ...]:
-        """Join what moves with each replica and what stays, in the order of the profile."""
+        """Join the values that change with each replica and those that do not, in the order of the profile."""
         values = []
         rest = iter(fixed)
-        if self._preferences:
+        if self._has_preferences:
             values += [next(rest), self._constraints.preference_penalty(slot, own)]
-        for name in self._plugins:
+        for name in self._functions:
             if name == "spread":
                 values.append(own.get(slot.name, 0))
             elif ":" in name:
@@ -138,9 +140,9 @@ class ClusterScorer:
         return tuple(values)
 
     def _fixed(self, slot: Slot, trial: Trial) -> Iterator[int]:
-        if self._preferences:
+        if self._has_preferences:
             yield int(len({slot.pools[p].network_domain for p in trial.positions}) > 1)
-        for name in self._plugins:
+        for name in self._functions:
             if name != "spread" and ":" not in name:
                 yield self._value(name, slot, trial)
 
@@ -179,21 +181,21 @@ def pool_order(overlay: FleetOverlay, deployment: DeploymentView, slot: Slot, co
     if profile == DEFAULT:
         return None
     fit: LayoutFit = compiled.on(slot.layout)
-    plugins = functions_of(overlay, profile)
+    functions = functions_of(overlay, profile)
     free = overlay.free(slot)
 
     def key(i: int, p: int) -> tuple[int, ...]:
         cost = fit.engines[i].cost
         values = []
-        for name in plugins:
+        for name in functions:
             if name == "cost":
                 values.append(_price(slot, p, cost))
             elif name == "binpack":
                 values.append(free[p] - cost)
             elif name == "free":
                 values.append(-((free[p] - cost) * _PER_MILLE // max(1, slot.nodes[p])))
-        # With equal prices the smallest hardware that fits; the large one is for those who need it.
+        # At equal prices the smallest hardware that fits, so that large devices stay free for what needs them.
         surplus = sum(entry.count * memory_mebibytes(entry) for entry in slot.pools[p].device_set.entries)
-        return (*values, surplus, p) if "cost" in plugins or "binpack" in plugins else (surplus, *values, p)
+        return (*values, surplus, p) if "cost" in functions or "binpack" in functions else (surplus, *values, p)
 
     return lambda i, positions: sorted(positions, key=lambda p: key(i, p))

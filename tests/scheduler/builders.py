@@ -212,6 +212,13 @@ def bind_all(world: Fleet, *, ready: bool = True) -> None:
         world.observe(entry.uid, ready=ready, serving=ready)
 
 
+def report_releasing(world: Fleet, uid: str) -> None:
+    """Record that the workflow of a replica is shutting down, as its deployment reports it."""
+    entry = world.replica(uid)
+    assert entry is not None
+    world.put_replica(replace(entry, state="Releasing", since=NOW, ready=False, serving=False))
+
+
 def release_leaving(world: Fleet) -> None:
     """Let every replica that leaves be gone."""
     for entry in list(world.entries()):

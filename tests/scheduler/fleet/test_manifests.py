@@ -20,7 +20,23 @@ from scheduler.model.inputs import (
 )
 from scheduler.model.policy import AffinityTerm, Drain, PlacementPolicy, Rollout, TopologySpread
 from scheduler.model.wire import from_wire, to_wire
-from tests.scheduler.builders import NOW, alone, ask, cluster, decided, deployment, engine, fleet, gpu, nic, places, pool, settled, standing
+from tests.scheduler.builders import (
+    NOW,
+    alone,
+    ask,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    nic,
+    places,
+    pool,
+    report_releasing,
+    settled,
+    standing,
+)
 
 Tree = dict[str, Any]
 CONTAINER = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
@@ -271,7 +287,7 @@ def test_a_fleet_answers_what_it_knows() -> None:
     assert {e.deployment for e in world.on_cluster("a").values()} == {"m", "other"}
     assert list(world.owned("ml", "m")) == [uid]
     assert (world.free("a"), world.free("nowhere")) == ({"p": 0}, {})
-    assert [world.bind("x"), world.release("x"), world.start_release("x"), world.observe("x", ready=True, serving=True)] == [False] * 4
+    assert [world.bind("x"), world.release("x"), world.observe("x", ready=True, serving=True)] == [False] * 3
 
 
 def test_every_change_raises_the_version_and_a_repeat_does_not() -> None:
@@ -282,7 +298,7 @@ def test_every_change_raises_the_version_and_a_repeat_does_not() -> None:
         lambda: world.put_cluster(view, NOW),
         lambda: world.put_replica(entry),
         lambda: world.observe("u", ready=True, serving=True),
-        lambda: world.start_release("u"),
+        lambda: report_releasing(world, "u"),
         lambda: world.release("u"),
         lambda: world.remove_cluster("a"),
     ]

@@ -27,6 +27,7 @@ from tests.scheduler.builders import (
     places,
     pool,
     release_leaving,
+    report_releasing,
     settled,
     standing,
     worker,
@@ -218,22 +219,14 @@ def test_125_applying_a_decision_twice_charges_once() -> None:
     assert (world.version, actions(again)) == (version, {"a/0": "Keep"})
 
 
-def test_126_an_old_reservation_is_listed_and_freed_only_on_an_answer() -> None:
+def test_126_an_old_reservation_is_freed_only_when_it_is_released() -> None:
     world = fleet(cluster("a", 1))
     decision = settled(world, deployment())
-    limit = world.options.reservation_ttl_seconds * 1000
-    assert world.expired(NOW + limit - 1) == []
-    assert [entry.uid for entry in world.expired(NOW + limit)] == [decision.placements[0].uid]
+    late = NOW + 2 * world.options.reservation_ttl_seconds * 1000
+    assert places(decided(world, deployment(name="other"), late)) == []
     assert world.free("a") == {"p": 0}
     assert world.release(decision.placements[0].uid)
     assert world.free("a") == {"p": 1}
-
-
-def test_a_bound_reservation_never_expires() -> None:
-    world = fleet(cluster("a", 1))
-    settled(world, deployment())
-    bind_all(world)
-    assert world.expired(NOW * 2) == []
 
 
 def test_127_a_shrunk_pool_keeps_its_replicas_and_refuses_more() -> None:
@@ -286,7 +279,7 @@ def test_nodes_of_a_leaving_replica_are_taken_over_only_once() -> None:
     assert second.reuse == (("p", 1),)
     release_leaving(world)
     assert [entry.reuse for entry in world.entries()] == [()]
-    world.start_release(second.uid, NOW)
+    report_releasing(world, second.uid)
     assert places(decided(world, deployment(name="other"))) == []
     assert world.audit() == []
 
@@ -323,7 +316,7 @@ def test_a_terminating_replica_is_not_counted_and_its_index_not_reused() -> None
     world = fleet(cluster("a", 4))
     view = deployment()
     uid = standing(world, view, "a/0")[0]
-    world.start_release(uid, NOW)
+    report_releasing(world, uid)
     decision = decided(world, view)
     assert (actions(decision), evicted(decision)) == ({"a/1": "Create"}, {})
 
