@@ -49,7 +49,7 @@ from api_types import queues
 from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings, bad_settings
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
-from client.temporal.shutdown import leave
+from client.temporal.shutdown import exit_process
 from workflows import registry
 
 # A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.
@@ -279,8 +279,8 @@ def main() -> None:
         asyncio.run(_run_until_signal(settings))
     except CommandFailed as error:
         print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
-        leave(error.code)
-    leave(ExitCode.DONE)
+        exit_process(error.code)
+    exit_process(ExitCode.DONE)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class NoAnswer(Unreachable):
     """Temporal knows the object, but no worker answered for it."""
 
 
-def together(failures: Sequence[CommandFailed]) -> CommandFailed:
+def combine(failures: Sequence[CommandFailed]) -> CommandFailed:
     """Join the failures of several objects: the worst exit code, every message, the first next step."""
     if len(failures) == 1:
         return failures[0]

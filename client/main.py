@@ -1,42 +1,86 @@
-"""The program `modelplane`: the list of its commands, and the one place where a failure becomes an exit code."""
+"""The program `modelplane`: the list of its commands, and the one place where a failure becomes an exit code.
+
+A command is imported when it is run: `--help` needs none of them, and most need only a part of what all of them need together.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from api_types.settings import CONFIG_VARIABLE
-from client.commands import options
-from client.commands.change.apply import apply
-from client.commands.change.delete import delete
-from client.commands.change.drain import drain, uncordon
-from client.commands.change.policy import policy
-from client.commands.change.retry import retry
-from client.commands.change.rollout import rollout
-from client.commands.change.scale import scale
-from client.commands.inspect.describe import describe
-from client.commands.inspect.events import show_events
-from client.commands.inspect.explain import explain
-from client.commands.inspect.get import get
-from client.commands.inspect.logs import logs
-from client.commands.inspect.schema import schema
-from client.commands.inspect.ui import ui
-from client.commands.local.down import down
-from client.commands.local.up import up
-from client.commands.preview.plan import plan
-from client.commands.preview.render import render
-from client.commands.preview.validate import validate
 from client.errors import CommandFailed, ExitCode, report
-from client.temporal.shutdown import leave
+from client.temporal.shutdown import exit_process
 
 _INTERRUPTED = 130
 _PACKAGE = "modelplane-temporal"
 
+
+class Command(NamedTuple):
+    """One command: the module below `client.commands` and its function or group there, and the line of `--help`."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "apply": Command("change.apply", "apply", "Create or change objects from manifests."),
+    "get": Command("inspect.get", "get", "List objects, or show some of them."),
+    "describe": Command("inspect.describe", "describe", "Show objects in detail."),
+    "explain": Command("inspect.explain", "explain", "Show why each replica is where it is."),
+    "plan": Command("preview.plan", "plan", "Show what would be placed where, without changing anything."),
+    "render": Command("preview.render", "render", "Print the Kubernetes objects that would be applied."),
+    "policy": Command("change.policy", "policy", "Show or replace the fleet's placement policy."),
+    "scale": Command("change.scale", "scale", "Set the number of replicas of a ModelDeployment."),
+    "rollout": Command("change.rollout", "rollout", "Show and control the rollout of a changed template."),
+    "drain": Command("change.drain", "drain", "Move every replica off a cluster and place nothing there."),
+    "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained cluster again."),
+    "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
+    "delete": Command("change.delete", "delete", "Delete objects in order."),
+    "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
+    "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),
+    "schema": Command("inspect.schema", "schema", "Print the JSON Schema of a kind, or list the kinds."),
+    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters and a worker on this machine."),
+    "down": Command("local.down", "down", "Stop the fleet on this machine."),
+    "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed."),
+    "ui": Command("inspect.ui", "ui", "Print the address in the Temporal UI and open it."),
+}
+
+
+class LazyCommands(TyperGroup):
+    """The commands of the table, each imported when it is needed."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Give the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = COMMANDS[cmd_name]
+        member = getattr(import_module(f"client.commands.{command.module}"), command.attribute)
+        if isinstance(member, typer.Typer):
+            return typer.main.get_command(member)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(member)
+        return typer.main.get_command(single)
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """List the commands in the help text without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+
 app = typer.Typer(
     name="modelplane",
+    cls=LazyCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,29 +92,9 @@ app = typer.Typer(
         "6 control plane unreachable."
     ),
 )
-app.command("apply")(apply)
-app.command("get")(get)
-app.command("describe")(describe)
-app.command("explain")(explain)
-app.command("plan")(plan)
-app.command("render")(render)
-app.add_typer(policy, name="policy")
-app.command("scale")(scale)
-app.add_typer(rollout, name="rollout")
-app.command("drain")(drain)
-app.command("uncordon")(uncordon)
-app.command("retry")(retry)
-app.command("delete")(delete)
-app.command("events")(show_events)
-app.command("validate")(validate)
-app.command("schema")(schema)
-app.command("up")(up)
-app.command("down")(down)
-app.command("logs")(logs)
-app.command("ui")(ui)
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(version(_PACKAGE))
         raise typer.Exit
@@ -78,22 +102,24 @@ def _say_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    config: options.SettingsFile = None,
-    show_version: Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")] = False,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file; also MODELPLANE_CONFIG.", show_default=False)] = None,
+    show_version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Take the options that stand before any command."""
     del show_version
     if config:
+        from api_types.settings import CONFIG_VARIABLE  # noqa: PLC0415 - the models of the settings would slow down --help
+
         os.environ[CONFIG_VARIABLE] = str(config)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; every failure that is not a bug has been told on standard error."""
+    """Run one command and give its exit code; a failure that is not a bug is reported on standard error."""
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # `modelplane get … | head`: the reader has enough. What is still in the buffer must not be written at exit either.
+        # `modelplane get … | head`: the reader closed the pipe. What is still in the buffer must not be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     return code
@@ -102,8 +128,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(args=list(arguments) if arguments is not None else None)
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else ExitCode.DONE
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else ExitCode.DONE
     except CommandFailed as failure:
         print(report(failure), file=sys.stderr)
         return failure.code
@@ -114,7 +140,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def main() -> None:
     """Run the command of this process."""
-    leave(run())
+    exit_process(run())
 
 
 if __name__ == "__main__":

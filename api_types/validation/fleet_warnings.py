@@ -1,42 +1,43 @@
-"""What an accepted deployment or cache may lack in the fleet as it stands.
+"""What an accepted deployment or cache refers to and the fleet does not have (yet).
 
-Neither is wrong: the cluster or the cache may come later. So these are warnings for the moment of `apply`, given by whoever can see the
-fleet; afterwards conditions tell the same.
+These are warnings and no errors: the cluster or the cache may be created later, and until then conditions report it. `apply` gives them,
+because it can read the fleet.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 from api_types.resources.model_cache import ModelCache
 from api_types.resources.model_deployment import ModelDeployment
-from api_types.resources.parts.base_types import LabelSelector, Manifest
+from api_types.resources.parts.base_types import Manifest
 from api_types.validation.admission import title
 from api_types.validation.problems import Problem
 
 
-def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels hold every pair of a selector; none or an empty one matches everything."""
-    pairs = (selector.match_labels if selector else None) or {}
-    return all(labels.get(key) == value for key, value in pairs.items())
+def selected_labels(manifest: Manifest) -> Mapping[str, str]:
+    """Give the labels by which a manifest selects InferenceClusters; empty if it selects all."""
+    if isinstance(manifest, ModelDeployment):
+        selector = manifest.spec.template.spec.cluster_selector
+    else:
+        selector = manifest.spec.cluster_selector if isinstance(manifest, ModelCache) else None
+    return (selector.match_labels if selector else None) or {}
+
+
+def referenced_cache(manifest: Manifest) -> tuple[str, str] | None:
+    """Give namespace and name of the ModelCache that a deployment refers to, or None."""
+    reference = manifest.spec.template.spec.model_cache_ref if isinstance(manifest, ModelDeployment) else None
+    return (manifest.metadata.namespace, reference.name) if reference else None
 
 
 def fleet_warnings(manifest: Manifest, clusters: Iterable[Mapping[str, str]], caches: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    """Compare a manifest with the labels of all InferenceClusters and with the (namespace, name) of all ModelCaches."""
-    if not isinstance(manifest, ModelDeployment | ModelCache):
-        return ()
+    """Compare a manifest with the labels of all InferenceClusters and with the (namespace, name) of ModelCaches that exist."""
     who = title(manifest.kind, manifest.metadata.namespace, manifest.metadata.name)
     found = []
-    selector, path = _selector(manifest)
-    if selector and selector.match_labels and not any(matches(selector, labels) for labels in clusters):
+    selected, cache = selected_labels(manifest), referenced_cache(manifest)
+    if selected and not any(selected.items() <= labels.items() for labels in clusters):
+        path = "spec.template.spec.clusterSelector" if isinstance(manifest, ModelDeployment) else "spec.clusterSelector"
         found.append(Problem(who, path, "no InferenceCluster has these labels yet"))
-    if isinstance(manifest, ModelDeployment):
-        reference = manifest.spec.template.spec.model_cache_ref
-        if reference and (manifest.metadata.namespace, reference.name) not in caches:
-            text = f'ModelCache "{reference.name}" does not exist yet in namespace {manifest.metadata.namespace}'
-            found.append(Problem(who, "spec.template.spec.modelCacheRef.name", text))
+    if cache and cache not in caches:
+        namespace, name = cache
+        text = f'ModelCache "{name}" does not exist yet in namespace {namespace}'
+        found.append(Problem(who, "spec.template.spec.modelCacheRef.name", text))
     return tuple(map(str, found))
-
-
-def _selector(manifest: ModelDeployment | ModelCache) -> tuple[LabelSelector | None, str]:
-    if isinstance(manifest, ModelDeployment):
-        return manifest.spec.template.spec.cluster_selector, "spec.template.spec.clusterSelector"
-    return manifest.spec.cluster_selector, "spec.clusterSelector"

@@ -1,11 +1,11 @@
-"""Changing an object that exists: read it, change its manifest, send it whole, and learn whether its owner took it."""
+"""Changing an existing object: read it, change its manifest, send all of it, and wait until it is applied or refused."""
 
 from collections.abc import Callable
 
 from api_types.messages.entities import SetSpec
 from api_types.messages.signals import EntitySignals
 from client.errors import Conflict, Refused
-from client.follow.requests import new_request_id, until_taken, who
+from client.follow.requests import current_user, new_request_id, until_applied
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, refusal
 from client.temporal.control_plane import ControlPlane
@@ -20,7 +20,7 @@ def as_manifest(tree: Tree, spec: Tree) -> Tree:
 
 
 async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
-    """Send an object with another spec and give it as its owner then has it; None if nothing was to be changed.
+    """Send an object with another spec and give it as applied; None if nothing changes.
 
     `new_spec` takes the described object. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
     """
@@ -29,16 +29,16 @@ async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree],
         raise Conflict(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
     if not tree.get("spec"):
         raise Refused(
-            f"{wanted.title} has no good spec yet", details=refusal(tree).splitlines(), next_step="mend its manifest and apply it again"
+            f"{wanted.title} has no valid spec yet", details=refusal(tree).splitlines(), next_step="fix its manifest and apply it again"
         )
     spec = new_spec(tree)
     if spec == tree["spec"]:
         return None
-    order = SetSpec(request_id=new_request_id(), by=who(), manifest=as_manifest(tree, spec))
-    await plane.signal(wanted, EntitySignals.SET_SPEC, order)
-    after = await until_taken(plane, wanted, order.request_id)
+    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=as_manifest(tree, spec))
+    await plane.signal(wanted, EntitySignals.SET_SPEC, request)
+    after = await until_applied(plane, wanted, request.request_id)
     if after is None or deleting(after):
         raise Conflict(f"{wanted.title} was deleted meanwhile")
     if why := refusal(after).splitlines():
-        raise Refused(f"{wanted.title} was refused by its owner", details=why, next_step="mend its manifest and apply it again")
+        raise Refused(f"{wanted.title} was refused by the control plane", details=why, next_step="fix its manifest and apply it again")
     return after

@@ -1,7 +1,7 @@
-"""Sending an order and learning that its owner has taken it.
+"""Sending a request and waiting until the workflow of the object has applied it.
 
-A signal only says that Temporal has it. The owner notes the id of every request that it took, so a command can say what became of its
-own order, and a worker that is down is noticed within seconds.
+A signal only means that Temporal has it. The workflow records the id of every request that it applied, so a command can report the result
+of its own request, and notices within seconds that no worker runs.
 """
 
 import asyncio
@@ -12,47 +12,47 @@ import uuid
 
 from client.errors import NoAnswer, NotFound
 from client.refs.targets import Target
-from client.refs.tree import Tree, took
+from client.refs.tree import Tree, has_applied
 from client.temporal.control_plane import ControlPlane
 
-_LOOK_EVERY_SECONDS = 0.2
-_PATIENCE_SECONDS = 15.0
+_POLL_SECONDS = 0.2
+_TIMEOUT_SECONDS = 15.0
 
 
 def new_request_id() -> str:
-    """Give an id under which a repeat of this order is recognised."""
+    """Give an id by which a repeat of this request is recognised."""
     return uuid.uuid4().hex
 
 
-def who() -> str:
-    """Say who gives the order, as far as this machine knows: `user@host`."""
+def current_user() -> str:
+    """Give the user of this process, for events and `lastScale`: `user@host`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = "nobody"  # a container may run under a number that has no name
+        user = "unknown"  # a container may run under a number that has no name
     return f"{user}@{socket.gethostname()}"
 
 
-async def until_taken(plane: ControlPlane, wanted: Target, request_id: str) -> Tree | None:
-    """Look until the owner has taken the request and give the object; None if it is gone by then. Raises `NoAnswer` when time is up."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+async def until_applied(plane: ControlPlane, wanted: Target, request_id: str) -> Tree | None:
+    """Poll until the workflow has applied the request and give the object; None if it is gone by then. Raises `NoAnswer` on timeout."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         try:
             tree = await plane.describe(wanted)
-            if took(tree, request_id):
+            if has_applied(tree, request_id):
                 return tree
         except NotFound:
             return None
-        except NoAnswer as silence:
+        except NoAnswer as error:
             if time.monotonic() >= deadline:
-                raise _untaken(wanted) from silence
+                raise _not_applied(wanted) from error
         if time.monotonic() >= deadline:
-            raise _untaken(wanted)
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            raise _not_applied(wanted)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-def _untaken(wanted: Target) -> NoAnswer:
+def _not_applied(wanted: Target) -> NoAnswer:
     return NoAnswer(
-        f"Temporal has the order for {wanted.title}, but no worker took it within {_PATIENCE_SECONDS:g} s",
-        next_step="it will be carried out once a worker runs: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        f"Temporal has the request for {wanted.title}, but no worker applied it within {_TIMEOUT_SECONDS:g} s",
+        next_step="it will be applied once a worker runs: `modelplane up` on this machine, `modelplane-worker` elsewhere",
     )

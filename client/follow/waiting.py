@@ -1,4 +1,4 @@
-"""`--wait`: look again and again until an object is Ready, or gone, and say meanwhile what it waits for."""
+"""`--wait`: poll until objects are Ready, or gone, and show meanwhile what they wait for."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from client.refs.tree import SCALED_TO_ZERO, Tree, condition, conditions, refusa
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import execution_of
 
-_LOOK_EVERY_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,20 @@ class Goal:
 async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
     """Wait until every goal is reached and give the objects.
 
-    Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when an owner refused what was sent.
+    Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when the control plane refused what was sent.
     """
     deadline = time.monotonic() + seconds
     while True:
-        trees = await asyncio.gather(*(_look(plane, goal.target) for goal in goals))
+        trees = await asyncio.gather(*(describe_or_none(plane, goal.target) for goal in goals))
         pairs = list(zip(goals, trees, strict=True))
-        progress.show([Row(goal.target.label, standing(tree), _reached(goal, tree)) for goal, tree in pairs])
+        progress.show([Row(goal.target.label, status_line(tree), _reached(goal, tree)) for goal, tree in pairs])
         for goal, tree in pairs:
-            _give_up_if_refused(goal, tree)
+            raise_if_refused(goal.target, tree)
         if all(_reached(goal, tree) for goal, tree in pairs):
             return [tree for tree in trees if tree is not None]
         if time.monotonic() >= deadline:
-            raise await _late(plane, [(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            raise await _timed_out(plane, [(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: float, progress: Progress) -> None:
@@ -56,15 +56,15 @@ async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: fl
             return
         if time.monotonic() >= deadline:
             raise TimedOut(
-                f"still there after {seconds:g} s; the teardown goes on",
+                f"not gone after {seconds:g} s; the teardown continues",
                 details=[f"{wanted.title}: {state}" for wanted, state in left.items()],
-                next_step="wait on with `modelplane delete --wait …`, or give up the step now waited for with --force --reason TEXT",
+                next_step="wait longer with `modelplane delete --wait …`, or skip the step that is waited for with --force --reason TEXT",
             )
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-def standing(tree: Tree | None) -> str:
-    """Say in one line how an object stands: Ready, or every condition that is not True with its reason and message."""
+def status_line(tree: Tree | None) -> str:
+    """Give the status of an object in one line: Ready, or every condition that is not True with its reason and message."""
     if tree is None:
         return "no worker answers for it"
     ready = condition(tree, "Ready")
@@ -73,12 +73,12 @@ def standing(tree: Tree | None) -> str:
     if ready.get("reason") == SCALED_TO_ZERO:
         return "scaled to zero"
     blocking = [row for row in conditions(tree) if row.get("status") != "True" and row.get("type") != "Ready"]
-    # A condition without a message, or with words that another one has already, only follows from that one.
-    telling = [row for at, row in enumerate(blocking) if row.get("message") and not _said(str(row["message"]), blocking[:at])]
-    return "; ".join(_reason(row) for row in telling or blocking) or _reason(ready) or "accepted"
+    # A condition without a message, or with the message of an earlier one, only follows from that one.
+    informative = [row for at, row in enumerate(blocking) if row.get("message") and not _repeats(str(row["message"]), blocking[:at])]
+    return "; ".join(_reason(row) for row in informative or blocking) or _reason(ready) or "accepted"
 
 
-def _said(message: str, rows: Sequence[Tree]) -> bool:
+def _repeats(message: str, rows: Sequence[Tree]) -> bool:
     return any(message in str(row.get("message") or "") for row in rows)
 
 
@@ -93,11 +93,11 @@ def _reached(goal: Goal, tree: Tree | None) -> bool:
     return tree is not None and settled(tree, goal.generation)
 
 
-def _give_up_if_refused(goal: Goal, tree: Tree | None) -> None:
-    why = refusal(tree) if tree else ""
-    if tree and why:
+def raise_if_refused(wanted: Target, tree: Tree | None) -> None:
+    """Raise `CommandFailed` if the control plane refused the last spec of an object."""
+    if tree and (why := refusal(tree)):
         raise CommandFailed(
-            f"{goal.target.title} was refused by its owner", details=why.splitlines(), next_step=_next_step(goal.target, tree)
+            f"{wanted.title} was refused by the control plane", details=why.splitlines(), next_step=_next_step(wanted, tree)
         )
 
 
@@ -105,7 +105,8 @@ def _next_step(wanted: Target, tree: Tree) -> str:
     return advice(wanted, tree) or f"`modelplane describe {wanted.command}` shows all that is known"
 
 
-async def _look(plane: ControlPlane, wanted: Target) -> Tree | None:
+async def describe_or_none(plane: ControlPlane, wanted: Target) -> Tree | None:
+    """Give an object, or None while no worker answers. Raises `NotFound`, `Unreachable`."""
     try:
         return await plane.describe(wanted)
     except NoAnswer:
@@ -122,14 +123,14 @@ async def _teardown_state(plane: ControlPlane, wanted: Target) -> str:
         return "no worker answers for it"
 
 
-async def _late(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
+async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
     wanted, tree = missing[0]
     details: list[str] = []
     for one, seen in missing:
-        details.append(f"{one.title}: {standing(seen)}")
+        details.append(f"{one.title}: {status_line(seen)}")
         details += [f"  failing: {step}" for step in (await execution_of(plane, one)).failing]
     return TimedOut(
-        f"not Ready after {seconds:g} s; the control plane goes on trying",
+        f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,
         next_step=_next_step(wanted, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
     )

@@ -28,7 +28,7 @@ from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"
 _WORKER_WAIT_SECONDS = 120.0
-_LOOK_EVERY_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 Say = Callable[[str], None]
 
@@ -137,7 +137,7 @@ def _have_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
         if time.monotonic() >= deadline:
             log = home_folder() / "logs" / f"{WORKER}.log"
             raise StartFailed(f"the worker does not answer at {health}; the end of {log}:\n{tail(log)}")
-        time.sleep(_LOOK_EVERY_SECONDS)
+        time.sleep(_POLL_SECONDS)
     say(f"worker: ready, health at {health}")
 
 

@@ -39,7 +39,7 @@ def admit_documents(documents: Sequence[Document], namespace: str | None) -> lis
         raise _refused([str(problem) for problem in refusal.problems]) from refusal
 
 
-def warn(admitted: Sequence[Admitted]) -> None:
+def print_warnings(admitted: Sequence[Admitted]) -> None:
     """Print what admission dislikes but takes."""
     for one in admitted:
         for warning in one.warnings:

@@ -12,7 +12,7 @@ from api_types.validation.manifests import Manifest
 from client.errors import CommandFailed, NotFound, Refused
 
 
-async def put_away(manifests: Sequence[Manifest], settings: Settings) -> None:
+async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> None:
     """Write Secrets and ConfigMaps to the secret store and print what became of each."""
     if not manifests:
         return
@@ -29,7 +29,7 @@ async def put_away(manifests: Sequence[Manifest], settings: Settings) -> None:
         print(f"{label} {outcome}", flush=True)
 
 
-async def forget(settings: Settings, stored: Sequence[tuple[str, str, str]], *, ignore_not_found: bool) -> list[CommandFailed]:
+async def delete_secrets(settings: Settings, stored: Sequence[tuple[str, str, str]], *, ignore_not_found: bool) -> list[CommandFailed]:
     """Remove Secrets and ConfigMaps from the secret store, after everything that may use them was told to go."""
     failures: list[CommandFailed] = []
     store = secret_store(settings) if stored else None

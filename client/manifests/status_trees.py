@@ -11,7 +11,7 @@ from typing import Any
 from api_types.resources.kinds import BY_KIND
 from api_types.validation.manifests import Document, dump
 from client.errors import Refused
-from client.manifests.documents import admit_documents, read_documents, warn
+from client.manifests.documents import admit_documents, print_warnings, read_documents
 from client.refs.tree import Tree
 
 # What placement and rendering read of a status: objects, and by kind ("" = all) lists of objects with the key that each must have.
@@ -27,7 +27,7 @@ def read_trees(files: Sequence[str] | None, namespace: str | None) -> list[Tree]
     """
     documents = read_documents(files)
     admitted = admit_documents(documents, namespace)
-    warn(admitted)
+    print_warnings(admitted)
     problems: list[str] = []
     trees: list[Tree] = []
     for document, one in zip(documents, admitted, strict=True):

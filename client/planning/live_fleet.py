@@ -12,10 +12,9 @@ from typing import Any
 from activities.messaging import NAME, NAMESPACE, READY, visibility_query
 from api_types import labels
 from api_types.clock import now_ms
-from api_types.resources.kinds import BY_KIND, KindInfo
-from api_types.resources.parts.base_types import Manifest
+from api_types.resources.kinds import BY_KIND
 from client.errors import NoAnswer, NotFound
-from client.refs.targets import Target, target
+from client.refs.targets import SCHEDULER, target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
@@ -37,11 +36,6 @@ _ASKED_AGAIN = 3
 
 # How often the ledger is read when it changes between two of its pages.
 _READ_AGAIN = 10
-
-# Not one of the kinds that users name, but found and asked like any other owner.
-SCHEDULER = Target(
-    KindInfo(kind="FleetScheduler", plural="fleetschedulers", short="fleetscheduler", namespaced=False, model=Manifest), "", "default"
-)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which object a user means: `md/qwen`, `md qwen`, `modeldeployments/qwen`."""
+"""References to objects: `md/qwen`, `md qwen`, `modeldeployments/qwen`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from api_types.messages.delivery import EntityRef, ReceiverT, Signal
 from api_types.messages.signals import receiver_of, signals_of
 from api_types.names import workflow_id
 from api_types.resources.kinds import BY_KIND, KINDS, KindInfo, UnknownKind, find_kind
+from api_types.resources.parts.base_types import Manifest
 from client.errors import Refused
 from workflows.served import SERVED
 
@@ -24,7 +25,7 @@ class Target:
 
     @property
     def workflow_id(self) -> str:
-        """Give the id of the workflow that owns the object."""
+        """Give the id of the workflow of the object."""
         return workflow_id(self.kind.kind, self.namespace, self.name)
 
     def receiving(self, signal: Signal[ReceiverT, Any]) -> EntityRef[ReceiverT]:
@@ -45,9 +46,15 @@ class Target:
 
     @property
     def command(self) -> str:
-        """Name the object as arguments for another command of ours: `md/qwen -n ml-team`."""
+        """Name the object as arguments of another command: `md/qwen -n ml-team`."""
         short = f"{self.kind.short}/{self.name}"
         return f"{short} -n {self.namespace}" if self.namespace and self.namespace != DEFAULT_NAMESPACE else short
+
+
+# Not one of the kinds that users name, but its workflow is queried and signalled like that of an object.
+SCHEDULER = Target(
+    KindInfo(kind="FleetScheduler", plural="fleetschedulers", short="fleetscheduler", namespaced=False, model=Manifest), "", "default"
+)
 
 
 def kind_named(text: str) -> KindInfo:
@@ -59,7 +66,7 @@ def kind_named(text: str) -> KindInfo:
 
 
 def served(kind: KindInfo) -> KindInfo:
-    """Give the kind back if workflows own it here. Raises `Refused` otherwise."""
+    """Give the kind back if this release has a workflow for it. Raises `Refused` otherwise."""
     if kind.kind not in SERVED:
         raise Refused(
             f"{kind.kind} is known but not served by this release",
@@ -69,17 +76,17 @@ def served(kind: KindInfo) -> KindInfo:
 
 
 def served_kinds() -> list[str]:
-    """Name the kinds that workflows own here, in the order of the kinds table."""
+    """Name the kinds that this release has workflows for, in the order of the kinds table."""
     return [info.kind for info in KINDS if info.kind in SERVED]
 
 
 def target(kind: KindInfo, namespace: str | None, name: str) -> Target:
-    """Name an object; a cluster-scoped kind has no namespace, whatever was given."""
+    """Refer to an object; a cluster-scoped kind has no namespace, whatever was given."""
     return Target(kind, (namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
 
 
 def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
-    """Read the words after a command: `md`, `md,ic`, `all`, `md a b`, `md/a ic/b`. A missing name is None. Raises `Refused`."""
+    """Parse the arguments of a command: `md`, `md,ic`, `all`, `md a b`, `md/a ic/b`. A missing name is None. Raises `Refused`."""
     if not words:
         raise Refused("name a kind or an object", next_step="for example `md`, `md qwen` or `md/qwen`; `modelplane schema` lists the kinds")
     if any("/" in word for word in words):
@@ -94,7 +101,7 @@ def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
 
 
 def objects_named(words: Sequence[str], namespace: str | None) -> list[Target]:
-    """Read words that must name objects, not whole kinds. Raises `Refused`."""
+    """Parse arguments that must name objects, not whole kinds. Raises `Refused`."""
     found = kinds_and_names(words)
     nameless = [kind for kind, name in found if name is None]
     if nameless:

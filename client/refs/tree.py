@@ -64,7 +64,7 @@ def deleting(tree: Tree) -> bool:
     return bool(at_path(tree, ".metadata.deletionTimestamp"))
 
 
-def took(tree: Tree, request_id: str) -> bool:
+def has_applied(tree: Tree, request_id: str) -> bool:
     """Tell whether the owner has taken a request."""
     return request_id in (tree.get("appliedRequestIds") or ())
 

@@ -75,7 +75,7 @@ class ControlPlane:
         lines: list[str] = await self._query(wanted, "waiting")
         return lines
 
-    async def last_words(self, wanted: Target) -> Tree | None:
+    async def last_state(self, wanted: Target) -> Tree | None:
         """Give an object as it is, or as it was when it went; None if nobody can tell. Raises `Unreachable`."""
         handle = self.client.get_workflow_handle(wanted.workflow_id)
         try:

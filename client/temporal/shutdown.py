@@ -5,7 +5,7 @@ import sys
 from typing import NoReturn
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End this process with that exit code, once all that was printed is out.
 
     Threads of the Temporal SDK may still be on their way back from the last call, and Python aborts when they arrive while it tears itself

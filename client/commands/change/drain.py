@@ -1,7 +1,7 @@
-"""Taking a cluster out of use and back: `modelplane drain` and `modelplane uncordon`.
+"""`modelplane drain` and `modelplane uncordon`.
 
 Both change one taint in the cluster's spec and leave everything else to the scheduler, which moves replicas under the budgets of their
-deployments. Whoever looks at the cluster sees why nothing runs there.
+deployments. The manifest of the cluster shows why nothing runs there.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from api_types.resources.kinds import BY_KIND
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
-from client.follow.drain_progress import order_moves, until_drained
+from client.follow.drain_progress import request_moves, until_drained
 from client.follow.edit import as_manifest, change
 from client.output.progress import Progress
 from client.refs.targets import Target, kinds_and_names, target
@@ -31,7 +31,7 @@ Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="An InferenceClu
 def drain(cluster: Cluster, wait: options.Wait = False, timeout: options.Timeout = options.WAIT_SECONDS) -> None:
     """Move every replica off a cluster and place nothing there until `modelplane uncordon`.
 
-    `modelplane plan --drain CLUSTER` says beforehand what would happen.
+    `modelplane plan --drain CLUSTER` shows beforehand what would happen.
     """
     asyncio.run(_drain(_cluster(cluster), wait=wait, seconds=timeout))
 
@@ -51,8 +51,8 @@ def without_maintenance(taints: Taints) -> Taints:
     return [taint for taint in taints if taint.get("key") != labels.MAINTENANCE]
 
 
-def retainted(tree: Tree, change: Callable[[Taints], Taints]) -> Tree | None:
-    """Give a described cluster as a manifest with other taints; None if they are right already."""
+def with_taints(tree: Tree, change: Callable[[Taints], Taints]) -> Tree | None:
+    """Give a described cluster as a manifest with other taints; None if that changes nothing."""
     before = list(tree["spec"].get("taints") or [])
     after = change(before)
     if after == before:
@@ -75,9 +75,9 @@ def _cluster(word: str) -> Target:
 
 async def _drain(wanted: Target, *, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await _retaint(plane, wanted, with_maintenance)
-        print(f"{wanted.label} {'drain ordered' if changed else 'is drained already'}", flush=True)
-        await order_moves(plane, wanted, generation(await plane.describe(wanted)))
+        changed = await _change_taints(plane, wanted, with_maintenance)
+        print(f"{wanted.label} {'drain requested' if changed else 'is drained already'}", flush=True)
+        await request_moves(plane, wanted, generation(await plane.describe(wanted)))
         if wait:
             with Progress() as progress:
                 await until_drained(plane, wanted.name, seconds, progress)
@@ -85,10 +85,10 @@ async def _drain(wanted: Target, *, wait: bool, seconds: float) -> None:
 
 async def _uncordon(wanted: Target) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await _retaint(plane, wanted, without_maintenance)
+        changed = await _change_taints(plane, wanted, without_maintenance)
         print(f"{wanted.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
 
 
-async def _retaint(plane: ControlPlane, wanted: Target, taints: Callable[[Taints], Taints]) -> bool:
-    """Send the cluster with other taints; False if they are right already. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`."""
-    return await change(plane, wanted, lambda tree: (retainted(tree, taints) or tree)["spec"]) is not None
+async def _change_taints(plane: ControlPlane, wanted: Target, taints: Callable[[Taints], Taints]) -> bool:
+    """Send the cluster with other taints; False if that changes nothing. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`."""
+    return await change(plane, wanted, lambda tree: (with_taints(tree, taints) or tree)["spec"]) is not None

@@ -1,4 +1,4 @@
-"""`modelplane policy`: the fleet's placement policy, one document that the scheduler keeps."""
+"""`modelplane policy`: the fleet's placement policy, one document that the scheduler stores."""
 
 import asyncio
 import time
@@ -11,21 +11,23 @@ from api_types.messages.entities import SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
 from client.configuration import load_settings
 from client.errors import NoAnswer, Refused
-from client.follow.requests import who
+from client.follow.requests import current_user
 from client.manifests.policy_file import read_policy_file
 from client.output.formats import TreeFormat, as_json, as_yaml
-from client.planning.live_fleet import SCHEDULER
+from client.refs.targets import SCHEDULER
 from client.temporal.control_plane import ControlPlane, control_plane
 from scheduler import write_policy
 
-_LOOK_EVERY_SECONDS = 0.3
-_PATIENCE_SECONDS = 15.0
+_POLL_SECONDS = 0.3
+_TIMEOUT_SECONDS = 15.0
 
-policy = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or replace the fleet's placement policy.")
+policy = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show or replace the fleet's placement policy."
+)
 
 
 @policy.command("get")
-def get_policy(output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the policy.")] = TreeFormat.YAML) -> None:
+def get_policy(output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Output format.")] = TreeFormat.YAML) -> None:
     """Print the policy in force, with nothing left out."""
     tree = asyncio.run(_get())
     print(as_json(tree) if output == TreeFormat.JSON else as_yaml(tree))
@@ -33,7 +35,7 @@ def get_policy(output: Annotated[TreeFormat, typer.Option("--output", "-o", help
 
 @policy.command("set")
 def set_policy(file: Annotated[Path, typer.Option("--filename", "-f", help="File with the policy (YAML or JSON).")]) -> None:
-    """Replace the policy by that of a file; fields that are left out take their defaults. It holds for new placements."""
+    """Replace the policy by that of a file; fields that are left out take their defaults. It applies to new placements."""
     wanted = write_policy(read_policy_file(file))
     asyncio.run(_set(wanted))
     print("fleet policy configured")
@@ -47,14 +49,14 @@ async def _get() -> dict[str, Any]:
 
 async def _set(wanted: dict[str, Any]) -> None:
     async with control_plane(load_settings()) as plane:
-        await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=who(), policy=wanted))
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=current_user(), policy=wanted))
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while (answer := await _answer(plane))["policy"] != wanted:
             if answer["problem"]:
-                raise Refused("the scheduler refused the policy", details=[str(answer["problem"])], next_step="mend it and set it again")
+                raise Refused("the scheduler refused the policy", details=[str(answer["problem"])], next_step="fix it and set it again")
             if time.monotonic() >= deadline:
-                raise NoAnswer(f"the scheduler has the policy, but did not take it within {_PATIENCE_SECONDS:g} s")
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+                raise NoAnswer(f"Temporal has the policy, but the scheduler did not apply it within {_TIMEOUT_SECONDS:g} s")
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _answer(plane: ControlPlane) -> dict[str, Any]:

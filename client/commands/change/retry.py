@@ -1,4 +1,4 @@
-"""`modelplane retry`: try at once what waits for its next attempt, for instance after its cause was mended."""
+"""`modelplane retry`: retry now what waits for its next attempt, for instance after its cause was fixed."""
 
 import asyncio
 from typing import Annotated
@@ -9,8 +9,8 @@ from api_types.messages.entities import RetryNow
 from api_types.messages.signals import EntitySignals
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import CommandFailed, together
-from client.follow.requests import who
+from client.errors import CommandFailed, combine
+from client.follow.requests import current_user
 from client.refs.targets import Target, objects_named
 from client.temporal.control_plane import control_plane
 
@@ -19,7 +19,7 @@ def retry(
     objects: Annotated[list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`).")],
     namespace: options.Namespace = None,
 ) -> None:
-    """Ask the owners of objects to try again now instead of after their next pause."""
+    """Retry failed steps of objects now instead of after their backoff."""
     asyncio.run(_retry(objects_named(objects, namespace)))
 
 
@@ -28,10 +28,10 @@ async def _retry(targets: list[Target]) -> None:
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
             try:
-                await plane.signal(wanted, EntitySignals.RETRY_NOW, RetryNow(by=who()))
+                await plane.signal(wanted, EntitySignals.RETRY_NOW, RetryNow(by=current_user()))
             except CommandFailed as failure:
                 failures.append(failure)
                 continue
-            print(f"{wanted.label} retry ordered", flush=True)
+            print(f"{wanted.label} retry requested", flush=True)
     if failures:
-        raise together(failures)
+        raise combine(failures)

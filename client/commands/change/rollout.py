@@ -1,10 +1,9 @@
-"""`modelplane rollout`: watch how a template reaches the replicas, hold it, let it go on, begin it again, or go back.
+"""`modelplane rollout`: status, pause, resume, restart and undo.
 
-What is changed is the deployment's own spec, so that whoever looks at it sees what was ordered; the steps themselves are the scheduler's.
+Each changes the spec of the deployment, so that its manifest shows what was requested; the scheduler decides the single steps.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
@@ -15,19 +14,19 @@ from api_types.clock import timestamp, utc_now
 from api_types.labels import RESTARTED_AT
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import CommandFailed, NoAnswer, Refused, TimedOut
-from client.follow.advice import advice
+from client.errors import Refused
 from client.follow.edit import change
-from client.follow.waiting import standing
-from client.output.progress import Progress, Row
+from client.follow.rollout_progress import progress_of, until_rolled_out
+from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
-from client.refs.tree import Tree, at_path, condition, generation, refusal, settled
-from client.temporal.control_plane import ControlPlane, control_plane
+from client.refs.tree import Tree
+from client.temporal.control_plane import control_plane
 
-_ROLLED = "ModelDeployment"
-_LOOK_EVERY_SECONDS = 0.5
+_KIND = "ModelDeployment"
 
-rollout = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Watch and steer how a changed template reaches the replicas.")
+rollout = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show and control the rollout of a changed template."
+)
 
 Objects = Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")]
 
@@ -36,30 +35,30 @@ Objects = Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `
 def status(
     objects: Objects,
     namespace: options.Namespace = None,
-    watch: Annotated[bool, typer.Option("--watch/--no-watch", "-w", help="Stay until the rollout is done.")] = True,
+    watch: Annotated[bool, typer.Option("--watch/--no-watch", "-w", help="Wait until the rollout is done.")] = True,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Show how far the present template has come. Ends with 5 when it is not done in time, with --no-watch when it is not done now."""
+    """Show how far the rollout is. Exit code 5 when it is not done in time, or with --no-watch when it is not done now."""
     asyncio.run(_status(_deployments(objects, namespace), timeout if watch else 0.0))
 
 
 @rollout.command("pause")
 def pause(objects: Objects, namespace: options.Namespace = None) -> None:
-    """Change no further replica until `rollout resume`; what is being changed now finishes."""
-    asyncio.run(_steer(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=True), "paused", "is paused already"))
+    """Change no further replica until `rollout resume`; changes under way finish."""
+    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=True), "paused", "is paused already"))
 
 
 @rollout.command("resume")
 def resume(objects: Objects, namespace: options.Namespace = None) -> None:
-    """Go on with a paused rollout."""
-    asyncio.run(_steer(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=False), "resumed", "was not paused"))
+    """Resume a paused rollout."""
+    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=False), "resumed", "was not paused"))
 
 
 @rollout.command("restart")
 def restart(objects: Objects, namespace: options.Namespace = None) -> None:
     """Replace every engine pod by a new one, within the budgets of a rollout."""
     now = timestamp(utc_now())
-    asyncio.run(_steer(_deployments(objects, namespace), lambda tree: with_restart(tree, now), "restarted", "was restarted just now"))
+    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_restart(tree, now), "restarted", "was restarted just now"))
 
 
 @rollout.command("undo")
@@ -75,20 +74,20 @@ def undo(
 
 
 def with_pause(tree: Tree, *, paused: bool) -> Tree:
-    """Give a deployment's spec with its rollout held or let go."""
+    """Give a deployment's spec with its rollout paused or not."""
     spec: Tree = tree["spec"]
     before: Tree = spec.get("rollout") or {}
     if bool(before.get("paused")) is paused:
         return spec
     rest = {key: value for key, value in before.items() if key != "paused"}
-    held = {**rest, "paused": True} if paused else rest
-    return {**{key: value for key, value in spec.items() if key != "rollout"}, **({"rollout": held} if held else {})}
+    after = {**rest, "paused": True} if paused else rest
+    return {**{key: value for key, value in spec.items() if key != "rollout"}, **({"rollout": after} if after else {})}
 
 
 def with_restart(tree: Tree, at: str) -> Tree:
-    """Give a deployment's spec with a mark on every pod template, so that all of them differ from what runs."""
+    """Give a deployment's spec with a new annotation on every pod template, so that all of them differ from what runs."""
     template = tree["spec"]["template"]
-    engines = [{**engine, "members": [_marked(member, at) for member in engine["members"]]} for engine in template["spec"]["engines"]]
+    engines = [{**engine, "members": [_annotated(member, at) for member in engine["members"]]} for engine in template["spec"]["engines"]]
     return {**tree["spec"], "template": {**template, "spec": {**template["spec"], "engines": engines}}}
 
 
@@ -103,24 +102,7 @@ def with_template(tree: Tree, revisions: list[Tree], to: int | None) -> Tree:
     return {**tree["spec"], "template": {**tree["spec"]["template"], "spec": kept[wanted]}}
 
 
-def progress_of(tree: Tree) -> str:
-    """Say in one line how far the present template has come, and what holds it."""
-    counts: Tree = at_path(tree, ".status.rollout") or {}
-    ready, total, made = (int(counts.get(field, 0)) for field in ("updatedReady", "total", "templateGeneration"))
-    done = f"{ready} of {total} replicas Ready with the template of generation {made}"
-    changing = int(counts.get("updated", 0)) - ready
-    parts = [done, *([f"{changing} changing"] if changing else []), *(["paused"] if counts.get("paused") else [])]
-    why = str(condition(tree, "Ready").get("message") or "") if condition(tree, "Ready").get("status") != "True" else ""
-    return ", ".join(parts) + (f"; {why}" if why else "")
-
-
-def is_done(tree: Tree) -> bool:
-    """Tell whether every replica stands with the present template."""
-    counts: Tree = at_path(tree, ".status.rollout") or {}
-    return settled(tree, generation(tree)) and counts.get("updatedReady") == counts.get("total")
-
-
-def _marked(member: Tree, at: str) -> Tree:
+def _annotated(member: Tree, at: str) -> Tree:
     template = member["template"]
     metadata = template.get("metadata") or {}
     annotations = {**(metadata.get("annotations") or {}), RESTARTED_AT: at}
@@ -129,12 +111,12 @@ def _marked(member: Tree, at: str) -> Tree:
 
 def _deployments(words: list[str], namespace: str | None) -> list[Target]:
     targets = objects_named(words, namespace)
-    if other := next((wanted for wanted in targets if wanted.kind.kind != _ROLLED), None):
-        raise Refused(f"{other.title} has no rollout", next_step=f"only a {_ROLLED} has one: `modelplane rollout status md/NAME`")
+    if other := next((wanted for wanted in targets if wanted.kind.kind != _KIND), None):
+        raise Refused(f"{other.title} has no rollout", next_step=f"only a {_KIND} has one: `modelplane rollout status md/NAME`")
     return targets
 
 
-async def _steer(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
+async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
             changed = await change(plane, wanted, new_spec)
@@ -150,46 +132,8 @@ async def _undo(targets: list[Target], to: int | None) -> None:
 
 
 async def _status(targets: list[Target], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
     async with control_plane(load_settings()) as plane:
         with Progress() as progress:
-            while True:
-                trees = {wanted: await _look(plane, wanted) for wanted in targets}
-                progress.show([_row(wanted, tree) for wanted, tree in trees.items()])
-                for wanted, tree in trees.items():
-                    _give_up_if_refused(wanted, tree)
-                waiting = {wanted: tree for wanted, tree in trees.items() if tree is None or not is_done(tree)}
-                if not waiting:
-                    break
-                if time.monotonic() >= deadline:
-                    raise _unfinished(waiting, seconds)
-                await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            trees = await until_rolled_out(plane, targets, seconds, progress)
         for wanted, tree in trees.items():
-            print(f"{wanted.label} rolled out: {progress_of(tree or {})}", flush=True)
-
-
-async def _look(plane: ControlPlane, wanted: Target) -> Tree | None:
-    try:
-        return await plane.describe(wanted)
-    except NoAnswer:
-        return None
-
-
-def _row(wanted: Target, tree: Tree | None) -> Row:
-    return Row(wanted.label, progress_of(tree) if tree else standing(None), tree is not None and is_done(tree))
-
-
-def _give_up_if_refused(wanted: Target, tree: Tree | None) -> None:
-    if tree and (why := refusal(tree)):
-        raise CommandFailed(f"{wanted.title} was refused by its owner", details=why.splitlines(), next_step="mend it and apply it again")
-
-
-def _unfinished(waiting: dict[Target, Tree | None], seconds: float) -> CommandFailed:
-    details = [f"{wanted.title}: {progress_of(tree) if tree else standing(None)}" for wanted, tree in waiting.items()]
-    wanted, tree = next(iter(waiting.items()))
-    paused = bool(tree and at_path(tree, ".status.rollout.paused"))
-    step = f"`modelplane rollout resume {wanted.command}` lets it go on" if paused else (advice(wanted, tree) if tree else "")
-    when = f"after {seconds:g} s; the control plane goes on" if seconds else "yet"
-    return TimedOut(
-        f"not rolled out {when}", details=details, next_step=step or f"`modelplane describe {wanted.command}` shows all that is known"
-    )
+            print(f"{wanted.label} rolled out: {progress_of(tree)}", flush=True)

@@ -1,4 +1,4 @@
-"""`modelplane scale`: order a replica count by signal, the way an autoscaler does."""
+"""`modelplane scale`: set a replica count by signal, as an autoscaler does."""
 
 import asyncio
 from typing import Annotated
@@ -11,7 +11,7 @@ from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Conflict, Refused
-from client.follow.requests import new_request_id, until_taken, who
+from client.follow.requests import current_user, new_request_id, until_applied
 from client.follow.waiting import Goal, until_ready
 from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
@@ -43,15 +43,15 @@ def scale(
 def _check(wanted: Target, replicas: int) -> None:
     try:
         admit_scale(wanted.namespace, wanted.name, replicas)
-    except InvalidManifest as refusal:
-        raise Refused(str(refusal), next_step="give another --replicas; nothing was sent") from refusal
+    except InvalidManifest as error:
+        raise Refused(str(error), next_step="give another --replicas; nothing was sent") from error
 
 
 async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
         goals = []
         for wanted in targets:
-            tree = await order(plane, wanted, replicas)
+            tree = await request_scale(plane, wanted, replicas)
             print(f"{wanted.label} scaled to {replicas}", flush=True)
             goals.append(Goal(wanted, generation(tree)))
         if wait:
@@ -59,18 +59,18 @@ async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: f
                 await until_ready(plane, goals, seconds, progress)
 
 
-async def order(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
-    """Signal the count and give the object once it was taken. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
+async def request_scale(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
+    """Signal the count and give the object once it is applied. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
     if deleting(await plane.describe(wanted)):
         raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
-    message = Scale(request_id=new_request_id(), by=who(), replicas=replicas)
+    message = Scale(request_id=new_request_id(), by=current_user(), replicas=replicas)
     await plane.signal(wanted, ModelDeploymentSignals.SCALE, message)
-    tree = await until_taken(plane, wanted, message.request_id)
+    tree = await until_applied(plane, wanted, message.request_id)
     if tree is None:
         raise Conflict(f"{wanted.title} was deleted meanwhile")
     if at_path(tree, ".spec.replicas") != replicas:
         raise Conflict(
-            f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: somebody else scaled it after you",
-            next_step=f"`modelplane events {wanted.command}` shows who",
+            f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: it was scaled again after this request",
+            next_step=f"`modelplane events {wanted.command}` shows by whom",
         )
     return tree

@@ -12,7 +12,7 @@ from client.configuration import home_folder
 from client.errors import NotFound, Refused
 from client.output.tables import columns
 
-_LOOK_EVERY_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 _KIBI = 1024
 
 
@@ -42,7 +42,7 @@ def _show(file: Path, tail: int, *, follow: bool) -> None:
         sys.stdout.writelines(deque(stream, maxlen=tail))
         while follow:
             sys.stdout.flush()
-            time.sleep(_LOOK_EVERY_SECONDS)
+            time.sleep(_POLL_SECONDS)
             sys.stdout.write(stream.read())
 
 

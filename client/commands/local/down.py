@@ -1,4 +1,4 @@
-"""`modelplane down`: end everything that `modelplane up` started on this machine."""
+"""`modelplane down`: stop everything that `modelplane up` started on this machine."""
 
 import sys
 from typing import Annotated
@@ -7,9 +7,9 @@ import typer
 
 
 def down(
-    wipe: Annotated[bool, typer.Option("--wipe", help="Also delete the data: the next `up` begins with an empty fleet.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Also delete the data: the next `up` starts with an empty fleet.")] = False,
 ) -> None:
-    """Stop the fleet on this machine; its data stays for the next `up`."""
+    """Stop the fleet on this machine; its data is kept for the next `up`."""
     from client.local.processes import stop  # noqa: PLC0415 - the testbed would slow the start of every other command
 
     stop(_say, wipe=wipe)

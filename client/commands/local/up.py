@@ -1,4 +1,4 @@
-"""`modelplane up`: a whole fleet on this machine, from nothing to Ready clusters, and optionally a first model on it."""
+"""`modelplane up`: start a whole fleet on this machine, wait until its clusters are Ready, and optionally apply a first model."""
 
 import asyncio
 import sys
@@ -11,10 +11,11 @@ import typer
 from api_types.resources.kinds import BY_KIND
 from api_types.validation.manifests import Manifest
 from client.commands import options
-from client.commands.change.apply import AppliedObject, apply_manifests, read_manifests, wait_for
-from client.commands.inspect.get import Screen
+from client.follow.apply import AppliedObject, apply_manifests, until_applied_are_ready
+from client.manifests.applicable import read_manifests
 from client.output.columns import Layout
 from client.output.formats import Format
+from client.output.printer import ResourcePrinter
 from client.temporal.control_plane import ControlPlane, ListedObject, control_plane
 from client.temporal.execution import execution_of
 from client.temporal.links import list_link
@@ -22,14 +23,15 @@ from client.temporal.links import list_link
 if TYPE_CHECKING:
     from client.local.processes import LocalFleet
 
-# What the testbed writes for its users, in the order in which one thing needs another.
+# The manifests that the testbed writes, each after those it refers to.
 _FLEET_MANIFESTS = ("secrets.yaml", "classes.yaml", "clusters.yaml")
 _FLEET_WAIT_SECONDS = 180.0
 
 
 def up(
     fleet: Annotated[
-        Path | None, typer.Option("--fleet", help="File that describes the simulated clusters; else the last one, else two clusters.")
+        Path | None,
+        typer.Option("--fleet", help="Describes the simulated clusters; default: the file of the last `up`, or two clusters."),
     ] = None,
     apply: Annotated[
         list[str] | None, typer.Option("--apply", help="Manifests to apply once the clusters are Ready. May be repeated.")
@@ -37,9 +39,9 @@ def up(
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Start Temporal, simulated GPU clusters and a worker on this machine, and make the clusters known; again: go on with the data.
+    """Start Temporal, simulated GPU clusters and a worker on this machine, and register the clusters. A restart keeps the data.
 
-    Everything lives in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
+    All files are in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
     or built once, which takes a while. With --apply and --wait it ends when those objects are Ready.
     """
     from client.local.processes import start  # noqa: PLC0415 - the testbed would slow the start of every other command
@@ -52,10 +54,10 @@ def up(
 async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
     own = read_manifests([str(local.running.manifests / name) for name in _FLEET_MANIFESTS], None)
     async with control_plane(local.settings) as plane:
-        await wait_for(plane, await apply_manifests(plane, own), _FLEET_WAIT_SECONDS)
+        await until_applied_are_ready(plane, await apply_manifests(plane, own), _FLEET_WAIT_SECONDS)
         applied = await apply_manifests(plane, wanted)
         if applied and wait:
-            await wait_for(plane, applied, seconds)
+            await until_applied_are_ready(plane, applied, seconds)
         await _summary(plane, local, applied)
 
 
@@ -81,7 +83,7 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
 
 
 def _table(found: Sequence[ListedObject]) -> None:
-    Screen(Format.WIDE, Layout(namespaces=True, wide=True), single=False).show(found)
+    ResourcePrinter(Format.WIDE, Layout(namespaces=True, wide=True), single=False).print_all(found)
 
 
 def _say(line: str) -> None:

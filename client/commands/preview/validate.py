@@ -1,12 +1,12 @@
 """`modelplane validate`: the checks of `apply`, without a server. It knows every kind, also those that this release does not serve."""
 
 from client.commands import options
-from client.manifests.documents import admit_documents, read_documents, warn
+from client.manifests.documents import admit_documents, print_warnings, read_documents
 
 
 def validate(files: options.Files = None, namespace: options.Namespace = None) -> None:
     """Check manifests in full and report every error at once; exit code 2 if there is one."""
     admitted = admit_documents(read_documents(files), namespace)
-    warn(admitted)
+    print_warnings(admitted)
     for one in admitted:
         print(f"{one.manifest.kind.lower()}/{one.manifest.metadata.name} is valid")

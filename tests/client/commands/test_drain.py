@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from client.commands.change.drain import retainted, with_maintenance, without_maintenance
+from client.commands.change.drain import with_maintenance, with_taints, without_maintenance
 from tests.client.conftest import Cli
 
 OURS = {"key": "modelplane.ai/maintenance", "effect": "NoExecute"}
@@ -54,7 +54,7 @@ def a_described_cluster(taints: list[dict[str, Any]] | None) -> dict[str, Any]:
 
 
 def test_everything_else_of_the_cluster_is_sent_as_it_was() -> None:
-    assert retainted(a_described_cluster(None), with_maintenance) == {
+    assert with_taints(a_described_cluster(None), with_maintenance) == {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceCluster",
         "metadata": {"name": "oslo", "labels": {"tier": "prod"}, "annotations": {"a": "b"}},
@@ -63,14 +63,14 @@ def test_everything_else_of_the_cluster_is_sent_as_it_was() -> None:
 
 
 def test_the_last_taint_takes_its_list_with_it() -> None:
-    manifest = retainted(a_described_cluster([OURS]), without_maintenance)
+    manifest = with_taints(a_described_cluster([OURS]), without_maintenance)
     assert manifest is not None
     assert "taints" not in manifest["spec"]
 
 
 @pytest.mark.parametrize("taints", [[OURS], [OURS, THEIRS]])
 def test_a_cluster_that_is_drained_already_is_not_sent_again(taints: list[dict[str, Any]]) -> None:
-    assert retainted(a_described_cluster(taints), with_maintenance) is None
+    assert with_taints(a_described_cluster(taints), with_maintenance) is None
 
 
 BAD_USAGE = [

@@ -1,10 +1,16 @@
 """What goes wrong before anything is sent: each mistake has its words, its next step and its exit code."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from client.main import COMMANDS
 from tests.client.conftest import Cli
+
+ROOT = Path(__file__).parents[3]
 
 DEPLOYMENT = """
 apiVersion: modelplane.ai/v1alpha1
@@ -121,7 +127,7 @@ def test_ruling_41_what_the_control_plane_writes_is_refused_with_the_kind_to_wri
 
 @pytest.mark.usefixtures("nowhere")
 def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client.commands.change.apply.SERVED", ())
+    monkeypatch.setattr("client.manifests.applicable.SERVED", ())
     (tmp_path / "good.yaml").write_text(GOOD)
     result = cli("apply", "-f", str(tmp_path / "good.yaml"))
     assert result.code == 2
@@ -195,3 +201,16 @@ def test_help_tells_the_exit_codes(cli: Cli) -> None:
     result = cli("--help")
     assert result.code == 0
     assert "6 control plane unreachable" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_can_be_loaded_and_is_listed_in_help(cli: Cli, name: str) -> None:
+    assert "Usage:" in cli(name, "--help").out
+    assert re.search(rf"^  {name} +\w", cli("--help").out, flags=re.MULTILINE)
+
+
+def test_help_imports_neither_temporal_nor_a_command() -> None:
+    heavy = "{'temporalio', 'pydantic', 'client.commands'}"
+    program = f"import sys; from client.main import run; run(['--help']); print(sorted({heavy} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "[]"

@@ -123,7 +123,7 @@ def test_a_deployment_is_applied_shown_scaled_and_deleted(cli: Cli, tenant: str,
 
     scaled = cli("scale", "md/demo", "--replicas", "3", "-n", tenant, "--wait", "--timeout", str(_BOUND_SECONDS))
     assert (scaled.code, scaled.out) == (0, "modeldeployment/demo scaled to 3\n")
-    # The file still says 2; an unchanged manifest does not take back what was ordered since.
+    # The file still says 2; an unchanged manifest does not take back what was scaled since.
     assert cli("apply", "-f", file).out == "modeldeployment/demo unchanged\n"
     assert json.loads(cli("get", "md/demo", "-n", tenant, "-o", "json").out)["spec"]["replicas"] == 3
 
@@ -131,7 +131,7 @@ def test_a_deployment_is_applied_shown_scaled_and_deleted(cli: Cli, tenant: str,
     assert {"SpecChanged", "Scheduled"} <= set(reasons)
 
     deleted = cli("delete", "md/demo", "-n", tenant, "--wait", "--timeout", str(_BOUND_SECONDS))
-    assert (deleted.code, deleted.out) == (0, "modeldeployment/demo deletion ordered\n")
+    assert (deleted.code, deleted.out) == (0, "modeldeployment/demo deletion requested\n")
     assert "waits until gone" in deleted.err
     assert cli("get", "md/demo", "-n", tenant).code == ExitCode.NOT_FOUND
     assert "No resources found" in cli("get", "mr", "-n", tenant).err

@@ -51,7 +51,7 @@ def test_what_a_plan_foresees_a_drain_does(cli: Cli, tenant: str, tmp_path: Path
     assert clusters_of(cli, tenant) == sorted(here.clusters)  # a plan touches nothing
 
     result = cli("drain", drained, "--wait", "--timeout", _BOUND)
-    assert (result.code, result.out) == (0, f"inferencecluster/{drained} drain ordered\n"), result.err
+    assert (result.code, result.out) == (0, f"inferencecluster/{drained} drain requested\n"), result.err
     assert ": gone" in result.err
     assert clusters_of(cli, tenant) == [placement["cluster"] for placement in planned["placements"]] == [other, other]
     assert cli("drain", drained).out == f"inferencecluster/{drained} is drained already\n"
@@ -129,7 +129,7 @@ def test_what_does_not_exist_is_said_with_its_own_exit_code(cli: Cli, words: lis
 def test_a_retry_reaches_every_owner_that_exists(cli: Cli, here: Running) -> None:  # noqa: F811
     name = min(here.clusters)
     result = cli("retry", f"ic/{name}", "md/nope")
-    assert (result.code, result.out) == (3, f"inferencecluster/{name} retry ordered\n")
+    assert (result.code, result.out) == (3, f"inferencecluster/{name} retry requested\n")
 
 
 def test_a_policy_is_set_and_read_back_and_a_bad_one_is_refused(cli: Cli, here: Running, tmp_path: Path) -> None:  # noqa: F811

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from client.commands.change.rollout import is_done, progress_of, with_pause, with_restart, with_template
+from client.commands.change.rollout import with_pause, with_restart, with_template
 from client.errors import Refused
+from client.follow.rollout_progress import is_done, progress_of
 from tests.client.conftest import Cli
 
 Tree = dict[str, Any]

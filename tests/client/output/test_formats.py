@@ -13,7 +13,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.events import in_order
-from client.errors import CommandFailed, Refused, TimedOut, report, together
+from client.errors import CommandFailed, Refused, TimedOut, combine, report
 from client.follow.advice import advice
 from client.output.columns import Layout, header, row
 from client.output.formats import Format, render
@@ -170,7 +170,7 @@ def test_a_failure_says_what_happened_the_facts_and_the_next_step() -> None:
 
 
 def test_of_several_failures_the_worst_decides_and_all_are_told() -> None:
-    joined = together([Refused("a", next_step="mend a"), TimedOut("b", details=["why"]), CommandFailed("c")])
+    joined = combine([Refused("a", next_step="mend a"), TimedOut("b", details=["why"]), CommandFailed("c")])
     assert (joined.code, list(joined.details), joined.next_step) == (5, ["a", "b", "  why", "c"], "mend a")
 
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from client.follow.waiting import standing
-from client.refs.tree import Tree, at_path, clean, refusal, settled, took
+from client.follow.waiting import status_line
+from client.refs.tree import Tree, at_path, clean, has_applied, refusal, settled
 
 PATHS: list[tuple[str, str, Any]] = [
     ("a field", ".spec.replicas", 2),
@@ -44,8 +44,8 @@ def test_a_wait_ends_when_the_new_generation_stands(story: str, tree: Tree, gene
 
 
 def test_an_order_counts_as_taken_when_the_owner_lists_its_id() -> None:
-    assert took({"appliedRequestIds": ["a", "b"]}, "b")
-    assert not took({}, "b")
+    assert has_applied({"appliedRequestIds": ["a", "b"]}, "b")
+    assert not has_applied({}, "b")
 
 
 def test_users_do_not_see_what_only_the_client_needs() -> None:
@@ -81,4 +81,4 @@ STANDINGS: list[tuple[str, Tree | None, str]] = [
 
 @pytest.mark.parametrize(("story", "tree", "want"), STANDINGS, ids=[row[0] for row in STANDINGS])
 def test_progress_says_in_one_line_what_is_missing(story: str, tree: Tree | None, want: str) -> None:
-    assert standing(tree) == want, story
+    assert status_line(tree) == want, story

@@ -1,0 +1,63 @@
+"""Following a rollout: how many replicas are Ready with the present template, and what the rest wait for."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from client.errors import CommandFailed, TimedOut
+from client.follow.advice import advice
+from client.follow.waiting import describe_or_none, raise_if_refused, status_line
+from client.output.progress import Progress, Row
+from client.refs.targets import Target
+from client.refs.tree import Tree, at_path, condition, generation, settled
+from client.temporal.control_plane import ControlPlane
+
+_POLL_SECONDS = 0.5
+
+
+async def until_rolled_out(plane: ControlPlane, targets: Sequence[Target], seconds: float, progress: Progress) -> Mapping[Target, Tree]:
+    """Wait until all replicas of every deployment are Ready with the present template. Raises `TimedOut`, `NotFound`, `CommandFailed`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        trees = {wanted: await describe_or_none(plane, wanted) for wanted in targets}
+        progress.show([_row(wanted, tree) for wanted, tree in trees.items()])
+        for wanted, tree in trees.items():
+            raise_if_refused(wanted, tree)
+        unfinished = {wanted: tree for wanted, tree in trees.items() if tree is None or not is_done(tree)}
+        if not unfinished:
+            return {wanted: tree for wanted, tree in trees.items() if tree is not None}
+        if time.monotonic() >= deadline:
+            raise _timed_out(unfinished, seconds)
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def progress_of(tree: Tree) -> str:
+    """Say in one line how far the rollout of the present template is, and what blocks it."""
+    counts: Tree = at_path(tree, ".status.rollout") or {}
+    ready, total, template = (int(counts.get(field, 0)) for field in ("updatedReady", "total", "templateGeneration"))
+    done = f"{ready} of {total} replicas Ready with the template of generation {template}"
+    changing = int(counts.get("updated", 0)) - ready
+    parts = [done, *([f"{changing} changing"] if changing else []), *(["paused"] if counts.get("paused") else [])]
+    why = str(condition(tree, "Ready").get("message") or "") if condition(tree, "Ready").get("status") != "True" else ""
+    return ", ".join(parts) + (f"; {why}" if why else "")
+
+
+def is_done(tree: Tree) -> bool:
+    """Whether every replica is Ready with the present template."""
+    counts: Tree = at_path(tree, ".status.rollout") or {}
+    return settled(tree, generation(tree)) and counts.get("updatedReady") == counts.get("total")
+
+
+def _row(wanted: Target, tree: Tree | None) -> Row:
+    return Row(wanted.label, progress_of(tree) if tree else status_line(None), tree is not None and is_done(tree))
+
+
+def _timed_out(unfinished: Mapping[Target, Tree | None], seconds: float) -> CommandFailed:
+    details = [f"{wanted.title}: {progress_of(tree) if tree else status_line(None)}" for wanted, tree in unfinished.items()]
+    wanted, tree = next(iter(unfinished.items()))
+    paused = bool(tree and at_path(tree, ".status.rollout.paused"))
+    step = f"continue it with `modelplane rollout resume {wanted.command}`" if paused else (advice(wanted, tree) if tree else "")
+    when = f"after {seconds:g} s; the control plane continues" if seconds else "yet"
+    return TimedOut(
+        f"not rolled out {when}", details=details, next_step=step or f"`modelplane describe {wanted.command}` shows all that is known"
+    )

@@ -1,0 +1,67 @@
+"""`apply` warns of labels and caches that neither the fleet nor the files have (spec/api.md 6.3, the warnings after the rules)."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from api_types.resources.kinds import BY_KIND, KindInfo
+from client.errors import NoAnswer
+from client.follow.fleet_warnings import warnings_of
+from client.refs.targets import Target, target
+from client.temporal.control_plane import ControlPlane, ListedObject
+from tests.api_types.builders import a_cache, a_cluster, a_deployment, accepted, merged
+
+NO_CLUSTER = "ModelDeployment ml/qwen: spec.template.spec.clusterSelector: no InferenceCluster has these labels yet"
+NO_CACHE = 'ModelDeployment ml/qwen: spec.template.spec.modelCacheRef.name: ModelCache "weights" does not exist yet in namespace ml'
+GOLD = a_deployment(clusterSelector={"matchLabels": {"tier": "gold"}})
+CACHED = a_deployment(modelCacheRef={"name": "weights"})
+
+
+class Fleet:
+    """A fleet with one cluster, and caches by name: True for those that exist, None for those that do not answer."""
+
+    def __init__(self, labels: dict[str, str], *, answered: bool = True, caches: dict[str, bool | None] | None = None) -> None:
+        self.cluster = ListedObject(target(BY_KIND["InferenceCluster"], None, "oslo"), {"metadata": {"labels": labels}}, answered)
+        self.caches = caches or {}
+        self.reads: list[str] = []
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> Sequence[ListedObject]:
+        assert namespace is None
+        self.reads.append(kind.kind)
+        return [self.cluster]
+
+    async def find(self, wanted: Target) -> dict[str, Any] | None:
+        self.reads.append(wanted.workflow_id)
+        found = self.caches.get(wanted.name, False)
+        if found is None:
+            raise NoAnswer("no worker answers")
+        return {} if found else None
+
+
+CASES: list[tuple[str, Fleet, list[dict[str, Any]], list[str], list[str]]] = [
+    ("nothing is read for a manifest that names nothing", Fleet({}), [a_deployment()], [], []),
+    ("a cluster has the labels", Fleet({"tier": "gold"}), [GOLD], [], ["InferenceCluster"]),
+    ("no cluster has the labels", Fleet({"tier": "silver"}), [GOLD], [NO_CLUSTER], ["InferenceCluster"]),
+    ("a cluster that does not answer may have them", Fleet({}, answered=False), [GOLD], [], ["InferenceCluster"]),
+    (
+        "a cluster in the files has them",
+        Fleet({}),
+        [GOLD, merged(a_cluster(), {"metadata": {"labels": {"tier": "gold"}}})],
+        [],
+        ["InferenceCluster"],
+    ),
+    ("the cache exists", Fleet({}, caches={"weights": True}), [CACHED], [], ["modelcache/ml/weights"]),
+    ("the cache does not exist", Fleet({}), [CACHED], [NO_CACHE], ["modelcache/ml/weights"]),
+    ("a cache that does not answer exists", Fleet({}, caches={"weights": None}), [CACHED], [], ["modelcache/ml/weights"]),
+    ("the cache is in the files", Fleet({}), [CACHED, a_cache()], [], []),
+]
+
+
+@pytest.mark.parametrize(("fleet", "documents", "want", "reads"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+async def test_apply_warns_of_what_the_fleet_does_not_have(
+    fleet: Fleet, documents: list[dict[str, Any]], want: list[str], reads: list[str]
+) -> None:
+    manifests = [accepted(document).manifest for document in documents]
+    assert await warnings_of(cast("ControlPlane", fleet), manifests) == want
+    assert fleet.reads == reads
