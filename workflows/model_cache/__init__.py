@@ -1,4 +1,5 @@
 """ModelCache: weights staged on every cluster that the cache selects.
 
-`workflow` has signals, queries and the loop; `plan` decides the next step per cluster as a pure function.
+`workflow` has signals, queries and the loop. Its parts `clusters`, `revision`, `credential`, `staging` and `users` do the work; what they
+decide and report are the pure functions of `spec`, `plan`, `observation`, `claims`, `reports` and `status`.
 """

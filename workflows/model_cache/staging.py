@@ -1,11 +1,10 @@
-"""How a ModelCache works on its clusters: one step at a time on each, many clusters side by side.
+"""How a ModelCache works on its clusters: one step at a time on each, many clusters concurrently.
 
-Each step is one activity in the background, so that a cluster that does not answer delays no other. What a step did is noted when it ends;
-one that was lost is done again, for all of them may be.
+Each step is one activity in the background, so that a cluster that does not answer delays no other. What a step did is recorded when it
+ends; one whose result was lost is repeated, for every step is idempotent.
 """
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
@@ -15,162 +14,184 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.caches.activities import CacheActivities
 from activities.messaging import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
-from api_types import names
-from api_types.errors import error_message, error_type, is_permanent
+from api_types.errors import is_permanent
 from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
 from api_types.messages.cluster_work import Connection, TeardownStepResult
-from api_types.messages.delivery import SignalBatch, SignalRequest
+from api_types.messages.delivery import SignalBatch, entity
+from api_types.messages.signals import InferenceClusterSignals
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
-from workflows.model_cache.plan import NextStep, Wanted, absorb, chooses, follow, must_leave, next_deed, next_look
-from workflows.model_cache.state import ClusterStaging, Copy
-from workflows.model_cache.users import CacheUsers
+from workflows.entity.context import EntityContext
+from workflows.entity.failures import Failure, failure_of
+from workflows.model_cache.claims import claims_in_use
+from workflows.model_cache.observation import record_observation
+from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step, update_selection
+from workflows.model_cache.spec import DesiredStaging
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy
 
-# Clusters that are worked on at once by one cache.
-AT_ONCE = 16
+# Clusters on which one cache works at once.
+CONCURRENCY = 16
 
 
-class CacheStaging(CacheUsers):
-    """The part of a cache that brings artefacts to clusters and takes them away."""
+class Staging:
+    """Brings artefacts to clusters and removes them."""
 
-    def __init__(self, state: Any) -> None:
-        super().__init__(state)
-        self.at_work: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, context: EntityContext[CacheState]) -> None:
+        self.context = context
+        self.state = context.state
+        self.running: dict[str, asyncio.Task[None]] = {}
 
-    @abstractmethod
-    def order(self, place: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
-        """Say all that is needed to stage an artefact."""
-
-    async def stop_background_tasks(self) -> None:
-        """End what runs on clusters; the next run begins it again."""
-        running = list(self.at_work.values())
+    async def stop(self) -> None:
+        """Cancel what runs on clusters; the next pass, or the next run, starts it again."""
+        running = list(self.running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        self.at_work = {}
+        self.running = {}
 
-    async def work(self, wanted: Wanted) -> None:
-        """Begin the next step on every cluster that has one, and note when to look again."""
+    async def start_steps(self, desired: DesiredStaging) -> None:
+        """Start the next step on every cluster that has one, and requeue for those that have one later."""
         now = workflow.now()
-        for name, task in list(self.at_work.items()):
-            if task.done():
-                del self.at_work[name]
-                if not task.cancelled():
-                    task.result()
-            elif name in self.state.places and not self.state.places[name].site.present:
-                # Nobody answers there any more; what waits for it would wait for ever.
-                task.cancel()
-        for name, place in sorted(self.state.places.items()):
-            if name in self.at_work:
+        self._collect_finished()
+        for name, staging in sorted(self.state.stagings.items()):
+            if name in self.running:
                 continue
-            used = self.used_on(name)
-            follow(place, wanted, now)
-            if not place.site.present or (not place.copies and self._is_of_no_use(place, wanted, used)):
+            used = claims_in_use(self.state.users, name)
+            update_selection(staging, desired, now)
+            if can_forget(staging, desired, used, now):
                 await self._forget(name)
                 continue
-            deed = next_deed(place, wanted, used, now)
-            if deed and len(self.at_work) < AT_ONCE:
-                self.at_work[name] = asyncio.create_task(self._do(place, deed))
-            elif not deed and (at := next_look(place, used)):
-                self.requeue_after(at - now)
+            step = next_step(staging, desired, used, now)
+            if step and len(self.running) < CONCURRENCY:
+                self.running[name] = asyncio.create_task(self._do(staging, step))
+            elif not step and (time := next_check(staging, used)):
+                self.context.requeue_at(time)
 
-    def _is_of_no_use(self, place: ClusterStaging, wanted: Wanted, used: frozenset[str]) -> bool:
-        return must_leave(place, wanted, used, workflow.now()) or not chooses(wanted.match_labels, place.site)
+    def _collect_finished(self) -> None:
+        for name, task in list(self.running.items()):
+            if task.done():
+                del self.running[name]
+                if not task.cancelled():
+                    task.result()
+            elif name in self.state.stagings and not self.state.stagings[name].site.present:
+                # No worker serves a deleted cluster: the step would never end.
+                task.cancel()
 
     async def _forget(self, name: str) -> None:
-        """Let go of a cluster where nothing is left, or whose record is gone."""
-        place = self.state.places.pop(name)
-        if not place.site.present and place.copies:
-            self.event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; its volumes went with it or stay there")
-        if place.registered and place.site.present:
-            await self.tell(names.workflow_id("InferenceCluster", "", name), "cache_staged", self._on_cluster(staged=False))
-        self.touch()
+        """Drop a cluster where nothing is left, or whose record is gone."""
+        staging = self.state.stagings.pop(name)
+        if not staging.site.present and staging.copies:
+            self.context.event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; volumes on it may still exist")
+        if staging.registered and staging.site.present:
+            await self.context.signal(
+                entity(InferenceClusterSignals, "", name), InferenceClusterSignals.CACHE_STAGED, self._registration(staged=False)
+            )
+        self.context.touch()
 
-    def _on_cluster(self, *, staged: bool) -> CacheOnCluster:
-        return CacheOnCluster(cache=f"{self.namespace}/{self.name}", staged=staged)
+    def _registration(self, *, staged: bool) -> CacheOnCluster:
+        return CacheOnCluster(cache=f"{self.context.namespace}/{self.context.name}", staged=staged)
 
-    async def _do(self, place: ClusterStaging, deed: NextStep) -> None:
-        """Do one step on one cluster and note what came of it."""
+    # --- one step on one cluster --------------------------------------------------------------------------------------------------
+
+    async def _do(self, staging: ClusterStaging, step: NextStep) -> None:
+        """Do one step on one cluster and record its result."""
         try:
-            if deed.kind == "stage":
-                await self._stage(place, deed)
+            if step.kind == "stage":
+                await self._stage(staging, step)
             else:
-                await self._remove(place, deed)
-            place.error, place.errors, place.retry_at = ("", ""), 0, ""
+                await self._remove(staging, step)
+            staging.error, staging.errors, staging.retry_at = Failure(), 0, ""
         except ActivityError as error:
             if not is_cancelled_exception(error):
-                self._note_failure(place, error)
+                self._record_failure(staging, error)
         finally:
-            self.touch()
+            self.context.touch()
 
-    def _note_failure(self, place: ClusterStaging, error: ActivityError) -> None:
-        kind = error_type(error) or "ClusterUnreachable"
-        pause = backoff.permanent(place.errors) if is_permanent(kind) else backoff.transient(place.errors)
-        place.error, place.errors = (kind, error_message(error)), place.errors + 1
-        place.retry_at = (workflow.now() + pause).isoformat()
-        self.event("Warning", kind, f"{place.site.name}: {place.error[1]}")
+    def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
+        failure = failure_of(error)
+        delay = backoff.permanent(staging.errors) if is_permanent(failure.type) else backoff.transient(staging.errors)
+        staging.error, staging.errors = failure, staging.errors + 1
+        staging.retry_at = (workflow.now() + delay).isoformat()
+        self.context.event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
 
-    async def _stage(self, place: ClusterStaging, deed: NextStep) -> None:
-        copy, connection, cluster = deed.copy, place.site.connection, place.site.name
+    async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:
+        copy, connection, cluster = step.copy, staging.site.connection, staging.site.name
         if connection is None:
             return
-        if not place.registered:
-            # Before anything is there: a cluster that is being deleted waits for whoever has something on it.
-            place.registered = True
-            if not await self._announce_on(cluster):
-                place.site = place.site.model_copy(update={"present": False})
+        if not staging.registered:
+            # Before anything is applied: a cluster that is being deleted waits for the caches that are registered with it.
+            staging.registered = True
+            if not await self._register(cluster):
+                staging.site = staging.site.model_copy(update={"present": False})
                 return
-        copy.tidy = copy.tidy and not deed.hydrate
-        order = self.order(place, copy, connection, hydrate=deed.hydrate)
+        copy.cleaned_up = copy.cleaned_up and not step.hydrate
+        order = self._order(staging, copy, connection, hydrate=step.hydrate)
         applied = await self._on(
             connection,
             CacheActivities.apply_cache,
             order,
-            activity_options.remote(activity_options.CLUSTER_CALL, f"stage {self.name} on {cluster}"),
+            activity_options.remote(activity_options.CLUSTER_CALL, f"stage {self.context.name} on {cluster}"),
         )
-        self._note_applied(place, copy, order, applied)
+        self._record_applied(staging, copy, order, applied)
 
-    async def _announce_on(self, cluster: str) -> bool:
-        """Tell a cluster that something will be there; False when it does not run.
+    async def _register(self, cluster: str) -> bool:
+        """Tell a cluster that it will hold something of this cache; False when it does not run.
 
-        No local activity as elsewhere: several clusters are worked on side by side, and what local activities gave one by one, a replay
-        gives all at once, so that the steps between them would take other turns.
+        No local activity as elsewhere: several clusters are worked on concurrently, and results of local activities that came one by one
+        come all at once in a replay, so that the steps between them would run in another order.
         """
-        payload = self._on_cluster(staged=True).wire()
-        tell = SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="cache_staged", payload=payload)
-        words = f"tell {cluster} that {self.name} comes"
+        to = entity(InferenceClusterSignals, "", cluster)
+        request = InferenceClusterSignals.CACHE_STAGED.request(to, self._registration(staged=True))
         told = await workflow.execute_activity_method(
-            EntityClient.tell_many, SignalBatch(signals=[tell]), **activity_options.remote(activity_options.ENTITY_BATCH, words)
+            EntityClient.tell_many,
+            SignalBatch(signals=[request]),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"register {self.context.name} with {cluster}"),
         )
         return not told.missing
 
-    def _note_applied(self, place: ClusterStaging, copy: Copy, order: ApplyCache, applied: CacheApplied) -> None:
-        copy.applied, copy.digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)
+    def _order(self, staging: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
+        return ApplyCache(
+            connection=connection,
+            cluster=staging.site.name,
+            namespace=self.context.namespace,
+            name=self.context.name,
+            uid=self.state.uid,
+            generation=self.state.generation,
+            spec=self.state.spec or {},
+            revision=self.state.pin.revision if self.state.pin else "",
+            storage_class_name=staging.site.storage_class_name,
+            scheduler_type=staging.site.scheduler_type,
+            hydrate=hydrate,
+            spent_job=copy.failed_job_uid,
+        )
+
+    def _record_applied(self, staging: ClusterStaging, copy: Copy, order: ApplyCache, applied: CacheApplied) -> None:
+        copy.applied_generation, copy.claim_digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)
         for warning in applied.warnings:
-            self.event("Warning", "Staging", f"{place.site.name}: {warning}")
-        copy.missing = applied.credential_missing
+            self.context.event("Warning", "Staging", f"{staging.site.name}: {warning}")
+        copy.missing_credential = applied.credential_missing
         if order.hydrate:
             self.state.credential = applied.credential_version
-        if applied.job_uid and applied.job_uid != copy.job:
-            copy.job, copy.seen, copy.attempts = applied.job_uid, False, copy.attempts + 1
-            copy.failure, copy.exit_code, copy.started_at = "", 0, self.now()
-        if copy.missing:
-            copy.tidy = True
-        if place.observed:
-            absorb(place, place.observed, workflow.now(), fresh=False)
+        if applied.job_uid and applied.job_uid != copy.job_uid:
+            copy.job_uid, copy.job_observed, copy.attempts = applied.job_uid, False, copy.attempts + 1
+            copy.failure, copy.exit_code, copy.started_at = "", 0, self.context.now()
+        if copy.missing_credential:
+            copy.cleaned_up = True
+        if staging.observed:
+            record_observation(staging, staging.observed, workflow.now(), fresh=False)
 
-    async def _remove(self, place: ClusterStaging, deed: NextStep) -> None:
-        connection, cluster = place.site.connection, place.site.name
+    async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:
+        connection, cluster = staging.site.connection, staging.site.name
         if connection is None:
             return
-        titles = ", ".join(step.title for step in CACHE_STEPS if step.number in deed.steps)
+        titles = ", ".join(each.title for each in CACHE_STEPS if each.number in step.teardown_steps)
         order = DeleteCacheObjects(
             connection=connection,
             cluster=cluster,
-            namespace=self.namespace,
+            namespace=self.context.namespace,
             uid=self.state.uid,
-            claim=deed.copy.claim,
-            steps=list(deed.steps),
+            claim=step.copy.claim,
+            steps=list(step.teardown_steps),
         )
         done: TeardownStepResult = await self._on(
             connection,
@@ -179,22 +200,23 @@ class CacheStaging(CacheUsers):
             activity_options.remote(activity_options.UNTIL_GONE, f"{cluster}: {titles}"),
         )
         for skipped in done.skipped:
-            self.event("Warning", "NotOurs", f"{cluster}: left alone: {skipped}")
-        deed.copy.tidy = True
-        if deed.kind == "leave":
-            place.copies = [copy for copy in place.copies if copy is not deed.copy]
+            self.context.event("Warning", "NotOurs", f"{cluster}: not deleted: {skipped}")
+        step.copy.cleaned_up = True
+        if step.kind == "remove":
+            staging.copies = [copy for copy in staging.copies if copy is not step.copy]
 
     @staticmethod
     def _on(connection: Connection, method: Any, order: Any, config: Any) -> Awaitable[Any]:
         queue = {"task_queue": connection.task_queue} if connection.task_queue else {}
         return workflow.execute_activity_method(method, order, **{**config, **queue})
 
-    def leave_behind(self, why: str) -> None:
+    def leave_behind(self, reason: str) -> None:
         """Give up every cluster and list what may stay there."""
-        for name, place in sorted(self.state.places.items()):
-            for copy in place.copies:
+        for cluster, staging in sorted(self.state.stagings.items()):
+            for copy in staging.copies:
                 for kind, suffix in (("Job", "-hyd"), ("Secret", "-auth"), ("PersistentVolumeClaim", "")):
-                    if kind == "PersistentVolumeClaim" or not copy.tidy:
-                        left = LeftBehind(kind=kind, name=f"{copy.claim}{suffix}", namespace=self.namespace, location=name, reason=why)
+                    if kind == "PersistentVolumeClaim" or not copy.cleaned_up:
+                        name = f"{copy.claim}{suffix}"
+                        left = LeftBehind(kind=kind, name=name, namespace=self.context.namespace, location=cluster, reason=reason)
                         self.state.left_behind.append(left)
-        self.state.places = {}
+        self.state.stagings = {}

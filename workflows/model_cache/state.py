@@ -1,4 +1,7 @@
-"""All that a ModelCache knows; continue-as-new carries it whole."""
+"""All that a ModelCache knows; continue-as-new carries it whole.
+
+Where a field has an alias, that is its name in the JSON of every release so far.
+"""
 
 from datetime import datetime
 
@@ -7,101 +10,102 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
+from workflows.entity.failures import Failure
 from workflows.entity.state import EntityState
 
 
-class Memory(BaseModel):
-    """A part of the state that changes as news arrive."""
+class StatePart(BaseModel):
+    """A part of the state that changes in place."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
 
 
-class Pin(Memory):
-    """Which revision the source's reference meant when it was asked.
+class PinnedRevision(StatePart):
+    """Which revision the source's reference meant when it was resolved.
 
-    `reference` and `refresh` say what was asked; either differing means asking again. `revision` is empty when nobody could say.
+    `reference` and `refresh` say what was resolved; when either differs, it is resolved again. `revision` is empty when resolving failed.
     """
 
     reference: str
     refresh: str = ""
     revision: str = ""
     problem: str = ""
-    with_credential: bool = False
 
 
-class Copy(Memory):
+class Copy(StatePart):
     """One artefact on one cluster. Times are RFC 3339; digests and uids are empty until known.
 
     Attributes:
-        applied: the generation that was last applied; 0: the cluster has to be brought there (again).
-        digest: that of the volume claim as we applied it.
-        job: uid of the Job of the present attempt; `seen`: the observer has told of it.
-        spent: uid of the last Job that failed. While it equals `job`, the next attempt waits for `retry_at`.
-        missing: which credential staging waits for.
-        tidy: neither Job nor credential are left on the cluster.
+        applied_generation: the generation that was last applied; 0: it has to be applied (again).
+        claim_digest: that of the volume claim as it was applied.
+        job_uid: the Job of the present attempt; `job_observed`: the observer has reported it.
+        failed_job_uid: the last Job that failed. While it equals `job_uid`, the next attempt waits for `retry_at`.
+        missing_credential: which credential the download waits for.
+        cleaned_up: neither Job nor credential are left on the cluster.
 
     """
 
     artefact_key: str
     claim: str
     revision: str = ""
-    applied: int = 0
-    digest: str = ""
-    job: str = ""
-    seen: bool = False
-    spent: str = ""
+    applied_generation: int = Field(default=0, alias="applied")
+    claim_digest: str = Field(default="", alias="digest")
+    job_uid: str = Field(default="", alias="job")
+    job_observed: bool = Field(default=False, alias="seen")
+    failed_job_uid: str = Field(default="", alias="spent")
     attempts: int = 0
     failure: str = ""
     exit_code: int = 0
     retry_at: str = ""
-    missing: str = ""
+    missing_credential: str = Field(default="", alias="missing")
     warning: str = ""
-    tidy: bool = True
+    cleaned_up: bool = Field(default=True, alias="tidy")
     started_at: str = ""
     ready_at: str = ""
 
     @property
     def failed(self) -> bool:
-        """Whether the last attempt failed and the next one has not begun."""
-        return bool(self.spent) and self.spent == self.job
+        """Whether the last attempt failed and the next one has not started."""
+        return bool(self.failed_job_uid) and self.failed_job_uid == self.job_uid
 
 
-class ClusterStaging(Memory):
-    """One cluster, with the artefacts there, the one that is wanted now first.
+class ClusterStaging(StatePart):
+    """One cluster, with the artefacts on it, the desired one first.
 
-    `unmatched_since`: when the selector stopped choosing the cluster. `error` is that of the last failed step, which waits for `retry_at`.
+    `unselected_since`: when the selector stopped selecting the cluster. `error` is that of the last failed step, which is repeated at
+    `retry_at`; `errors` counts failures in a row. `registered`: the cluster knows that it waits for this cache when it is deleted.
     """
 
     site: CacheSite
     copies: list[Copy] = Field(default_factory=list)
     observed: ObservedCache | None = None
-    unmatched_since: str = ""
-    error: tuple[str, str] = ("", "")
+    unselected_since: str = Field(default="", alias="unmatchedSince")
+    error: Failure = Failure()
     errors: int = 0
     retry_at: str = ""
     registered: bool = False
 
     @property
     def published(self) -> Copy | None:
-        """The artefact that pods on this cluster may mount: the newest that is whole."""
+        """The artefact that pods on this cluster may mount: the newest that is complete."""
         return next((copy for copy in self.copies if copy.ready_at), None)
 
-    def waits_until(self, now: datetime) -> bool:
-        """Tell whether the last step failed so recently that it is not yet tried again."""
+    def is_backing_off(self, now: datetime) -> bool:
+        """Tell whether the last step failed so recently that it is not repeated yet."""
         return bool(self.retry_at) and now < datetime.fromisoformat(self.retry_at)
 
 
-class User(Memory):
+class User(StatePart):
     """A replica, or (without a cluster) a deployment, that references this cache.
 
-    `claims` are those that its pods may mount; `given` is the one that it was last told to mount.
+    `claims` are those that its pods may mount; `assigned_claim` is the one that it was last told to mount.
     """
 
     workflow_id: str
     cluster: str = ""
     deployment: str = ""
     claims: list[str] = Field(default_factory=list)
-    given: str = ""
+    assigned_claim: str = Field(default="", alias="given")
 
     @property
     def name(self) -> str:
@@ -109,29 +113,32 @@ class User(Memory):
         return self.workflow_id.rpartition("/")[2]
 
     @property
-    def is_moving(self) -> bool:
-        """Whether its pods are on their way to another volume."""
-        return bool(self.claims) and bool(self.given) and self.claims != [self.given]
+    def is_switching(self) -> bool:
+        """Whether its pods are being replaced by pods that mount another volume."""
+        return bool(self.claims) and bool(self.assigned_claim) and self.claims != [self.assigned_claim]
 
 
 class CacheState(EntityState):
     """What a cache carries.
 
     Attributes:
-        known: every cluster that was looked at, so that a later look asks only about others.
-        surveyed: all clusters were looked at since the spec last changed.
-        users: by uid. `told`: digest of what each workflow last heard.
+        stagings: the clusters that hold something of this cache or shall do so, by name.
+        users: by uid. `reported`: digest of the last message to each workflow.
+        known_clusters: every cluster that answered or reported itself.
+        surveyed: all clusters were queried since the spec last changed.
+        announcements: how often the namespace was told that this cache exists.
+        sequence: number of the last batch of messages to users.
         credential: keyed digest of the credential that was last used; empty: there was none.
 
     """
 
-    pin: Pin | None = None
-    places: dict[str, ClusterStaging] = Field(default_factory=dict)
+    pin: PinnedRevision | None = None
+    stagings: dict[str, ClusterStaging] = Field(default_factory=dict, alias="places")
     users: dict[str, User] = Field(default_factory=dict)
-    told: dict[str, str] = Field(default_factory=dict)
-    known: list[str] = Field(default_factory=list)
+    reported: dict[str, str] = Field(default_factory=dict, alias="told")
+    known_clusters: list[str] = Field(default_factory=list, alias="known")
     surveyed: bool = False
-    announced: int = 0
+    announcements: int = Field(default=0, alias="announced")
     resyncs: int = 0
     sequence: int = 0
     credential: str = ""

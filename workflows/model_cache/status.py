@@ -1,41 +1,46 @@
-"""What a ModelCache says of itself: phases and conditions, as pure readings of its state."""
+"""What a ModelCache shows of itself: phases, conditions and status fields, as pure readings of its state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from activities.observe.cache import BOUND
 from workflows.entity.conditions import FALSE, TRUE
-from workflows.model_cache.plan import Wanted, chooses, is_final
-from workflows.model_cache.state import ClusterStaging, Copy, Pin
+from workflows.model_cache.plan import is_final, selects
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
 
 MESSAGE_MAX = 1024
 
-# (status, reason, message) of a condition.
-Verdict = tuple[str, str, str]
+
+class Verdict(NamedTuple):
+    """A condition without its type."""
+
+    status: str
+    reason: str
+    message: str
 
 
-class Standing(NamedTuple):
-    """One cluster in a word and a sentence; `matched`: it counts."""
+class ClusterPhase(NamedTuple):
+    """How far the desired artefact is on a cluster; `selected`: the cluster counts for the conditions."""
 
-    name: str
+    cluster: str
     phase: str
     message: str
-    matched: bool
+    selected: bool
 
 
-def phase_of(place: ClusterStaging) -> tuple[str, str]:
-    """Give the phase of the artefact that is wanted on a cluster now, and what it waits for or why it failed."""
-    current = place.copies[0] if place.copies else None
+def phase_of(staging: ClusterStaging) -> tuple[str, str]:
+    """Give the phase of the desired artefact on a cluster, and what it waits for or why it failed."""
+    current = staging.copies[0] if staging.copies else None
     if current is None:
-        return "Pending", _obstacle(place) or "waits for its turn"
+        return "Pending", _obstacle(staging) or "not started yet"
     if current.ready_at:
-        return "Ready", _note(place, current)
+        return "Ready", _obstacle(staging) or current.warning
     if current.failed:
-        return "Failed", _failure(place, current)
-    seen = place.observed
-    volume = next((volume for volume in seen.volumes if volume.claim == current.claim), None) if seen else None
-    job = next((job for job in seen.jobs if job.uid == current.job), None) if seen and current.job else None
-    obstacle = _obstacle(place) or current.missing or (job.blocker if job else "")
+        return "Failed", _failure(staging, current)
+    observed = staging.observed
+    volume = next((volume for volume in observed.volumes if volume.claim == current.claim), None) if observed else None
+    job = next((job for job in observed.jobs if job.uid == current.job_uid), None) if observed and current.job_uid else None
+    obstacle = _obstacle(staging) or current.missing_credential or (job.blocker if job else "")
     if volume and volume.phase == BOUND:
         return "Hydrating", obstacle or ("" if job else "waits for its Job")
     if job and volume and volume.phase == "Pending":
@@ -44,94 +49,111 @@ def phase_of(place: ClusterStaging) -> tuple[str, str]:
     return "Pending", obstacle or waits
 
 
-def _failure(place: ClusterStaging, copy: Copy) -> str:
+def _failure(staging: ClusterStaging, copy: Copy) -> str:
     code = f"exit code {copy.exit_code}: " if copy.exit_code else ""
-    then = "no further attempt until spec or credential change" if is_final(copy, place.site) else f"tried again at {copy.retry_at}"
+    then = "no further attempt until spec or credential change" if is_final(copy, staging.site) else f"next attempt at {copy.retry_at}"
     text = f"{code}{copy.failure}".encode()[: MESSAGE_MAX - len(then) - 3].decode(errors="ignore")
     return f"{text} ({then})"
 
 
-def _obstacle(place: ClusterStaging) -> str:
-    kind, message = place.error
-    if kind:
-        return f"{kind}: {message}"[:MESSAGE_MAX]
-    if place.site.connection is None:
-        return f"InferenceCluster {place.site.name} is not connected"
-    if not place.site.storage_class_name:
-        return f"InferenceCluster {place.site.name} reports no storage class for caches just now"
+def _obstacle(staging: ClusterStaging) -> str:
+    if staging.error.type:
+        return f"{staging.error.type}: {staging.error.message}"[:MESSAGE_MAX]
+    if staging.site.connection is None:
+        return f"InferenceCluster {staging.site.name} is not connected"
+    if not staging.site.storage_class_name:
+        return f"InferenceCluster {staging.site.name} reports no storage class for caches"
     return ""
 
 
-def _note(place: ClusterStaging, copy: Copy) -> str:
-    return _obstacle(place) or copy.warning
+def by_name(stagings: Mapping[str, ClusterStaging]) -> list[ClusterStaging]:
+    """Give the clusters in the order in which they are shown."""
+    return [stagings[name] for name in sorted(stagings)]
 
 
-def standings(places: Sequence[ClusterStaging], wanted: Wanted | None) -> list[Standing]:
-    """Give every place in a word; one that the selector no longer chooses, or that goes, does not count."""
-    found = []
-    for place in places:
-        phase, message = phase_of(place)
-        matched = wanted is not None and chooses(wanted.match_labels, place.site) and not place.site.leaving
-        found.append(Standing(place.site.name, phase, message, matched))
-    return found
+def cluster_phases(stagings: Sequence[ClusterStaging], match_labels: Mapping[str, str]) -> list[ClusterPhase]:
+    """Give the phase on every cluster; one that is no longer selected, or is being deleted, does not count."""
+    return [
+        ClusterPhase(staging.site.name, *phase_of(staging), selects(match_labels, staging.site) and not staging.site.leaving)
+        for staging in stagings
+    ]
 
 
-def matched_verdict(found: Sequence[Standing]) -> Verdict:
-    """Judge `ClustersMatched`."""
-    count = sum(1 for each in found if each.matched)
+def matched_verdict(phases: Sequence[ClusterPhase]) -> Verdict:
+    """Give `ClustersMatched`."""
+    count = sum(1 for each in phases if each.selected)
     if not count:
-        return FALSE, "NoClusters", "no connected cluster that the selector chooses reports a storage class for caches"
-    return TRUE, "Matched", f"{count} clusters"
+        return Verdict(FALSE, "NoClusters", "no connected cluster that the selector matches reports a storage class for caches")
+    return Verdict(TRUE, "Matched", f"{count} clusters")
 
 
-def artifact_verdict(found: Sequence[Standing], missing: str) -> Verdict:
-    """Judge `ArtifactReady`; `missing` says which credential is, empty if none is."""
-    matched = [each for each in found if each.matched]
-    ready = [each for each in matched if each.phase == "Ready"]
-    failed = [each for each in matched if each.phase == "Failed"]
-    if not matched:
-        return FALSE, "NoClusters", ""
-    if len(ready) == len(matched):
-        return TRUE, "Staged", "; ".join(f"{each.name}: {each.message}" for each in ready if each.message)
-    if missing:
-        return FALSE, "AuthSecretMissing", missing
+def artifact_verdict(phases: Sequence[ClusterPhase], missing_credential: str) -> Verdict:
+    """Give `ArtifactReady`; `missing_credential` says which credential is missing, empty if none is."""
+    selected = [each for each in phases if each.selected]
+    ready = [each for each in selected if each.phase == "Ready"]
+    failed = [each for each in selected if each.phase == "Failed"]
+    if not selected:
+        return Verdict(FALSE, "NoClusters", "")
+    if len(ready) == len(selected):
+        return Verdict(TRUE, "Staged", "; ".join(f"{each.cluster}: {each.message}" for each in ready if each.message))
+    if missing_credential:
+        return Verdict(FALSE, "AuthSecretMissing", missing_credential)
     if failed:
-        return FALSE, "Failed", "; ".join(f"{each.name}: {each.message}" for each in failed)
-    waits = "; ".join(_waiting(each) for each in matched if each.phase != "Ready")
+        return Verdict(FALSE, "Failed", "; ".join(f"{each.cluster}: {each.message}" for each in failed))
+    waits = "; ".join(_waiting(each) for each in selected if each.phase != "Ready")
     if ready:
-        return FALSE, "Partial", f"{len(ready)} of {len(matched)} clusters are staged; {waits}"
-    return FALSE, "Hydrating", waits
+        return Verdict(FALSE, "Partial", f"{len(ready)} of {len(selected)} clusters are staged; {waits}")
+    return Verdict(FALSE, "Hydrating", waits)
 
 
-def _waiting(each: Standing) -> str:
-    return f"{each.name}: {each.phase}{f', {each.message}' if each.message else ''}"
+def _waiting(each: ClusterPhase) -> str:
+    return f"{each.cluster}: {each.phase}{f', {each.message}' if each.message else ''}"
 
 
-def pin_verdict(pin: Pin) -> Verdict:
-    """Judge `RevisionPinned`."""
+def ready_verdict(artifact: Verdict, *, was_ready: bool) -> Verdict:
+    """Give `Ready`, which follows `ArtifactReady`."""
+    if artifact.status == TRUE:
+        return Verdict(TRUE, "Available", "")
+    return Verdict(FALSE, "Unavailable" if was_ready else "Creating", f"{artifact.reason}: {artifact.message}")
+
+
+def revision_verdict(pin: PinnedRevision) -> Verdict:
+    """Give `RevisionPinned`."""
     if pin.revision and not pin.problem:
-        return TRUE, "Resolved", pin.revision
-    kept = f"revision {pin.revision} stays" if pin.revision else "the revision is used as it is written"
-    return FALSE, "Unresolved", f"{pin.problem}; {kept}"
+        return Verdict(TRUE, "Resolved", pin.revision)
+    fallback = f"revision {pin.revision} stays" if pin.revision else "the revision is used as it is written"
+    return Verdict(FALSE, "Unresolved", f"{pin.problem}; {fallback}")
 
 
-def shown(places: Sequence[ClusterStaging], found: Sequence[Standing], pin: Pin | None, retained: Sequence[str]) -> dict[str, Any]:
-    """Give the kind's own status fields."""
-    ready = sum(1 for each in found if each.matched and each.phase == "Ready")
+def removal_progress(stagings: Sequence[ClusterStaging]) -> str:
+    """Say from which clusters the objects of a deleted cache are being removed, and what prevents it."""
+    return f"removing Job, credential and volume from {'; '.join(f'{staging.site.name}{_prevented(staging)}' for staging in stagings)}"
+
+
+def _prevented(staging: ClusterStaging) -> str:
+    if staging.error.type:
+        return f" ({staging.error.type}: {staging.error.message})"
+    return "" if staging.site.connection else " (not connected)"
+
+
+def status_fields(state: CacheState, phases: Sequence[ClusterPhase], retained: Sequence[str]) -> dict[str, Any]:
+    """Give the kind's own status fields; `retained` are clusters that are no longer selected, but whose volume is in use."""
+    selected = [each for each in phases if each.selected]
+    ready = sum(1 for each in selected if each.phase == "Ready")
     status: dict[str, Any] = {
-        "summary": {"ready": f"{ready}/{sum(1 for each in found if each.matched)}"},
-        "clusters": [_cluster(place, each, retained) for place, each in zip(places, found, strict=True)],
+        "summary": {"ready": f"{ready}/{len(selected)}"},
+        "clusters": [_cluster(state.stagings[each.cluster], each, retained) for each in phases],
     }
-    if pin and pin.revision:
-        status["resolvedRevision"] = pin.revision
+    if state.pin and state.pin.revision:
+        status["resolvedRevision"] = state.pin.revision
     return status
 
 
-def _cluster(place: ClusterStaging, standing: Standing, retained: Sequence[str]) -> dict[str, Any]:
-    copy = place.copies[0] if place.copies else None
-    row: dict[str, Any] = {"name": standing.name, "phase": standing.phase}
-    if standing.message:
-        row["message"] = standing.message
+def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[str]) -> dict[str, Any]:
+    copy = staging.copies[0] if staging.copies else None
+    row: dict[str, Any] = {"name": shown.cluster, "phase": shown.phase}
+    if shown.message:
+        row["message"] = shown.message
     if copy:
         row |= {"claimName": copy.claim, "artefactKey": copy.artefact_key, "attempts": copy.attempts}
         row |= {
@@ -139,6 +161,12 @@ def _cluster(place: ClusterStaging, standing: Standing, retained: Sequence[str])
             for field, value in (("revision", copy.revision), ("startedAt", copy.started_at), ("readyAt", copy.ready_at))
             if value
         }
-    if place.site.name in retained:
+    if shown.cluster in retained:
         row["retained"] = True
     return row
+
+
+def details_table(stagings: Sequence[ClusterStaging]) -> list[str]:
+    """Show every cluster in Markdown."""
+    rows = [f"| {staging.site.name} | {' | '.join(text.replace('|', '/') for text in phase_of(staging))} |" for staging in stagings]
+    return ["| Cluster | Phase | |", "|---|---|---|", *rows, ""] if rows else []

@@ -1,0 +1,55 @@
+"""What shall be staged, as the spec and the pinned revision say it (spec/workloads.md 5.4)."""
+
+from typing import Any
+
+from activities.render.cache.artifact import artefact_key
+from activities.render.inputs.facts import CacheInput
+from workflows.model_cache.spec import artefact_of, desired_staging, nothing_staged, reference_of
+from workflows.model_cache.state import CacheState, PinnedRevision
+
+COMMIT = "1" * 40
+
+
+def a_spec(**fields: Any) -> dict[str, Any]:
+    """A repository on gold clusters, as applied."""
+    source = {"repo": "acme/qwen", "revision": "main", "sizeGiB": 20, **fields}
+    return {"source": "HuggingFace", "huggingFace": source, "clusterSelector": {"matchLabels": {"tier": "gold"}}}
+
+
+def a_state(spec: dict[str, Any] | None, *, revision: str = COMMIT, resolved: dict[str, Any] | None = None) -> CacheState:
+    """A cache whose revision was resolved from a spec, by default its own."""
+    source = artefact_of("ml", "qwen", CacheState(spec=resolved or spec))
+    return CacheState(uid="u", generation=3, spec=spec, pin=PinnedRevision(reference=reference_of(source), revision=revision))
+
+
+def test_nothing_is_desired_before_the_revision_was_resolved() -> None:
+    assert desired_staging("ml", "qwen", CacheState(spec=a_spec())) is None
+
+
+def test_the_pinned_revision_is_desired_on_the_selected_clusters() -> None:
+    desired = desired_staging("ml", "qwen", a_state(a_spec()))
+    assert desired
+    assert (desired.revision, desired.generation, desired.match_labels) == (COMMIT, 3, {"tier": "gold"})
+    assert desired.artefact_key == artefact_key(CacheInput("ml", "qwen", "u", 3, "", a_spec(), revision=COMMIT))
+    assert not desired.deleting
+
+
+def test_a_revision_that_could_not_be_resolved_is_used_as_it_is_written() -> None:
+    desired = desired_staging("ml", "qwen", a_state(a_spec(), revision=""))
+    assert desired
+    assert desired.revision == "main"
+
+
+def test_a_revision_of_another_source_is_not_used() -> None:
+    assert desired_staging("ml", "qwen", a_state(a_spec(repo="acme/other"), resolved=a_spec())) is None
+
+
+def test_the_secret_of_the_source_is_the_credential() -> None:
+    desired = desired_staging("ml", "qwen", a_state(a_spec(authSecret={"name": "hub", "key": "TOKEN"})))
+    assert desired
+    assert (desired.credential, desired.credential_key) == ("hub", "TOKEN")
+
+
+def test_a_deleted_cache_desires_nothing_even_if_its_source_cannot_be_read() -> None:
+    desired = nothing_staged(CacheState(spec={"clusterSelector": {"matchLabels": {"tier": "gold"}}}))
+    assert (desired.deleting, desired.match_labels) == (True, {"tier": "gold"})

@@ -1,0 +1,116 @@
+"""What a cache shows of itself: tables over pure functions (spec/workloads.md 5.5 to 5.9, 14)."""
+
+import pytest
+
+from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, observed, ready
+from workflows.entity.failures import Failure
+from workflows.model_cache.state import CacheState, ClusterStaging, PinnedRevision
+from workflows.model_cache.status import (
+    ClusterPhase,
+    artifact_verdict,
+    cluster_phases,
+    matched_verdict,
+    phase_of,
+    revision_verdict,
+    status_fields,
+)
+
+PHASES = [
+    ("nothing yet", a_staging(), "Pending", "not started yet"),
+    ("no claim seen", a_staging(a_copy()), "Pending", "waits for its volume claim"),
+    ("claim not bound, no Job", a_staging(a_copy(job_uid=""), observed=observed(phase="Pending")), "Pending", "which is Pending"),
+    ("claim bound, Job running", a_staging(a_copy(), observed=observed(job="Running")), "Hydrating", ""),
+    (
+        "claim waits for its first consumer",
+        a_staging(a_copy(), observed=observed(phase="Pending", job="Running")),
+        "Hydrating",
+        "first consumer",
+    ),
+    ("its pod cannot run", a_staging(a_copy(), observed=observed(job="Running", blocker="no room")), "Hydrating", "no room"),
+    ("wkl-87 no token", a_staging(a_copy(job_uid="", missing_credential="no Secret"), observed=observed()), "Hydrating", "no Secret"),
+    ("wkl-92 failed", a_staging(failed()), "Failed", "exit code 1: why (next attempt at 2026-01-01T00:01:00Z)"),
+    ("wkl-92 failed for good", a_staging(failed(43)), "Failed", "exit code 43: why (no further attempt until spec or credential change)"),
+    ("wkl-89 staged", a_staging(ready()), "Ready", ""),
+    ("wkl-96 staged, and the storage class is gone", a_staging(ready(), site=a_site(storage_class_name="")), "Ready", "no storage class"),
+    (
+        "the cluster does not answer",
+        a_staging(a_copy(), error=Failure("ClusterUnreachable", "silence")),
+        "Pending",
+        "ClusterUnreachable: silence",
+    ),
+    ("a volume that cannot grow", a_staging(ready(warning="ExpansionUnsupported: no")), "Ready", "ExpansionUnsupported"),
+]
+
+
+@pytest.mark.parametrize(("story", "staging", "phase", "message"), PHASES, ids=[row[0] for row in PHASES])
+def test_the_phase_of_a_cluster_and_its_message(story: str, staging: ClusterStaging, phase: str, message: str) -> None:
+    found, text = phase_of(staging)
+    assert found == phase, story
+    assert message in text if message else text == ""
+
+
+def test_wkl_92_a_long_failure_is_cut_to_one_kib() -> None:
+    _, text = phase_of(a_staging(failed(1, failure="x" * 5000)))
+    assert len(text.encode()) <= 1024
+    assert text.endswith("(next attempt at 2026-01-01T00:01:00Z)")
+
+
+LITERAL = "the revision is used as it is written"
+
+
+def a_phase(name: str, phase: str, message: str = "", *, selected: bool = True) -> ClusterPhase:
+    return ClusterPhase(name, phase, message, selected)
+
+
+VERDICTS = [
+    ("wkl-88 no clusters, and no token is needed", [], "no Secret", ("False", "NoClusters")),
+    ("no cluster that counts", [a_phase("eu", "Ready", selected=False)], "", ("False", "NoClusters")),
+    ("wkl-89 all staged", [a_phase("eu", "Ready"), a_phase("us", "Ready")], "", ("True", "Staged")),
+    ("all staged, though the token is missing", [a_phase("eu", "Ready")], "no Secret", ("True", "Staged")),
+    ("wkl-87 a token is missing", [a_phase("eu", "Ready"), a_phase("us", "Hydrating")], "no Secret", ("False", "AuthSecretMissing")),
+    ("wkl-92 one failed", [a_phase("eu", "Ready"), a_phase("us", "Failed", "why")], "", ("False", "Failed")),
+    ("wkl-91 some staged", [a_phase("eu", "Ready"), a_phase("us", "Hydrating")], "", ("False", "Partial")),
+    ("none staged", [a_phase("eu", "Pending"), a_phase("us", "Hydrating")], "", ("False", "Hydrating")),
+]
+
+
+@pytest.mark.parametrize(("story", "found", "missing", "verdict"), VERDICTS, ids=[row[0] for row in VERDICTS])
+def test_the_condition_of_the_artefact(story: str, found: list[ClusterPhase], missing: str, verdict: tuple[str, str]) -> None:
+    assert artifact_verdict(found, missing)[:2] == verdict, story
+
+
+def test_wkl_91_the_summary_counts_the_clusters_that_are_selected() -> None:
+    gone = a_staging(ready(), site=a_site("uk-1", labels={}))
+    stagings = [a_staging(ready()), a_staging(a_copy(), site=a_site("us-1"), observed=observed(job="Running")), gone]
+    found = cluster_phases(stagings, DESIRED.match_labels)
+    state = CacheState(stagings={each.site.name: each for each in stagings}, pin=PinnedRevision(reference="r", revision="c1"))
+    status = status_fields(state, found, ["uk-1"])
+    assert status["summary"] == {"ready": "1/2"}
+    assert artifact_verdict(found, "")[1:] == ("Partial", "1 of 2 clusters are staged; us-1: Hydrating")
+    assert [(row["name"], row["phase"], row.get("retained", False)) for row in status["clusters"]] == [
+        ("eu-1", "Ready", False),
+        ("us-1", "Hydrating", False),
+        ("uk-1", "Ready", True),
+    ]
+    assert status["resolvedRevision"] == "c1"
+
+
+def test_wkl_88_a_cache_that_no_cluster_can_stage_reports_no_clusters() -> None:
+    assert matched_verdict([])[:2] == ("False", "NoClusters")
+    assert matched_verdict([a_phase("eu", "Pending")]) == ("True", "Matched", "1 clusters")
+
+
+@pytest.mark.parametrize(
+    ("pin", "verdict"),
+    [
+        pytest.param(PinnedRevision(reference="r", revision="c1"), ("True", "Resolved", "c1"), id="wkl-85 pinned"),
+        pytest.param(PinnedRevision(reference="r", problem="silence"), ("False", "Unresolved", f"silence; {LITERAL}"), id="not known"),
+        pytest.param(
+            PinnedRevision(reference="r", revision="c1", problem="silence"),
+            ("False", "Unresolved", "silence; revision c1 stays"),
+            id="not renewed",
+        ),
+    ],
+)
+def test_the_condition_of_the_revision(pin: PinnedRevision, verdict: tuple[str, str, str]) -> None:
+    assert revision_verdict(pin) == verdict

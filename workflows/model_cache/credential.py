@@ -1,0 +1,68 @@
+"""How a ModelCache waits for a credential that is missing or refused: by an activity, not by polling, for waiting costs no history."""
+
+import asyncio
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.caches.activities import CacheActivities
+from api_types import queues
+from api_types.errors import error_message, error_type
+from api_types.messages.caches import AwaitCredential
+from workflows.entity import activity_options, backoff
+from workflows.entity.context import EntityContext
+from workflows.model_cache.plan import AUTH_REFUSED, download_started, reset_backoff, waits_for_credential
+from workflows.model_cache.spec import DesiredStaging
+from workflows.model_cache.state import CacheState
+
+
+class CredentialWatch:
+    """Watches the Secret of a cache while a cluster waits for it."""
+
+    def __init__(self, context: EntityContext[CacheState]) -> None:
+        self.context = context
+        self.state = context.state
+        self.watching: asyncio.Task[None] | None = None
+
+    def update(self, desired: DesiredStaging | None) -> None:
+        """Start watching when a cluster waits for the credential, stop when none does."""
+        if self.watching and self.watching.done():
+            self.watching = None
+        waits = any(waits_for_credential(copy) for staging in self.state.stagings.values() for copy in staging.copies[:1])
+        if waits and desired and desired.credential and self.watching is None:
+            secret = AwaitCredential(
+                namespace=self.context.namespace, name=desired.credential, key=desired.credential_key, version=self.state.credential
+            )
+            self.watching = asyncio.create_task(self._watch(secret))
+        elif not waits and self.watching:
+            self.watching.cancel()
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        if self.watching:
+            self.watching.cancel()
+            await asyncio.gather(self.watching, return_exceptions=True)
+            self.watching = None
+
+    async def _watch(self, secret: AwaitCredential) -> None:
+        summary = f"wait for a change of Secret {secret.namespace}/{secret.name}"
+        try:
+            version = await workflow.execute_activity_method(
+                CacheActivities.await_credential, secret, **activity_options.remote(activity_options.UNTIL_GONE, summary, queues.CLUSTERS)
+            )
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                self.context.event("Warning", error_type(error), error_message(error))
+                self.context.requeue_after(backoff.permanent(0))
+            return
+        self.state.credential = version
+        for staging in self.state.stagings.values():
+            for copy in staging.copies[:1]:
+                copy.missing_credential = ""
+                if copy.failed and copy.exit_code == AUTH_REFUSED:
+                    reset_backoff(copy)
+        pin = self.state.pin
+        if pin and not pin.revision and not download_started(self.state.stagings.values()):
+            # With the credential it can perhaps be resolved.
+            self.state.pin = None
+        self.context.touch()

@@ -1,0 +1,45 @@
+"""What a ModelCache reports to its users and to observers. Pure."""
+
+from api_types.messages.caches import CacheAccount, CacheChanged, CacheReport
+from workflows.model_cache.spec import match_labels
+from workflows.model_cache.state import CacheState, User
+from workflows.model_cache.status import phase_of
+
+
+def deployment_report(name: str, state: CacheState) -> CacheChanged:
+    """Say what placement reads of this cache."""
+    return CacheChanged(
+        cache=name,
+        uid=state.uid,
+        present=state.spec is not None,
+        deleting=bool(state.deleted),
+        match_labels=match_labels(state.spec),
+        phases={cluster: "Ready" if staging.published else phase_of(staging)[0] for cluster, staging in state.stagings.items()},
+    )
+
+
+def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
+    """Say what one replica must know of its cluster. An assigned claim is never withdrawn: a missing volume stops no pod."""
+    staging = state.stagings.get(user.cluster)
+    published = staging.published if staging else None
+    phase, message = phase_of(staging) if staging else ("", f"ModelCache {name} is not staged on {user.cluster}")
+    if state.deleted and not user.assigned_claim:
+        message = f"ModelCache {name} is being deleted"
+    assigned = next((copy for copy in staging.copies if copy.claim == user.assigned_claim), None) if staging else None
+    return CacheReport(
+        cache=name,
+        uid=state.uid,
+        sequence=0,
+        cluster=user.cluster,
+        phase="Ready" if published else phase,
+        claim=user.assigned_claim,
+        artefact_key=assigned.artefact_key if assigned else "",
+        revision=assigned.revision if assigned else "",
+        message="" if user.assigned_claim else message,
+    )
+
+
+def account(namespace: str, name: str, state: CacheState) -> CacheAccount:
+    """Say where this cache has objects, as far as it knows."""
+    clusters = [] if state.deleted else [cluster for cluster, staging in state.stagings.items() if staging.copies]
+    return CacheAccount(namespace=namespace, name=name, uid=state.uid, clusters=clusters)

@@ -1,0 +1,70 @@
+"""What the spec of a ModelCache means: the selector, the artefact, and what shall be on the selected clusters. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from activities.render.cache.artifact import Artefact, artefact_key, claim_name, read_artefact
+from activities.render.inputs.facts import CacheInput
+from workflows.model_cache.state import CacheState
+
+
+class DesiredStaging(NamedTuple):
+    """What shall be staged on the selected clusters; `deleting`: nothing, on none of them.
+
+    `credential` names the Secret that the download needs, empty if it needs none.
+    """
+
+    match_labels: Mapping[str, str]
+    artefact_key: str = ""
+    claim: str = ""
+    revision: str = ""
+    generation: int = 0
+    credential: str = ""
+    credential_key: str = ""
+    deleting: bool = False
+
+
+def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
+    """Give the labels that a cluster must have."""
+    return dict(((spec or {}).get("clusterSelector") or {}).get("matchLabels") or {})
+
+
+def artefact_of(namespace: str, name: str, state: CacheState) -> Artefact:
+    """Read what is staged, its revision as written in the spec; InvalidSpec if rendering could not read it."""
+    return read_artefact(_as_input(namespace, name, state))
+
+
+def reference_of(artefact: Artefact) -> str:
+    """Give a digest of what a revision is resolved from."""
+    return hashlib.sha256(json.dumps([artefact.source, artefact.origin, artefact.revision]).encode()).hexdigest()[:16]
+
+
+def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStaging | None:
+    """Give what shall be staged; None until it was tried to resolve the revision."""
+    if state.spec is None or state.pin is None:
+        return None
+    artefact = artefact_of(namespace, name, state)
+    if state.pin.reference != reference_of(artefact):
+        # The spec changed while the old one was resolved: its revision means nothing to another source.
+        return None
+    pinned = _as_input(namespace, name, state, state.pin.revision)
+    return DesiredStaging(
+        match_labels=match_labels(state.spec),
+        artefact_key=artefact_key(pinned),
+        claim=claim_name(pinned),
+        revision=state.pin.revision or artefact.revision,
+        generation=state.generation,
+        credential=artefact.credential,
+        credential_key=artefact.credential_key,
+    )
+
+
+def nothing_staged(state: CacheState) -> DesiredStaging:
+    """Give what a deleted cache shall have on its clusters: nothing."""
+    return DesiredStaging(match_labels(state.spec), deleting=True)
+
+
+def _as_input(namespace: str, name: str, state: CacheState, revision: str = "") -> CacheInput:
+    return CacheInput(namespace, name, state.uid, state.generation, "", state.spec or {}, revision=revision)
