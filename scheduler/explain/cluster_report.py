@@ -78,7 +78,7 @@ def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[FilterRe
         return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(placer, slot, trial.failed).text}){cut}"
     if not placer.constraints.allowed(placer.own) >> slot.rank & 1:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(slot, placer.own))
-    refusal = placer.quota.refuses(slot, placer.engines_at(slot, trial))
+    refusal = placer.quota.refuses(slot, placer.trials.stamped(slot, trial))
     return (reasons.POLICY, refusal) if refusal else ("", "")
 
 
@@ -180,7 +180,7 @@ def _engine_failures(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> 
             code, detail = _mismatch(compiled, i, slot, p, fit.claims)
             yield engine.name, code, detail
         elif counts_devices(placer.overlay):
-            if not placer.admits_alone(slot, p, i):
+            if not placer.trials.admits_alone(slot, p, i):
                 yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, slot, i).text.removeprefix('best: needs ')}"
         elif fit.cost > room.free[p]:
             yield engine.name, *_short(placer, slot, p, fit.cost, room)

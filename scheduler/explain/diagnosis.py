@@ -110,7 +110,7 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
             violated = placer.constraints.violated(slot, placer.own)
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
-            refusal = placer.quota.refuses(slot, placer.engines_at(slot, trial))
+            refusal = placer.quota.refuses(slot, placer.trials.stamped(slot, trial))
             if refusal:
                 counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
     for engine, number in full.items():

@@ -31,11 +31,11 @@ class Nearest:
         self._key: tuple[int, str] | None = None
         self._found: tuple[Slot, int] | None = None
         self.group = ""
-        self._simple = placer.is_simple and not (placer.reserved or placer.overlay.refused)
+        self._simple = placer.trials.is_simple
 
     def is_full(self, slot: Slot) -> bool | None:
         """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""
-        if not self._simple or slot.observed or self._placer.has_reusable(slot):
+        if not self._simple or slot.observed or self._placer.trials.has_reusable(slot):
             return None
         used = self._placer.overlay.ledger.used(slot.name)
         engine = self._placer.compiled.on(slot.layout).engines[0]

@@ -73,7 +73,7 @@ class SchedulingCycle:
             return
         self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._standing(), self.quota)
         for entry in self.dropped:
-            self.placer.vacated(entry)
+            self.placer.mark_vacated(entry)
         if surge:
             self.surge(budget)
         else:
