@@ -13,7 +13,7 @@ pytestmark = pytest.mark.testbed
 
 @pytest.fixture
 def namespace() -> str:
-    """A tenant of the test's own."""
+    """A namespace of the test's own."""
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
@@ -93,27 +93,30 @@ async def test_applying_the_same_manifest_again_does_not_undo_a_scale(plane: Con
     await clean_up(plane, "kept", namespace)
 
 
-@pytest.mark.parametrize("deed", ["deletes", "edits"])
-async def test_wkl_105_what_somebody_changes_by_hand_is_put_right_within_30_s(plane: ControlPlane, namespace: str, deed: str) -> None:
+@pytest.mark.parametrize("change", ["deleted", "modified"])
+async def test_wkl_105_an_object_that_is_changed_by_hand_is_repaired_within_30_s(plane: ControlPlane, namespace: str, change: str) -> None:
     await plane.apply(a_deployment("steady", namespace))
     seen = await plane.ready("ModelDeployment", "steady", namespace)
     (placement,) = placements(seen)
     cluster, path = placement["cluster"], f"/apis/apps/v1/namespaces/{namespace}/deployments"
     (workload,) = plane.get(cluster, path)["items"]
     name = workload["metadata"]["name"]
-    if deed == "deletes":
+    if change == "deleted":
         plane.call(cluster, "DELETE", f"{path}/{name}", {"propagationPolicy": "Background"})
     else:
         plane.call(cluster, "PATCH", f"{path}/{name}", {"spec": {"replicas": 3}}, "application/merge-patch+json")
 
-    async def look() -> Any:
+    async def replicas_there() -> Any:
         found = plane.get(cluster, f"{path}/{name}")
         return found and found["spec"]["replicas"]
 
-    await eventually(look, lambda replicas: replicas == 1, within=30)
+    await eventually(replicas_there, lambda replicas: replicas == 1, within=30)
     await plane.ready("ModelDeployment", "steady", namespace)
     replica = await plane.describe("ModelReplica", placement["replica"], namespace)
-    assert "Drift" in {event["reason"] for event in replica["status"]["events"]}
+    events = {event["reason"]: event["message"] for event in replica["status"]["events"]}
+    drift = f"Deployment/{name} {'is missing' if change == 'deleted' else 'was modified'}"
+    assert drift in events["DriftDetected"]
+    assert drift in events["DriftRepaired"]
     await clean_up(plane, "steady", namespace)
 
 
@@ -141,11 +144,11 @@ async def test_a_new_image_reaches_one_replica_after_the_other(plane: ControlPla
     await clean_up(plane, "rolled", namespace)
 
 
-async def test_a_scheduler_that_lost_its_memory_places_nothing_twice(plane: ControlPlane, namespace: str) -> None:
+async def test_a_scheduler_that_lost_its_state_places_nothing_twice(plane: ControlPlane, namespace: str) -> None:
     await plane.apply(a_deployment("safe", namespace, replicas=3))
     before = await plane.ready("ModelDeployment", "safe", namespace)
     ledger = await plane.scheduler("ledger")
-    await plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("the test takes its memory")
+    await plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("the test deletes its state")
     await plane.apply(a_deployment("later", namespace, replicas=1))
     await plane.ready("ModelDeployment", "later", namespace)
     after = await plane.describe("ModelDeployment", "safe", namespace)
@@ -161,16 +164,16 @@ async def test_a_scheduler_that_lost_its_memory_places_nothing_twice(plane: Cont
 
 
 async def test_a_deployment_that_was_terminated_takes_its_replicas_back(plane: ControlPlane, namespace: str) -> None:
-    document = a_deployment("phoenix", namespace, replicas=2)
+    document = a_deployment("adopting", namespace, replicas=2)
     await plane.apply(document)
-    before = await plane.ready("ModelDeployment", "phoenix", namespace)
+    before = await plane.ready("ModelDeployment", "adopting", namespace)
     uids = {p["replica"]: (await plane.describe("ModelReplica", p["replica"], namespace))["metadata"]["uid"] for p in placements(before)}
-    await plane.handle("ModelDeployment", "phoenix", namespace).terminate("an accident")
+    await plane.handle("ModelDeployment", "adopting", namespace).terminate("an accident")
     await plane.apply(document)
-    after = await plane.ready("ModelDeployment", "phoenix", namespace)
+    after = await plane.ready("ModelDeployment", "adopting", namespace)
     kept = {p["replica"]: (await plane.describe("ModelReplica", p["replica"], namespace))["metadata"]["uid"] for p in placements(after)}
     assert kept == uids
-    await clean_up(plane, "phoenix", namespace)
+    await clean_up(plane, "adopting", namespace)
 
 
 async def test_two_namespaces_with_equal_names_do_not_touch_each_other(plane: ControlPlane, namespace: str) -> None:

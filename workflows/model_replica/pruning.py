@@ -1,66 +1,65 @@
-"""How a ModelReplica removes what older generations of it left, once the new one is fully there.
+"""How a ModelReplica deletes what older generations of it left, once the new one is Ready.
 
-Nothing waits for this: a deletion or a newer template takes over at once, and what does not want to go is told in events and looked at
-again.
+Nothing waits for this: a deletion or a newer template takes over at once, and what cannot be deleted is reported in events and retried.
 """
 
-from abc import abstractmethod
+from datetime import datetime
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import error_message
-from api_types.messages.cluster_work import ApplyReplica
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import is_true
-from workflows.entity.entity import Entity
-from workflows.model_replica.state import ReplicaCarried
+from workflows.entity.context import EntityContext
+from workflows.model_replica.orders import apply_order
+from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import named
 
 
-class ReplicaPruning(Entity[ReplicaCarried]):
-    """The part of a replica that clears up after an update."""
+class ReplicaPruning:
+    """Deletes the objects of older generations."""
 
-    @abstractmethod
-    def order(self) -> ApplyReplica:
-        """Say all that is needed to render this replica."""
+    def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
+        self._context = context
 
-    async def prune(self) -> None:
-        """Look once; what is still there then is looked at again, ever later."""
-        if not (self.state.prune and is_true(self.state.conditions, "Ready") and self.state.applied):
+    async def step(self) -> None:
+        """Make one attempt, if there is something to delete and it is due."""
+        state = self._context.state
+        if not (state.prune and is_true(state.conditions, "Ready") and state.applied):
             return
-        if self.state.prune_at and self.is_early(self.state.prune_at):
+        if state.prune_at and self._context.is_future(state.prune_at):
+            self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return
-        patience = backoff.poll_timeout(0)
-        order = self.order().model_copy(update={"wait_seconds": patience.total_seconds()})
+        order = apply_order(state).model_copy(update={"wait_seconds": backoff.poll_timeout(0).total_seconds()})
+        summary = f"delete what older generations of {self._context.name} left"
         try:
-            pruned = await self.unless(
-                lambda: bool(self.state.deleted) or self.state.generation != order.generation,
+            pruned = await self._context.run_until(
+                lambda: bool(state.deleted) or state.generation != order.generation,
                 workflow.execute_activity_method(
                     WorkloadActivities.prune_replica,
                     order,
-                    **activity_options.remote(
-                        activity_options.TEARDOWN_STEP, f"remove what older generations of {self.name} left", order.connection.task_queue
-                    ),
+                    **activity_options.remote(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
                 ),
             )
         except ActivityError as error:
-            self._look_later(error_message(error))
+            self._retry_later(error_message(error))
             return
         if pruned is None:
-            self.requeue()
+            self._context.requeue()
             return
-        inventory = [item for item in self.state.applied.inventory if item.id not in pruned.removed]
-        self.state.applied = self.state.applied.model_copy(update={"inventory": inventory})
+        inventory = [item for item in state.applied.inventory if item.id not in pruned.removed]
+        state.applied = state.applied.model_copy(update={"inventory": inventory})
         if pruned.remaining:
-            self._look_later(f"waits until gone: {named(pruned.remaining)}")
+            self._retry_later(f"waiting for deletion of {named(pruned.remaining)}")
             return
-        self.state.prune, self.state.prune_at, self.state.prunes = False, "", 0
+        state.prune, state.prune_at, state.prune_attempts = False, "", 0
 
-    def _look_later(self, why: str) -> None:
-        self.event("Warning", "Pruning", f"what older generations left is not gone: {why}")
-        pause = backoff.transient(self.state.prunes + 2)
-        self.state.prunes += 1
-        self.state.prune_at = (workflow.now() + pause).isoformat()
-        self.requeue_after(pause)
+    def _retry_later(self, why: str) -> None:
+        state = self._context.state
+        self._context.event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
+        pause = backoff.transient(state.prune_attempts + 2)
+        state.prune_attempts += 1
+        state.prune_at = (workflow.now() + pause).isoformat()
+        self._context.requeue_after(pause)

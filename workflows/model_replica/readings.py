@@ -1,7 +1,7 @@
-"""What a ModelReplica's observations mean: pure readings of spec/observation into verdicts.
+"""What an observation says of a ModelReplica: drift, readiness of engines and routing, and the status fields that show them.
 
 Readiness is by counts at the current template, never by a workload's own Available condition, which tolerates missing copies. Serving has
-a floor below Ready: losing one of several copies does not take a model off the air.
+a floor below Ready: losing one of several copies does not take a model out of service.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,31 @@ from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObjec
 from api_types.messages.observations import ObservedReplica, ObservedWorkload
 
 
-def drift(applied: Applied, seen: ObservedReplica) -> list[str]:
-    """Name the objects of the inventory that are missing on the cluster or were changed by others.
+def drift(applied: Applied, seen: ObservedReplica) -> list[AppliedObject]:
+    """Give the objects of the inventory that are missing on the cluster or were modified there.
 
     A copy of a Secret has no digest: it is shared, and no observation of one replica covers it.
     """
     there = {item.id: item.digest for item in seen.objects}
-    return [item.key for item in applied.inventory if item.digest and there.get(item.id) != item.digest]
+    return [item for item in applied.inventory if item.digest and there.get(item.id) != item.digest]
+
+
+def drift_message(applied: Applied, seen: ObservedReplica) -> str:
+    """Say how each object drifted: `Deployment/x was modified, Service/y is missing`."""
+    there = {item.id for item in seen.objects}
+    return ", ".join(f"{_title(item)} {'was modified' if item.id in there else 'is missing'}" for item in drift(applied, seen))
+
+
+def _title(item: AppliedObject) -> str:
+    *_, kind, _, name = item.id.split("/")
+    return f"{kind}/{name}"
 
 
 def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
     """Say why an engine is not ready; empty when it is."""
     workload = workload_of(engine, seen)
     if workload is None:
-        return f"{engine.kind} {engine.workload_name} is not there yet"
+        return f"{engine.kind} {engine.workload_name} does not exist yet"
     counts = (workload.desired, workload.updated, workload.ready, workload.total)
     wanted = (engine.copies,) * 4
     if workload.current and counts == wanted and _is_current(engine, workload):
@@ -60,7 +71,7 @@ def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
     """Say why requests cannot reach the engines through the cluster's gateway; empty when they can."""
     route = next((route for route in seen.routes if route.name == applied.workload_name), None)
     if route is None:
-        return f"HTTPRoute {applied.workload_name} is not there yet"
+        return f"HTTPRoute {applied.workload_name} does not exist yet"
     if not route.accepted:
         return f"HTTPRoute {applied.workload_name} is not accepted by the gateway{f': {route.message}' if route.message else ''}"
     if applied.routing_surface == "service":
@@ -72,7 +83,7 @@ def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
 
 
 def picker_ready(applied: Applied, seen: ObservedReplica) -> bool:
-    """Tell whether the endpoint picker answers, with all its pods at their newest."""
+    """Tell whether the endpoint picker answers, with all its pods up to date."""
     picker = next((workload for workload in seen.workloads if workload.name == f"{applied.workload_name}-epp"), None)
     return picker is not None and picker.current and picker.ready == picker.desired > 0
 
@@ -96,7 +107,7 @@ def endpoint_url(address: str, namespace: str, name: str) -> str:
     return f"http://{host}/{namespace}/{name}/v1"
 
 
-def shown(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict[str, Any]:
+def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict[str, Any]:
     """Give the status fields that show engines, routing and inventory."""
     engines = []
     for engine in applied.engines:

@@ -1,38 +1,54 @@
-"""All that a ModelReplica knows; continue-as-new carries it whole."""
+"""All that a ModelReplica knows; continue-as-new carries it whole.
 
-from typing import Any
+Field names on the wire are older than some names here: those have an alias, so that a run of an older worker can be continued.
+"""
 
-from pydantic import Field
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field
 
 from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from workflows.entity.state import EntityState
+from workflows.model_replica.failures import NO_FAILURE, Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 
-class ReplicaCarried(EntityState):
-    """What a replica carries.
+class ApplyInputs(NamedTuple):
+    """What an apply takes from outside the spec, and must follow."""
+
+    cache_claim: str
+    picker_flags: dict[str, str]
+
+
+def _none_if_empty(value: Any) -> Any:
+    return value or None
+
+
+class ModelReplicaState(EntityState):
+    """What a replica carries from run to run.
 
     Attributes:
-        entry: its ledger entry, kept for a scheduler that lost its memory.
-        surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster says later.
-        cache: what its cache last told; `cache_registered`: the cache's name, once that knows of us.
+        start: the identity and first template with which it was started.
+        entry: its ledger entry, kept for a scheduler that lost its state.
+        surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster reports later.
+        cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
         cache_claim: the volume claim of its cache that is ready on the cluster; kept when the cache is lost.
-        cache_mounted: the claims that its pods may mount, as the cache was last told.
+        cache_mounted: the claims that its pods may mount, as last reported to the cache.
         picker_flags: extra flags of its endpoint picker.
-        applied_inputs: what came from outside the spec into the last apply.
+        applied_inputs: what came from outside the spec into the last apply; None before the first one.
         applied_mode: how the engines shared the work then.
         copies_due: when copies of Secrets are next compared with their sources.
-        prune: something of an older generation may still be there; looked for again at `prune_at`, after `prunes` looks in vain.
+        prune: something of an older generation may still be there; deleted at `prune_at`, after `prune_attempts` attempts in vain.
         overdue: engines whose progress deadline has passed.
-        attempted: something of ours may be on the cluster; `whole`: the last apply was not interrupted, so the inventory is complete.
-        told: what the deployment last heard.
+        apply_started: objects of this replica may be on the cluster; `inventory_complete`: the last apply was not interrupted.
+        reported: the last report to the deployment; empty if it has to be repeated.
 
     """
 
-    birth: StartReplica
+    start: StartReplica = Field(alias="birth")
     entry: dict[str, Any] = Field(default_factory=dict)
     cluster: ClusterChanged | None = None
     applied: Applied | None = None
@@ -43,23 +59,32 @@ class ReplicaCarried(EntityState):
     cache_claim: str = ""
     cache_mounted: list[str] = Field(default_factory=list)
     picker_flags: dict[str, str] = Field(default_factory=dict)
-    applied_inputs: list[Any] = Field(default_factory=list)
+    applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(_none_if_empty)] = None
     applied_mode: str = ""
     copies_due: str = ""
     overdue: list[str] = Field(default_factory=list)
-    attempted: bool = False
-    whole: bool = False
-    failure: tuple[str, str] = ("", "")
+    apply_started: bool = Field(default=False, alias="attempted")
+    inventory_complete: bool = Field(default=False, alias="whole")
+    failure: Failure = NO_FAILURE
     failure_reason: str = ""
     retry_at: str = ""
     observed: ObservedReplica | None = None
     drift_since: str = ""
     prune: bool = False
     prune_at: str = ""
-    prunes: int = 0
+    prune_attempts: int = Field(default=0, alias="prunes")
     serving: bool = False
     served: bool = False
     was_ready: bool = False
     sequence: int = 0
-    told: dict[str, Any] = Field(default_factory=dict)
+    reported: dict[str, Any] = Field(default_factory=dict, alias="told")
     teardown: TeardownProgress = Field(default_factory=TeardownProgress)
+
+    def inputs(self) -> ApplyInputs:
+        """Give what the next apply takes from outside the spec."""
+        return ApplyInputs(self.cache_claim, self.picker_flags)
+
+    def mode(self) -> str:
+        """Give how the engines share the work."""
+        mode: str = (self.spec or {}).get("serving", {}).get("mode", "Unified")
+        return mode

@@ -1,12 +1,11 @@
-"""How a ModelReplica leaves its cluster: step by step, each until what it removes is really gone, however long that takes.
+"""How a ModelReplica is removed from its cluster: step by step, each until what it deletes is really gone, however long that takes.
 
-A look at a step is bounded, so that a condition can say what is still there and what holds it; the wait itself never ends by itself. Only
-somebody's word (`force`) gives a step up, and then what stays on the cluster is listed. Capacity is given back after the last step.
+One attempt at a step is bounded, so that a condition can say what is still there and what blocks it; the wait itself never ends by
+itself. Only `force` skips a step, and then what stays on the cluster is listed. Capacity is released after the last step.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -14,263 +13,237 @@ from temporalio.exceptions import ActivityError
 from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
-from api_types.errors import error_message, error_type, is_permanent
-from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStep, TeardownStepResult
-from api_types.messages.entities import Delete, Released
+from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStepResult
+from api_types.messages.entities import Released
+from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
-from workflows.entity.entity import Entity
-from workflows.model_replica.state import ReplicaCarried
+from workflows.entity.context import EntityContext
+from workflows.model_replica.cache import ReplicaCache
+from workflows.model_replica.cluster import ReplicaCluster
+from workflows.model_replica.failures import backoff_after, failure_of
+from workflows.model_replica.orders import teardown_order
+from workflows.model_replica.reports import DeploymentReports
+from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import Outcome, left_behind, named
 
-# Who gave up everything still wants what can go at once to go.
-LAST_LOOK = timedelta(seconds=2)
+# When everything is skipped, what can be deleted at once is still deleted.
+LAST_ATTEMPT_TIMEOUT = timedelta(seconds=2)
 
 
-class ReplicaTeardown(Entity[ReplicaCarried]):
-    """The part of a replica that takes it off its cluster."""
+def has_objects(state: ModelReplicaState) -> bool:
+    """Tell whether the current step may find something: a complete inventory says so, and the sweep always follows an apply."""
+    step, applied = state.teardown.step, state.applied
+    if not state.apply_started:
+        return False
+    if not state.inventory_complete or applied is None or step.number == SWEEP:
+        return True
+    return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
 
-    def __init__(self, state: ReplicaCarried) -> None:
-        super().__init__(state)
+
+class ReplicaTeardown:
+    """Takes the steps of the teardown, in order."""
+
+    def __init__(
+        self, context: EntityContext[ModelReplicaState], cluster: ReplicaCluster, cache: ReplicaCache, reports: DeploymentReports
+    ) -> None:
+        self._context = context
+        self._state = context.state
+        self._cluster = cluster
+        self._cache = cache
+        self._reports = reports
         self.gone = False
 
-    @abstractmethod
-    async def knows_cluster(self) -> bool:
-        """Tell whether there is a way to the cluster; asks for it if that was never done."""
-
-    @abstractmethod
-    async def let_go_of_cache(self) -> None:
-        """Tell the cache that no pod of ours mounts it any more."""
-
-    @abstractmethod
-    async def report(self) -> None:
-        """Tell the deployment what changed."""
-
-    @abstractmethod
-    async def report_gone(self) -> None:
-        """Tell the deployment that nothing is left but what is listed as left behind."""
-
-    def on_retry_requested(self) -> None:
-        """Forget how long the next attempt was to wait."""
-        self.state.retry_at = ""
-
-    def on_delete_requested(self, order: Delete) -> None:
-        """Begin at once, whatever the last apply was waiting for."""
-        del order
-        self.on_retry_requested()
-
-    async def tear_down(self) -> bool:
-        """Take step after step; False while the one at hand has to be looked at again."""
-        self.state.serving = False
+    async def run(self) -> bool:
+        """Take step after step; False while the current one has to be tried again."""
+        progress = self._state.teardown
+        self._state.serving = False
         for kind in ("ModelReady", "RoutingReady", "Serving", "Ready"):
-            self.condition(kind, FALSE, "Deleting", "")
-        self.state.teardown.since = self.state.teardown.since or self.now()
+            self._context.condition(kind, FALSE, "Deleting", "")
+        progress.since = progress.since or self._context.now()
         while not self.gone:
-            outcome = await self.take_step()
+            outcome = await self._take_step()
             if outcome is None:
-                await self.report()
+                await self._reports.send()
                 return False
             if not self.gone:
-                self.state.teardown.close(outcome, self.now())
+                progress.complete(outcome, self._context.now())
         return True
 
-    async def take_step(self) -> Outcome | None:
-        """Take the step at hand; None if it is not at its end."""
-        step = self.state.teardown.step
+    async def _take_step(self) -> Outcome | None:
+        """Take the current step; None if it is not complete."""
+        step = self._state.teardown.step
         if step.number == WITHDRAW:
-            await self.report()
+            await self._reports.send()
             return "done"
         if step.number == DRAIN:
-            return await self.drain()
+            return await self._drain()
         if step.number == RELEASE:
-            return await self.release()
-        if not self.has_step():
-            return "nothing there"
-        if not await self.knows_cluster():
-            return await self.wait_for_cluster()
-        return await self.leave()
+            return await self._release()
+        if not has_objects(self._state):
+            return "not needed"
+        if not await self._cluster.look_up():
+            return self._wait_for_cluster()
+        return await self._delete_objects()
 
-    def has_step(self) -> bool:
-        """Tell whether the step at hand may find something: a whole inventory says so, and the sweep always comes after an apply."""
-        step, applied = self.state.teardown.step, self.state.applied
-        if not self.state.attempted:
-            return False
-        if not self.state.whole or applied is None or step.number == SWEEP:
-            return True
-        return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
+    # --- steps of the workflow itself -----------------------------------------------------------------------------------------------
 
-    # --- steps of our own -----------------------------------------------------------------------------------------------------------
-
-    async def drain(self) -> Outcome:
-        """Let the last requests finish; who never served has none."""
-        if not self.state.served:
-            return "nothing there"
-        facts = self.state.cluster.facts if self.state.cluster else None
+    async def _drain(self) -> Outcome:
+        """Let the last requests finish; a replica that never served has none."""
+        if not self._state.served:
+            return "not needed"
+        facts = self._state.cluster.facts if self._state.cluster else None
         seconds = facts.drain_seconds if facts else 0
-        self.condition("Deleting", FALSE, "Draining", f"{self.state.teardown.message()}; lets requests finish for {seconds} s")
-        self.publish()
+        message = f"{self._state.teardown.message()}; running requests have {seconds} s to finish"
+        self._context.condition("Deleting", FALSE, "Draining", message)
+        self._context.publish()
         try:
             await workflow.wait_condition(
-                lambda: bool(self.state.forced), timeout=timedelta(seconds=seconds), timeout_summary="let requests finish"
+                lambda: bool(self._state.forced), timeout=timedelta(seconds=seconds), timeout_summary="let requests finish"
             )
         except TimeoutError:
             return "done"
-        self.spend_force()
-        return "given up"
+        self._use_up_force()
+        return "skipped"
 
-    async def release(self) -> Outcome:
-        """Free the nodes and tell the deployment."""
-        # A closed workflow still answers queries: say so before anybody could ask.
+    async def _release(self) -> Outcome:
+        """Free the nodes, and report it to cache, scheduler and deployment."""
+        # A closed workflow still answers queries, so `gone` must hold before anyone learns of it.
         self.gone = True
-        await self.let_go_of_cache()
-        await self.tell(names.FLEET_SCHEDULER_ID, "released", Released(uid=self.state.uid, name=self.name))
-        await self.report_gone()
+        await self._cache.unregister()
+        released = Released(uid=self._state.uid, name=self._context.name)
+        await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.RELEASED, released)
+        await self._reports.send_gone()
         return "done"
 
     # --- steps on the cluster -------------------------------------------------------------------------------------------------------
 
-    async def wait_for_cluster(self) -> Outcome | None:
-        """Wait for the way to the cluster: nothing can be removed without it."""
-        if self.state.forced:
-            return self.abandon("the teardown was forced while the cluster was not connected")
-        self.condition(
-            "Deleting",
-            FALSE,
-            "WaitingForCluster",
-            f"{self.state.teardown.message()}; InferenceCluster {self.state.birth.cluster} is not connected",
-        )
-        self.requeue_after(backoff.transient(self.state.attempts))
+    def _wait_for_cluster(self) -> Outcome | None:
+        """Wait for a connection: nothing can be deleted without it."""
+        if self._state.forced:
+            return self._abandon("the teardown was forced while the cluster was not connected")
+        message = f"{self._state.teardown.message()}; InferenceCluster {self._state.start.cluster} is not connected"
+        self._context.condition("Deleting", FALSE, "WaitingForCluster", message)
+        self._context.requeue_after(backoff.transient(self._state.attempts))
         return None
 
-    async def leave(self) -> Outcome | None:
-        """Look once at the step at hand; None if it is not at its end."""
-        progress, known = self.state.teardown, self.state.cluster
+    async def _delete_objects(self) -> Outcome | None:
+        """Make one attempt at the current step; None if it is not complete."""
+        progress, known = self._state.teardown, self._state.cluster
         if known is None or not known.present:
-            return self.abandon("the InferenceCluster was deleted")
-        if self.state.forced and progress.looks:
-            return self.give_up()
-        if self.state.retry_at and self.is_early(self.state.retry_at):
+            return self._abandon("the InferenceCluster was deleted")
+        if self._state.forced and progress.attempts:
+            return self._skip()
+        if self._state.retry_at and self._context.is_future(self._state.retry_at):
+            self._context.requeue_at(datetime.fromisoformat(self._state.retry_at))
             return None
-        self.state.retry_at = ""
-        self.say()
+        self._state.retry_at = ""
+        self._show()
         try:
-            done = await self.look()
+            result = await self._attempt()
         except ActivityError as error:
-            kind = error_type(error) or "TearingDown"
-            progress.failed(kind, error_message(error))
-            if self.state.forced == "all":
-                return self.abandon("the teardown was forced")
-            if self.state.forced:
-                return self.give_up()
-            pause = backoff.permanent(progress.looks - 1) if is_permanent(kind) else backoff.transient(progress.looks - 1)
-            self.state.retry_at = (workflow.now() + pause).isoformat()
-            self.requeue_after(pause)
-            self.say()
+            return self._note_failure(error)
+        if result is None:
+            self._context.requeue()
             return None
-        if done is None:
-            self.requeue()
-            return None
-        for skipped in done.skipped:
-            self.event("Warning", "NotOurs", f"left alone: {skipped}")
-        if not done.remaining:
+        for skipped in result.skipped:
+            self._context.event("Warning", "NotOurs", f"not deleted: {skipped}")
+        if not result.remaining:
             return "done"
-        progress.found_waiting(done.remaining)
-        self.say()
-        self.requeue()
-        return self.give_up() if self.state.forced else None
+        progress.note_remaining(result.remaining)
+        self._show()
+        self._context.requeue()
+        return self._skip() if self._state.forced else None
 
-    async def look(self) -> TeardownStepResult | None:
-        """Have the cluster do the step at hand; None if that was cut short because everything is different now."""
-        known, applied, progress = self.state.cluster, self.state.applied, self.state.teardown
-        if known is None or known.connection is None or known.facts is None:
-            raise ValueError("a step was to be taken before the cluster was known")
-        patience = LAST_LOOK if self.state.forced == "all" else backoff.poll_timeout(progress.looks)
-        order = TeardownStep(
-            connection=known.connection,
-            facts=known.facts,
-            uid=self.state.uid,
-            workload_name=names.workload_name(self.namespace, self.name),
-            workload_namespace=applied.workload_namespace if applied else self.namespace,
-            number=progress.number,
-            inventory=applied.inventory if applied else [],
-            wait_seconds=patience.total_seconds(),
-            given_up=progress.given_up,
-        )
-        return await self.unless(
-            self.cut_short(known.connection),
+    async def _attempt(self) -> TeardownStepResult | None:
+        """Run the current step on the cluster; None if that was cancelled because the situation changed."""
+        progress = self._state.teardown
+        timeout = LAST_ATTEMPT_TIMEOUT if self._state.forced == "all" else backoff.poll_timeout(progress.attempts)
+        order, summary = teardown_order(self._state, timeout), f"{self._context.name}: {progress.step.title}"
+        return await self._context.run_until(
+            self._is_obsolete(order.connection),
             workflow.execute_activity_method(
                 WorkloadActivities.teardown_replica_step,
                 order,
-                **activity_options.remote(
-                    activity_options.TEARDOWN_STEP, f"{self.name}: {progress.step.title}", known.connection.task_queue
-                ),
+                **activity_options.remote(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
             ),
         )
 
-    def cut_short(self, connection: Connection) -> Callable[[], bool]:
-        """Give the test for what makes a look at the cluster pointless while it runs."""
-        forced, looks = self.state.forced, self.state.teardown.looks
+    def _is_obsolete(self, connection: Connection) -> Callable[[], bool]:
+        """Give the test for what makes a running attempt pointless."""
+        forced, attempts = self._state.forced, self._state.teardown.attempts
 
         def changed() -> bool:
-            known = self.state.cluster
-            given_up = self.state.forced != forced and bool(self.state.forced == "all" or looks)
-            return given_up or known is None or not known.present or known.connection != connection
+            known = self._state.cluster
+            skipped = self._state.forced != forced and bool(self._state.forced == "all" or attempts)
+            return skipped or known is None or not known.present or known.connection != connection
 
         return changed
 
-    def say(self) -> None:
-        """Write down which step is at hand and what it waits for."""
-        self.condition("Deleting", FALSE, self.state.teardown.reason(), self.state.teardown.message())
-        self.publish()
+    def _note_failure(self, error: ActivityError) -> Outcome | None:
+        progress = self._state.teardown
+        failure = failure_of(error, "TearingDown")
+        progress.note_failure(failure)
+        if self._state.forced == "all":
+            return self._abandon("the teardown was forced")
+        if self._state.forced:
+            return self._skip()
+        pause = backoff_after(failure, progress.attempts - 1)
+        self._state.retry_at = (workflow.now() + pause).isoformat()
+        self._context.requeue_after(pause)
+        self._show()
+        return None
 
-    # --- giving up ------------------------------------------------------------------------------------------------------------------
+    def _show(self) -> None:
+        """Show the current step and what it waits for."""
+        progress = self._state.teardown
+        self._context.condition("Deleting", FALSE, progress.reason(), progress.message())
+        self._context.publish()
 
-    def spend_force(self) -> None:
-        """An order to give up one step is good for one step."""
-        self.state.forced = "" if self.state.forced == "step" else self.state.forced
+    # --- force ----------------------------------------------------------------------------------------------------------------------
 
-    def give_up(self) -> Outcome:
-        """End the step at hand by somebody's word, and list what stays."""
-        progress = self.state.teardown
-        left = progress.left_of_step(self.state.applied.inventory if self.state.applied else [])
-        progress.given_up += [item.id for item in left]
-        self.list_left(left, f"step {progress.number} ({progress.step.title}) was given up")
-        self.state.retry_at = ""
-        self.spend_force()
-        return "given up"
+    def _use_up_force(self) -> None:
+        """A request to skip one step holds for one step."""
+        self._state.forced = "" if self._state.forced == "step" else self._state.forced
 
-    def abandon(self, why: str) -> Outcome:
-        """Give up the step at hand and all others that need the cluster, and list what they would have removed."""
-        progress = self.state.teardown
-        inventory = self.state.applied.inventory if self.state.applied else []
-        left: list[RemainingObject] = []
+    def _skip(self) -> Outcome:
+        """End the current step because of `force`, and list what stays."""
+        progress = self._state.teardown
+        remaining = progress.remaining_of_step(self._state.applied.inventory if self._state.applied else [])
+        progress.skipped += [item.id for item in remaining]
+        self._list_left_behind(remaining, f"step {progress.number} ({progress.step.title}) was skipped")
+        self._state.retry_at = ""
+        self._use_up_force()
+        return "skipped"
+
+    def _abandon(self, why: str) -> Outcome:
+        """Give up the current step and all others that need the cluster, and list what they would have deleted."""
+        progress = self._state.teardown
+        inventory = self._state.applied.inventory if self._state.applied else []
+        remaining: list[RemainingObject] = []
         while progress.step.number <= SWEEP:
-            left += progress.left_of_step(inventory)
+            remaining += progress.remaining_of_step(inventory)
             if progress.step.number == SWEEP:
                 break
-            progress.close("abandoned", self.now())
-        self.event("Warning", "Abandoned", why)
-        self.list_left(left, why)
-        if not self.state.whole:
-            # An interrupted apply may have made more than the inventory knows.
-            selector = f"{labels.REPLICA}={names.workload_name(self.namespace, self.name)}"
+            progress.complete("abandoned", self._context.now())
+        self._context.event("Warning", "Abandoned", why)
+        self._list_left_behind(remaining, why)
+        if not self._state.inventory_complete:
+            # An interrupted apply may have created more than the inventory has.
+            selector = f"{labels.REPLICA}={names.workload_name(self._context.namespace, self._context.name)}"
             more = f"{why}; there may be more objects with this label"
-            self.state.left_behind.append(
-                LeftBehind(kind="label", name=selector, namespace=self.namespace, location=self.state.birth.cluster, reason=more)
+            cluster = self._state.start.cluster
+            self._state.left_behind.append(
+                LeftBehind(kind="label", name=selector, namespace=self._context.namespace, location=cluster, reason=more)
             )
-        self.state.retry_at, self.state.forced = "", ""
+        self._state.retry_at, self._state.forced = "", ""
         return "abandoned"
 
-    def list_left(self, left: list[RemainingObject], why: str) -> None:
+    def _list_left_behind(self, remaining: list[RemainingObject], why: str) -> None:
         """List objects as left behind, each once."""
-        known = {(item.kind, item.namespace, item.name) for item in self.state.left_behind}
-        found = left_behind(left, self.state.birth.cluster, why)
-        self.state.left_behind += [item for item in found if (item.kind, item.namespace, item.name) not in known]
-        self.event("Warning", "LeftBehind", f"{why}; on {self.state.birth.cluster} stay: {named(left) or 'nothing known'}")
-
-    # --- showing --------------------------------------------------------------------------------------------------------------------
-
-    def details(self) -> list[str]:
-        """List the steps of the teardown in the Temporal UI."""
-        return self.state.teardown.lines() if self.state.deleted else super().details()
+        known = {(item.kind, item.namespace, item.name) for item in self._state.left_behind}
+        found = left_behind(remaining, self._state.start.cluster, why)
+        self._state.left_behind += [item for item in found if (item.kind, item.namespace, item.name) not in known]
+        message = f"{why}; remaining on {self._state.start.cluster}: {named(remaining) or 'no known objects'}"
+        self._context.event("Warning", "LeftBehind", message)

@@ -1,32 +1,36 @@
-"""How far a replica's teardown has come: pure readings over the order in `activities/render/objects/teardown.py`."""
+"""How far a replica's teardown is: pure readings over the order in `activities/render/objects/teardown.py`."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from activities.render.objects.teardown import STEPS, TeardownStep, step_of
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
+from workflows.model_replica.failures import NO_FAILURE, Failure
 
-# `nothing there`: the inventory has nothing of it. `given up`: by somebody's word. `abandoned`: there was no way to the cluster any more.
-Outcome = Literal["done", "nothing there", "given up", "abandoned"]
+# `not needed`: the inventory has no object of the step. `skipped`: by `force`. `abandoned`: the cluster could not be reached any more.
+Outcome = Literal["done", "not needed", "skipped", "abandoned"]
 
-# A condition names so many of the objects that are waited for, and counts the rest.
+# What earlier versions wrote into carried state.
+_OLD_OUTCOMES = {"nothing there": "not needed", "given up": "skipped"}
+
+# A condition names so many of the remaining objects, and counts the others.
 _NAMED_MAX = 3
 _SHOWN_MAX = 20
 
 
 class TeardownProgress(BaseModel):
-    """The step at hand and what became of those before it.
+    """The current step, and the outcome of those before it.
 
     Attributes:
-        number: of the step at hand, as in `STEPS`; `since`: when it began.
-        looks: how often it was tried without coming to its end.
-        waiting: what the last look found still there; `trouble`: type and message of the last failure, empty if it was none.
-        taken: what became of earlier steps, by number.
-        given_up: ids of objects for which nobody waits any more.
+        number: of the current step, as in `STEPS`; `since`: when it started.
+        attempts: how often it was tried without being completed.
+        waiting: what the last attempt found still there; `failure`: of the last attempt.
+        outcomes: of earlier steps, by number.
+        skipped: ids of objects that are no longer waited for.
 
     """
 
@@ -34,51 +38,56 @@ class TeardownProgress(BaseModel):
 
     number: int = 1
     since: str = ""
-    looks: int = 0
+    attempts: int = Field(default=0, alias="looks")
     waiting: list[RemainingObject] = Field(default_factory=list)
-    trouble: tuple[str, str] = ("", "")
-    taken: dict[str, Outcome] = Field(default_factory=dict)
-    given_up: list[str] = Field(default_factory=list)
+    failure: Failure = Field(default=NO_FAILURE, alias="trouble")
+    outcomes: dict[str, Outcome] = Field(default_factory=dict, alias="taken")
+    skipped: list[str] = Field(default_factory=list, alias="givenUp")
+
+    @field_validator("outcomes", mode="before")
+    @classmethod
+    def _rename_outcomes(cls, value: dict[str, str]) -> dict[str, str]:
+        return {number: _OLD_OUTCOMES.get(outcome, outcome) for number, outcome in value.items()}
 
     @property
     def step(self) -> TeardownStep:
-        """The step at hand."""
+        """The current step."""
         return STEPS[self.number - 1]
 
-    def found_waiting(self, remaining: Sequence[RemainingObject]) -> None:
-        """Note what a look found still there."""
-        self.looks += 1
-        self.waiting, self.trouble = list(remaining), ("", "")
+    def note_remaining(self, remaining: Sequence[RemainingObject]) -> None:
+        """Note what an attempt found still there."""
+        self.attempts += 1
+        self.waiting, self.failure = list(remaining), NO_FAILURE
 
-    def failed(self, kind: str, message: str) -> None:
-        """Note why a look saw nothing."""
-        self.looks += 1
-        self.trouble = (kind, message)
+    def note_failure(self, failure: Failure) -> None:
+        """Note why an attempt failed."""
+        self.attempts += 1
+        self.failure = failure
 
-    def close(self, outcome: Outcome, now: str) -> None:
-        """End the step at hand and begin the next one."""
-        self.taken[str(self.number)] = outcome
+    def complete(self, outcome: Outcome, now: str) -> None:
+        """End the current step and start the next one."""
+        self.outcomes[str(self.number)] = outcome
         self.number, self.since = self.number + 1, now
-        self.looks, self.waiting, self.trouble = 0, [], ("", "")
+        self.attempts, self.waiting, self.failure = 0, [], NO_FAILURE
 
-    # --- words --------------------------------------------------------------------------------------------------------------------
+    # --- texts --------------------------------------------------------------------------------------------------------------------
 
     def reason(self) -> str:
         """Give the reason of the condition `Deleting`."""
-        return self.trouble[0] or "TearingDown"
+        return self.failure.type or "TearingDown"
 
     def message(self) -> str:
-        """Say which step is at hand, and what it waits for."""
-        said = f"step {self.number} of {len(STEPS)}: {self.step.title}"
-        if self.trouble[1]:
-            return f"{said}; tried again: {self.trouble[1]}"
-        return f"{said}; waits until gone: {named(self.waiting)}" if self.waiting else said
+        """Say which step is current, and what it waits for."""
+        title = f"step {self.number} of {len(STEPS)}: {self.step.title}"
+        if self.failure.message:
+            return f"{title}; retrying: {self.failure.message}"
+        return f"{title}; waiting for deletion of {named(self.waiting)}" if self.waiting else title
 
     def state_of(self, step: TeardownStep) -> str:
-        """Say how a step stands."""
+        """Say how far a step is."""
         if step.number == self.number:
-            return "waiting" if self.looks else "now"
-        return self.taken.get(str(step.number), "to come")
+            return "waiting" if self.attempts else "running"
+        return self.outcomes.get(str(step.number), "pending")
 
     def shown(self) -> dict[str, Any]:
         """Give `status.teardown`."""
@@ -87,23 +96,23 @@ class TeardownProgress(BaseModel):
             "since": self.since,
             "steps": [{"number": step.number, "title": step.title, "state": self.state_of(step)} for step in STEPS],
             "waitingFor": [{"object": item.id, "why": item.why} for item in self.waiting[:_SHOWN_MAX]],
-            "problem": ": ".join(filter(None, self.trouble)),
+            "problem": ": ".join(filter(None, self.failure)),
         }
 
     def lines(self) -> list[str]:
         """Give the steps as a Markdown table."""
-        rows = [f"| {step.number} | {step.title} | {self.state_of(step)} | {self._words(step)} |" for step in STEPS]
+        rows = [f"| {step.number} | {step.title} | {self.state_of(step)} | {self._waits_for(step)} |" for step in STEPS]
         return ["| Step | | State | Waits for |", "|---|---|---|---|", *rows, ""]
 
-    def _words(self, step: TeardownStep) -> str:
+    def _waits_for(self, step: TeardownStep) -> str:
         if step.number != self.number:
             return ""
-        return (self.trouble[1] or ", ".join(map(str, self.waiting[:_SHOWN_MAX]))).replace("|", "/")
+        return (self.failure.message or ", ".join(map(str, self.waiting[:_SHOWN_MAX]))).replace("|", "/")
 
-    # --- what stays ---------------------------------------------------------------------------------------------------------------
+    # --- what is left behind ------------------------------------------------------------------------------------------------------
 
-    def left_of_step(self, inventory: Sequence[AppliedObject]) -> list[RemainingObject]:
-        """Name what the step at hand leaves if it ends now: what was last seen, else what the inventory has of it."""
+    def remaining_of_step(self, inventory: Sequence[AppliedObject]) -> list[RemainingObject]:
+        """Name what the current step leaves if it ends now: what was last observed, else what the inventory has of it."""
         if self.waiting:
             return self.waiting
         return [RemainingObject(id=entry.id) for entry in inventory if step_of(entry.key) is self.step]
@@ -116,7 +125,7 @@ def named(items: Sequence[RemainingObject]) -> str:
 
 
 def left_behind(items: Sequence[RemainingObject], cluster: str, why: str) -> list[LeftBehind]:
-    """Write down objects that stay on a cluster, and why."""
+    """List objects that stay on a cluster, and why."""
     found = []
     for item in items:
         *_, kind, namespace, name = item.id.split("/")

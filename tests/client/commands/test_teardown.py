@@ -7,32 +7,33 @@ import pytest
 from api_types.messages.cluster_work import RemainingObject
 from client.commands.change.delete import left_behind
 from client.commands.inspect.describe import teardown
+from workflows.model_replica.failures import Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 HELD: dict[str, Any] = {"id": "apps/v1/Deployment/ml/qwen-main", "why": "finalizer example.com/hold"}
 
 
-def told(progress: TeardownProgress) -> dict[str, Any]:
+def manifest(progress: TeardownProgress) -> dict[str, Any]:
     return {"status": {"teardown": progress.shown()}}
 
 
-def test_wkl_10_describe_shows_every_step_and_what_the_one_at_hand_waits_for() -> None:
-    progress = TeardownProgress(number=4, taken={"1": "done", "2": "done", "3": "given up"}, looks=1)
+def test_wkl_10_describe_shows_every_step_and_what_the_current_one_waits_for() -> None:
+    progress = TeardownProgress(number=4, outcomes={"1": "done", "2": "done", "3": "skipped"}, attempts=1)
     progress.waiting = [RemainingObject(**HELD)]
-    lines = teardown(told(progress))
+    lines = teardown(manifest(progress))
     assert lines[:6] == [
-        "STEP   WHAT                                  STATE      WAITS FOR",
-        "1      withdraw the endpoint                 done       <none>",
-        "2      drain                                 done       <none>",
-        "3      delete the route                      given up   <none>",
-        "4      delete the pool or Service            waiting    apps/v1/Deployment/ml/qwen-main (finalizer example.com/hold)",
-        "5      delete the endpoint picker            to come    <none>",
+        "STEP   WHAT                                  STATE     WAITS FOR",
+        "1      withdraw the endpoint                 done      <none>",
+        "2      drain                                 done      <none>",
+        "3      delete the route                      skipped   <none>",
+        "4      delete the pool or Service            waiting   apps/v1/Deployment/ml/qwen-main (finalizer example.com/hold)",
+        "5      delete the endpoint picker            pending   <none>",
     ]
     assert len(lines) == 13
 
 
-def test_wkl_10_describe_shows_why_a_step_is_tried_again() -> None:
-    lines = teardown(told(TeardownProgress(number=3, looks=2, trouble=("ClusterUnreachable", "cluster eu: no answer"))))
+def test_wkl_10_describe_shows_why_a_step_is_retried() -> None:
+    lines = teardown(manifest(TeardownProgress(number=3, attempts=2, failure=Failure("ClusterUnreachable", "cluster eu: no answer"))))
     assert lines[3].endswith("waiting   ClusterUnreachable: cluster eu: no answer")
 
 

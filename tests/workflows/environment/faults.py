@@ -89,7 +89,7 @@ async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, le
     assert f"cluster {CLUSTER}: no answer from https://127.0.0.1" in message(stuck, "ModelAccepted")
     held_up = await plane.until("ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace)
     assert held_up["status"]["phase"] == "Unreachable"
-    assert "tried again" in message(held_up, "Deleting")
+    assert "retrying" in message(held_up, "Deleting")
     whole = await plane.until("ModelDeployment", "leaving", lambda seen: "no answer from" in message(seen, "Deleting"), namespace)
     assert f"{leaving} on {CLUSTER}" in message(whole, "Deleting")
     assert {entry["deployment"] for entry in await held(plane, namespace)} == {"rolling", "leaving"}

@@ -1,4 +1,4 @@
-"""What is broken says so on the object, with the next step, and nothing is half-created."""
+"""Invalid input is reported on the object, with the next step, and nothing is half-created."""
 
 import uuid
 
@@ -37,7 +37,7 @@ def name() -> str:
     return f"bad-{uuid.uuid4().hex[:8]}"
 
 
-async def test_a_cluster_waits_for_a_class_that_does_not_exist_and_goes_on_when_it_comes(plane: ControlPlane, name: str) -> None:
+async def test_a_cluster_waits_for_a_class_that_does_not_exist_and_continues_when_it_is_created(plane: ControlPlane, name: str) -> None:
     await plane.apply(a_cluster(name, "no-secret", class_name=name))
     waiting = await plane.until("InferenceCluster", name, lambda seen: reason(seen, "ClusterReady") == "WaitingForClasses")
     assert message(waiting, "ClusterReady") == f"InferenceClass {name} does not exist; apply it"
@@ -78,7 +78,7 @@ users: [{{name: x, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, 
     await clean_up(plane, "InferenceClass", name)
 
 
-async def test_a_bad_spec_by_bare_signal_is_told_on_the_object_and_a_good_one_mends_it(plane: ControlPlane, name: str) -> None:
+async def test_a_bad_spec_by_bare_signal_is_reported_on_the_object_and_a_good_one_replaces_it(plane: ControlPlane, name: str) -> None:
     broken = a_deployment(name, "bad-input")
     broken["spec"]["replicas"] = -1
     await plane.apply(broken)
@@ -86,8 +86,8 @@ async def test_a_bad_spec_by_bare_signal_is_told_on_the_object_and_a_good_one_me
     assert "spec.replicas: must be between 0 and 1000, got -1" in message(seen, "SpecAccepted")
     assert condition(seen, "Ready") == "False"
     await plane.apply(a_deployment(name, "bad-input", gpus=64))
-    mended = await plane.until("ModelDeployment", name, lambda seen: condition(seen, "SpecAccepted") == "True", "bad-input")
-    assert mended["metadata"]["generation"] == 1
+    fixed = await plane.until("ModelDeployment", name, lambda seen: condition(seen, "SpecAccepted") == "True", "bad-input")
+    assert fixed["metadata"]["generation"] == 1
     await clean_up(plane, "ModelDeployment", name, "bad-input")
 
 
@@ -104,7 +104,7 @@ async def test_a_selector_that_does_not_compile_leaves_running_replicas_alone(pl
     await clean_up(plane, "ModelDeployment", name, name)
 
 
-async def test_malformed_messages_are_noted_and_harm_nothing(plane: ControlPlane, name: str) -> None:
+async def test_malformed_messages_are_reported_and_change_nothing(plane: ControlPlane, name: str) -> None:
     await plane.apply(a_deployment(name, "bad-input", gpus=64))
     handle = plane.handle("ModelDeployment", name, "bad-input")
     for signal, payload in [("scale", {"replicas": "many"}), ("scale", 7), ("placed", "nonsense"), ("set_spec", ["no"]), ("delete", "x")]:

@@ -1,4 +1,5 @@
-"""What a replica says of itself follows from its birth and from what was seen; no template and no short illness changes it."""
+"""Labels of a replica follow from how it was started, and its endpoint from what is observed; no template changes the first, no short
+outage the second."""
 
 from typing import Any
 
@@ -9,8 +10,8 @@ from api_types.messages.cluster_work import Applied, AppliedEngine
 from api_types.messages.entities import SetTemplate, StartReplica
 from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica.readings import holds_floor
-from workflows.model_replica.state import ReplicaCarried
-from workflows.model_replica.workflow import ModelReplicaWorkflow
+from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.template import take_template
 
 APPLIED = Applied(
     hash="h",
@@ -36,11 +37,9 @@ def test_147_an_endpoint_is_withdrawn_with_serving_and_not_with_ready(observed: 
 
 
 def test_155_managed_labels_win_over_those_of_the_template() -> None:
-    birth = StartReplica(
+    start = StartReplica(
         uid="u", namespace="ml", name="chat-1", deployment="chat", deployment_uid="d", cluster="eu-1", index=3, generation=1, spec={}
     )
-    # No server is needed to take a template; the constructor would ask for one.
-    replica = object.__new__(ModelReplicaWorkflow)
-    replica.state = ReplicaCarried(birth=birth)
-    replica.take_template(SetTemplate(generation=1, spec={}, labels={labels.CLUSTER: "x", labels.REPLICA_INDEX: "9", "team": "red"}))
-    assert replica.state.labels == {labels.DEPLOYMENT: "chat", labels.CLUSTER: "eu-1", labels.REPLICA_INDEX: "3", "team": "red"}
+    state = ModelReplicaState(start=start)
+    take_template(state, SetTemplate(generation=1, spec={}, labels={labels.CLUSTER: "x", labels.REPLICA_INDEX: "9", "team": "red"}))
+    assert state.labels == {labels.DEPLOYMENT: "chat", labels.CLUSTER: "eu-1", labels.REPLICA_INDEX: "3", "team": "red"}

@@ -1,4 +1,4 @@
-"""What a replica's observations mean: ready by counts, serving by a floor, and words for whoever waits (spec/workloads.md 4)."""
+"""What a replica's observations mean: ready by counts, serving by a floor, and messages for users who wait (spec/workloads.md 4)."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +9,14 @@ from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObjec
 from api_types.messages.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica.readings import (
     drift,
+    drift_message,
     endpoint_url,
     engine_phase,
     holds_floor,
     model_problem,
+    observed_status,
     overdue,
     routing_problem,
-    shown,
     workload_of,
 )
 
@@ -49,7 +50,7 @@ def seen(*workloads: ObservedWorkload, route: bool = True, pool: bool = True, pi
 
 @dataclass(frozen=True)
 class Counts:
-    """What is seen of one engine, and what is said of it."""
+    """What is observed of one engine, and the message about it."""
 
     story: str
     workload: ObservedWorkload
@@ -93,7 +94,7 @@ def test_wkl_82_an_engine_past_its_deadline_is_named_and_still_becomes_ready() -
 
 def test_every_engine_that_is_not_ready_is_named() -> None:
     problem = model_problem(applied(an_engine("a"), an_engine("b")), seen(a_workload("a", ready=0)))
-    assert problem == f"engine a has 0 of 1 copies ready, 1 up to date; Deployment {W}-b is not there yet"
+    assert problem == f"engine a has 0 of 1 copies ready, 1 up to date; Deployment {W}-b does not exist yet"
 
 
 ROUTING = [
@@ -110,7 +111,7 @@ def test_requests_arrive_only_when_route_pool_and_picker_stand(story: str, parts
     assert routing_problem(applied(), seen(a_workload(), **parts)) == says, story
 
 
-def test_wkl_78_under_fail_close_a_picker_that_is_gone_takes_the_replica_off_the_air() -> None:
+def test_wkl_78_under_fail_close_a_missing_picker_takes_the_replica_out_of_service() -> None:
     made = applied().model_copy(update={"picker_guards": True})
     assert not holds_floor(made, seen(a_workload(), picker=None), UNIFIED)
     assert holds_floor(made, seen(a_workload()), UNIFIED)
@@ -158,7 +159,18 @@ def test_a_shared_copy_never_counts_as_drift() -> None:
     copy = AppliedObject(key="secret-hub", id="v1/Secret/ml/mpx-hub")
     made = applied().model_copy(update={"inventory": [copy, ours]})
     assert drift(made, ObservedReplica(objects=[ObservedObject(id=ours.id, digest="d1")])) == []
-    assert drift(made, ObservedReplica(objects=[ObservedObject(id=ours.id, digest="d2")])) == ["model-route"]
+    assert drift(made, ObservedReplica(objects=[ObservedObject(id=ours.id, digest="d2")])) == [ours]
+
+
+def test_wkl_105_drift_names_what_was_modified_and_what_is_missing() -> None:
+    inventory = [
+        AppliedObject(key="model-serving-main", id="apps/v1/Deployment/ml/qwen-main", digest="d1"),
+        AppliedObject(key="model-route", id="gateway.networking.k8s.io/v1/HTTPRoute/ml/qwen", digest="d1"),
+        AppliedObject(key="model-service", id="v1/Service/ml/qwen", digest="d1"),
+    ]
+    view = ObservedReplica(objects=[ObservedObject(id=inventory[0].id, digest="d2"), ObservedObject(id=inventory[1].id, digest="d1")])
+    made = applied().model_copy(update={"inventory": inventory})
+    assert drift_message(made, view) == "Deployment/qwen-main was modified, Service/qwen is missing"
 
 
 @pytest.mark.parametrize(
@@ -172,5 +184,5 @@ def test_an_engine_says_how_far_it_is(counts: dict[str, int], phase: str) -> Non
     workload = workload_of(made.engines[0], view)
     assert workload
     assert engine_phase(made.engines[0], workload, model_problem(made, view)) == phase
-    (engine,) = shown(made, view, "")["engines"]
+    (engine,) = observed_status(made, view, "")["engines"]
     assert engine["phase"] == phase

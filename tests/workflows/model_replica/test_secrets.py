@@ -1,4 +1,4 @@
-"""No secret value is in any history or log, and the worker tells how it is."""
+"""No secret value is in any history or log, and the worker serves its metrics."""
 
 import base64
 import json
@@ -51,7 +51,7 @@ async def test_wkl_68_a_token_that_travels_to_a_cluster_is_in_no_history_and_in_
     there = plane.get(CLUSTER, f"/api/v1/namespaces/{namespace}/secrets/{copy}")
     assert base64.b64decode(there["data"]["token"]).decode() == value
 
-    # A new value reaches the copy when somebody asks for it.
+    # A new value reaches the copy at once on `retry_now`.
     rotated = f"token-{uuid.uuid4().hex}"
     await store.put(StoredSecret(namespace, "hub", {"token": rotated.encode()}, labels={labels.PROPAGATE: "true"}))
     replica = await the_replica(plane, "gated", namespace)

@@ -1,4 +1,4 @@
-"""Objects that do not want to go: what is awaited is named, nothing else waits for it, and it can be given up."""
+"""Objects whose deletion is blocked: they are named, nothing else waits for them, and `force` skips them."""
 
 import asyncio
 import uuid
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.testbed
 
 
 async def a_held_deletion(plane: ControlPlane, name: str, namespace: str) -> tuple[str, str]:
-    """Delete a deployment whose engine has a finalizer that nobody takes away; gives its replica and the path of the engine."""
+    """Delete a deployment whose engine has a finalizer that is never removed; gives its replica and the path of the engine."""
     await plane.apply(here(name, namespace))
     await plane.ready("ModelDeployment", name, namespace)
     replica, path = await the_replica(plane, name, namespace), workload(plane, namespace)
@@ -39,12 +39,12 @@ async def a_held_deletion(plane: ControlPlane, name: str, namespace: str) -> tup
     return replica, path
 
 
-async def a_finalizer_that_never_goes(plane: ControlPlane) -> None:
+async def a_finalizer_that_stays(plane: ControlPlane) -> None:
     namespace = a_tenant()
     name, path = await a_held_deletion(plane, "sticky", namespace)
     seen = await plane.until("ModelReplica", name, lambda seen: f"finalizer {HOLD}" in message(seen, "Deleting"), namespace)
-    assert f"waits until gone: Deployment {namespace}/{path.rpartition('/')[2]}" in message(seen, "Deleting")
-    done = [step["number"] for step in seen["status"]["teardown"]["steps"] if step["state"] in ("done", "nothing there")]
+    assert f"waiting for deletion of Deployment {namespace}/{path.rpartition('/')[2]}" in message(seen, "Deleting")
+    done = [step["number"] for step in seen["status"]["teardown"]["steps"] if step["state"] in ("done", "not needed")]
     assert done == [1, 2, 3, 4, 5, 6]
     shown = await plane.handle("ModelReplica", name, namespace).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     assert "| 7 | delete the engines | waiting | Deployment" in shown.current_details
@@ -65,8 +65,8 @@ async def what_an_update_left(plane: ControlPlane) -> None:
     (old,) = plane.get(CLUSTER, templates)["items"]
     set_finalizers(plane, f"{templates}/{old['metadata']['name']}", HOLD)
     await plane.apply(here("updated", namespace, gpus=2))
-    told = await plane.until("ModelReplica", name, lambda seen: HOLD in str(event_messages(seen, "Pruning")), namespace)
-    assert f"ResourceClaimTemplate {namespace}/{old['metadata']['name']}" in event_messages(told, "Pruning")[-1]
+    seen = await plane.until("ModelReplica", name, lambda seen: HOLD in str(event_messages(seen, "Pruning")), namespace)
+    assert f"ResourceClaimTemplate {namespace}/{old['metadata']['name']}" in event_messages(seen, "Pruning")[-1]
     await plane.ready("ModelDeployment", "updated", namespace)
     await plane.delete("ModelDeployment", "updated", namespace)
     await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 9), namespace)
@@ -79,7 +79,7 @@ def event_messages(seen: Json, why: str) -> list[str]:
     return [event["message"] for event in seen.get("status", {}).get("events", ()) if event["reason"] == why]
 
 
-async def a_step_that_is_given_up(plane: ControlPlane) -> None:
+async def a_skipped_step(plane: ControlPlane) -> None:
     namespace = a_tenant()
     name, path = await a_held_deletion(plane, "forced", namespace)
     await plane.until("ModelReplica", name, lambda seen: HOLD in message(seen, "Deleting"), namespace)
@@ -90,13 +90,13 @@ async def a_step_that_is_given_up(plane: ControlPlane) -> None:
         (left,) = (await plane.handle(kind, object_name, namespace).query("describe"))["status"]["leftBehind"]
         assert (left["kind"], left["namespace"], left["name"]) == ("Deployment", namespace, path.rpartition("/")[2])
         assert left["location"] == CLUSTER
-        assert "step 7 (delete the engines) was given up" in left["reason"]
+        assert "step 7 (delete the engines) was skipped" in left["reason"]
     assert plane.our_objects(CLUSTER, namespace) == [f"Deployment/{path.rpartition('/')[2]}"]
     set_finalizers(plane, path)
     await nothing_is_left(plane, namespace)
 
 
-async def a_teardown_that_is_given_up(plane: ControlPlane) -> None:
+async def a_skipped_teardown(plane: ControlPlane) -> None:
     namespace = a_tenant()
     _, path = await a_held_deletion(plane, "forced", namespace)
     order = Force(request_id=uuid.uuid4().hex, by="test", scope="all", reason="the tenant is gone")
@@ -116,10 +116,10 @@ async def a_namespace_deleted_under_a_replica(plane: ControlPlane) -> None:
     name = await the_replica(plane, "homeless", namespace)
     hold_namespace(plane, namespace)
     plane.call(CLUSTER, "DELETE", f"/api/v1/namespaces/{namespace}")
-    told = await plane.until(
+    seen = await plane.until(
         "ModelReplica", name, lambda seen: "the namespace is being deleted" in message(seen, "ModelAccepted"), namespace
     )
-    assert condition(told, "Ready") == "False"
+    assert condition(seen, "Ready") == "False"
     assert len(await held(plane, namespace)) == 1
     release_namespace(plane, namespace)
     await plane.until("ModelReplica", name, lambda seen: condition(seen, "Ready") == "True", namespace)
@@ -140,32 +140,32 @@ async def a_namespace_deleted_under_a_teardown(plane: ControlPlane) -> None:
 
 
 def hold_namespace(plane: ControlPlane, namespace: str) -> None:
-    """Have something of somebody else's in a namespace that does not let it go."""
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "finalizers": [HOLD]}}
+    """Put an object of another owner, whose deletion is blocked, into a namespace."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign", "finalizers": [HOLD]}}
     plane.call(CLUSTER, "POST", f"/api/v1/namespaces/{namespace}/configmaps", body)
 
 
 def release_namespace(plane: ControlPlane, namespace: str) -> None:
-    set_finalizers(plane, f"/api/v1/namespaces/{namespace}/configmaps/theirs")
+    set_finalizers(plane, f"/api/v1/namespaces/{namespace}/configmaps/foreign")
 
 
 STUCK = {
-    "wkl-10 a finalizer that never goes is named, and holds the nodes until it is removed": a_finalizer_that_never_goes,
-    "wkl-6 what an update left and does not go holds up neither the rollout nor a deletion": what_an_update_left,
-    "ruling-74 a step that is given up is listed, and the next one follows": a_step_that_is_given_up,
-    "ruling-74 giving up everything takes what can go and lists the rest": a_teardown_that_is_given_up,
-    "a namespace that is deleted under a replica is made anew once it is gone": a_namespace_deleted_under_a_replica,
-    "a namespace that is being deleted does not hold a teardown up": a_namespace_deleted_under_a_teardown,
+    "wkl-10 a finalizer that stays is named, and holds the nodes until it is removed": a_finalizer_that_stays,
+    "wkl-6 an object of an older generation whose deletion is blocked delays neither the rollout nor a deletion": what_an_update_left,
+    "ruling-74 a skipped step is listed, and the next one follows": a_skipped_step,
+    "ruling-74 skipping everything deletes what can be deleted and lists the rest": a_skipped_teardown,
+    "a namespace that is deleted under a replica is created again once it is gone": a_namespace_deleted_under_a_replica,
+    "a namespace that is being deleted does not delay a teardown": a_namespace_deleted_under_a_teardown,
 }
 
 
 @pytest.fixture(scope="module")
 async def stories(plane: ControlPlane) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
-    """All of them side by side, each in a namespace of its own."""
-    async with together({name: partial(scenario, plane) for name, scenario in STUCK.items()}) as begun:
-        yield begun
+    """All of them concurrently, each in a namespace of its own."""
+    async with together({name: partial(scenario, plane) for name, scenario in STUCK.items()}) as started:
+        yield started
 
 
 @pytest.mark.parametrize("name", STUCK)
-async def test_what_does_not_want_to_go(stories: dict[str, asyncio.Task[None]], name: str) -> None:
+async def test_a_blocked_deletion(stories: dict[str, asyncio.Task[None]], name: str) -> None:
     await stories[name]

@@ -1,4 +1,4 @@
-"""What a teardown says of itself (spec/workloads.md 10), as a table; the steps themselves are proven on clusters."""
+"""What a teardown reports of itself (spec/workloads.md 10), as a table; the steps themselves are tested on clusters."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,7 @@ import pytest
 from activities.render.objects.teardown import STEPS
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
+from workflows.model_replica.failures import NO_FAILURE, Failure
 from workflows.model_replica.teardown_progress import Outcome, TeardownProgress, left_behind, named
 
 HELD = RemainingObject(id="apps/v1/Deployment/ml/qwen-main", why="finalizer example.com/hold, deleted at 2026-11-21T14:00:00Z")
@@ -21,12 +22,12 @@ INVENTORY = [
 def at_step(number: int, outcome: Outcome = "done") -> TeardownProgress:
     progress = TeardownProgress()
     while progress.number < number:
-        progress.close(outcome, "2026-11-21T14:00:00Z")
+        progress.complete(outcome, "2026-11-21T14:00:00Z")
     return progress
 
 
 class Said(NamedTuple):
-    """A teardown at some point, and the condition that it writes."""
+    """A teardown at some point, and the condition that it sets."""
 
     story: str
     progress: TeardownProgress
@@ -36,50 +37,50 @@ class Said(NamedTuple):
 
 def waiting(number: int, *items: RemainingObject) -> TeardownProgress:
     progress = at_step(number)
-    progress.found_waiting(items)
+    progress.note_remaining(items)
     return progress
 
 
 def failing(number: int, kind: str, message: str) -> TeardownProgress:
     progress = at_step(number)
-    progress.failed(kind, message)
+    progress.note_failure(Failure(kind, message))
     return progress
 
 
 SAID = [
     Said("wkl-10 a step that has just begun", at_step(3), "TearingDown", "step 3 of 12: delete the route"),
     Said(
-        "wkl-10 what holds an object is named",
+        "wkl-10 what blocks an object is named",
         waiting(7, HELD, POD),
         "TearingDown",
-        "step 7 of 12: delete the engines; waits until gone: Deployment ml/qwen-main (finalizer example.com/hold, deleted at "
+        "step 7 of 12: delete the engines; waiting for deletion of Deployment ml/qwen-main (finalizer example.com/hold, deleted at "
         "2026-11-21T14:00:00Z), Pod ml/qwen-main-0",
     ),
     Said(
-        "wkl-10 an unreachable cluster is said with its error",
+        "wkl-10 an unreachable cluster is reported with its error",
         failing(5, "ClusterUnreachable", "cluster eu: no answer"),
         "ClusterUnreachable",
-        "step 5 of 12: delete the endpoint picker; tried again: cluster eu: no answer",
+        "step 5 of 12: delete the endpoint picker; retrying: cluster eu: no answer",
     ),
 ]
 
 
 @pytest.mark.parametrize("said", SAID, ids=lambda said: said.story)
-def test_a_condition_says_which_step_waits_for_what(said: Said) -> None:
+def test_the_condition_says_which_step_waits_for_what(said: Said) -> None:
     assert (said.progress.reason(), said.progress.message()) == (said.reason, said.message)
 
 
 def test_a_success_after_a_failure_is_not_called_a_failure() -> None:
     progress = failing(5, "ClusterUnreachable", "no answer")
-    progress.found_waiting([POD])
-    assert (progress.reason(), progress.trouble) == ("TearingDown", ("", ""))
+    progress.note_remaining([POD])
+    assert (progress.reason(), progress.failure) == ("TearingDown", NO_FAILURE)
 
 
 def test_every_step_is_shown_with_its_state() -> None:
-    progress = at_step(6, "nothing there")
-    progress.found_waiting([POD])
+    progress = at_step(6, "not needed")
+    progress.note_remaining([POD])
     states = [(row["number"], row["state"]) for row in progress.shown()["steps"]]
-    assert states == [(number, "nothing there") for number in range(1, 6)] + [(6, "waiting")] + [(n, "to come") for n in range(7, 13)]
+    assert states == [(number, "not needed") for number in range(1, 6)] + [(6, "waiting")] + [(n, "pending") for n in range(7, 13)]
     lines = progress.lines()
     assert len([line for line in lines if line.startswith("| ")]) == len(STEPS) + 1
     assert "| 6 | delete the monitors | waiting | Pod ml/qwen-main-0 |" in lines
@@ -100,11 +101,11 @@ def test_many_objects_are_named_in_part_and_counted() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_step_that_is_given_up_leaves_its_own_objects_only(story: str, progress: TeardownProgress, left: list[str]) -> None:
-    assert [item.id for item in progress.left_of_step(INVENTORY)] == left, story
+def test_a_step_that_is_skipped_leaves_its_own_objects_only(story: str, progress: TeardownProgress, left: list[str]) -> None:
+    assert [item.id for item in progress.remaining_of_step(INVENTORY)] == left, story
 
 
-def test_what_stays_is_written_down_with_its_place_and_the_reason() -> None:
+def test_what_is_left_behind_is_listed_with_its_cluster_and_the_reason() -> None:
     assert left_behind([HELD, RemainingObject(id=INVENTORY[2].id)], "eu", "forced") == [
         LeftBehind(
             kind="Deployment",

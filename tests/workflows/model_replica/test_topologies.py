@@ -69,7 +69,7 @@ TOPOLOGIES = {
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-async def test_it_is_ready_where_the_scheduler_said_rolls_without_one_node_more_and_leaves_nothing(
+async def test_it_is_ready_where_the_scheduler_placed_it_rolls_without_one_node_more_and_leaves_nothing(
     pooled: ControlPlane, namespace: str, name: str
 ) -> None:
     make, nodes = TOPOLOGIES[name]
@@ -98,7 +98,7 @@ async def test_it_is_ready_where_the_scheduler_said_rolls_without_one_node_more_
     await leave_nothing(pooled, "model", namespace)
 
 
-async def test_a_gang_that_loses_a_node_waits_for_one_off_the_air_and_comes_back_as_the_same_replica(
+async def test_a_gang_that_loses_a_node_is_withdrawn_until_it_has_one_again_and_stays_the_same_replica(
     pooled: ControlPlane, namespace: str
 ) -> None:
     await pooled.apply(a_model("gang", namespace, a_gang(nodes=3)))
@@ -109,7 +109,7 @@ async def test_a_gang_that_loses_a_node_waits_for_one_off_the_air_and_comes_back
         async def replica() -> Json:
             return await the_replica(pooled, "gang", namespace)
 
-        # The whole group is made anew, and the pool has no fifth node for it.
+        # The whole group is created again, and the pool has no fifth node for it.
         waiting = await eventually(
             replica, lambda seen: seen["status"]["phase"] == "Degraded" and "unschedulable" in str(seen["status"]["engines"])
         )
@@ -122,7 +122,7 @@ async def test_a_gang_that_loses_a_node_waits_for_one_off_the_air_and_comes_back
     await leave_nothing(pooled, "gang", namespace)
 
 
-async def test_wkl_76_a_pair_that_loses_one_of_three_prefill_nodes_stays_on_the_air_and_takes_a_free_one(
+async def test_wkl_76_a_pair_that_loses_one_of_three_prefill_nodes_stays_in_service_and_takes_a_free_one(
     pooled: ControlPlane, namespace: str
 ) -> None:
     await pooled.apply(a_pair(namespace, ready_after="2s"))
@@ -141,7 +141,7 @@ async def test_wkl_76_a_pair_that_loses_one_of_three_prefill_nodes_stays_on_the_
     await leave_nothing(pooled, "pair", namespace)
 
 
-async def test_wkl_77_a_pair_without_prefill_is_off_the_air_until_it_has_one_again(pooled: ControlPlane, namespace: str) -> None:
+async def test_wkl_77_a_pair_without_prefill_is_out_of_service_until_it_has_one_again(pooled: ControlPlane, namespace: str) -> None:
     await pooled.apply(a_pair(namespace, prefills=1, decodes=1, ready_after="3s"))
     before = await pooled.ready("ModelDeployment", "pair", namespace)
     async with lost_node(pooled, max(nodes_in_use(pooled, namespace)["l40s"])):

@@ -1,0 +1,57 @@
+"""When a replica applies, and why (spec/workloads.md 105), as a table."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.workflows.model_replica.builders import APPLIED, DEPLOYMENT, SECRET_COPY, a_replica, observed
+from workflows.model_replica.plan import DRIFT_DELAY, ApplyDecision, decide_apply
+
+NOW = datetime(2026, 11, 21, 14, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+JUST_NOW = (NOW - timedelta(seconds=1)).isoformat()
+LONG_AGO = (NOW - timedelta(minutes=1)).isoformat()
+WITH_COPY = APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]})
+DRIFTED = observed(digest="other")
+
+
+class Case(NamedTuple):
+    """A change to a replica that serves, and the decision."""
+
+    story: str
+    changes: dict[str, Any]
+    decision: ApplyDecision
+
+
+CASES = [
+    Case("nothing changed", {}, ApplyDecision(None, "")),
+    Case("nothing was applied", {"applied": None}, ApplyDecision("spec", "")),
+    Case("a newer generation", {"generation": 2}, ApplyDecision("spec", "")),
+    Case("another volume claim", {"cache_claim": "claim"}, ApplyDecision("spec", "")),
+    Case("other flags of the picker", {"picker_flags": {"v": "4"}}, ApplyDecision("spec", "")),
+    Case("unknown inputs of the last apply", {"applied_inputs": None}, ApplyDecision("spec", "")),
+    Case("the backoff of a failure holds, also for a newer generation",
+         {"generation": 2, "retry_at": LATER.isoformat(), "drift_since": LONG_AGO}, ApplyDecision(None, LONG_AGO, LATER)),
+    Case("the backoff is over", {"generation": 2, "retry_at": LONG_AGO}, ApplyDecision("spec", "")),
+    Case("nothing was observed", {"observed": None, "drift_since": LONG_AGO}, ApplyDecision(None, "")),
+    Case("drift is new", {"observed": DRIFTED}, ApplyDecision(None, NOW.isoformat(), NOW + DRIFT_DELAY)),
+    Case("drift may still be an old observation", {"observed": DRIFTED, "drift_since": JUST_NOW},
+         ApplyDecision(None, JUST_NOW, NOW + DRIFT_DELAY - timedelta(seconds=1))),
+    Case("wkl-105 drift persists", {"observed": DRIFTED, "drift_since": LONG_AGO}, ApplyDecision("drift", LONG_AGO)),
+    Case("drift is over", {"drift_since": LONG_AGO}, ApplyDecision(None, "")),
+    Case("copies are due", {"applied": WITH_COPY, "copies_due": LONG_AGO}, ApplyDecision("copies", "")),
+    Case("copies were never compared", {"applied": WITH_COPY}, ApplyDecision("copies", "")),
+    Case("copies are due later", {"applied": WITH_COPY, "copies_due": LATER.isoformat()}, ApplyDecision(None, "", LATER)),
+    Case("without copies none are due", {"copies_due": LONG_AGO}, ApplyDecision(None, "")),
+    Case("the earlier of two checks", {"applied": WITH_COPY, "copies_due": LATER.isoformat(), "observed": DRIFTED},
+         ApplyDecision(None, NOW.isoformat(), NOW + DRIFT_DELAY)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_what_was_applied_and_observed_decides_about_an_apply(case: Case) -> None:
+    replica = a_replica(**case.changes)
+    before = replica.model_dump()
+    assert decide_apply(replica, NOW) == case.decision
+    assert replica.model_dump() == before, "a decision changes nothing"

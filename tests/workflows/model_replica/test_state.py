@@ -1,0 +1,34 @@
+"""Carried state keeps its form on the wire, and what older versions wrote is still read."""
+
+from pydantic_core import from_json, to_json
+
+from tests.workflows.model_replica.builders import a_replica
+from workflows.model_replica.failures import NO_FAILURE, Failure
+from workflows.model_replica.state import ApplyInputs, ModelReplicaState
+from workflows.model_replica.teardown_progress import TeardownProgress
+
+
+def test_state_is_carried_to_the_next_run_whole() -> None:
+    state = a_replica(
+        failure=Failure("NameConflict", "taken"),
+        applied_inputs=ApplyInputs("claim", {"v": "4"}),
+        reported={"ready": True},
+        teardown=TeardownProgress(number=7, attempts=2, failure=Failure("ServerError", "no"), outcomes={"3": "skipped"}, skipped=["x"]),
+    )
+    assert ModelReplicaState.model_validate_json(to_json(state)) == state
+
+
+def test_the_names_on_the_wire_are_those_of_the_first_version() -> None:
+    carried = from_json(to_json(a_replica(failure=Failure("NameConflict", "taken"))))
+    assert {"birth", "told", "prunes", "attempted", "whole"} <= set(carried)
+    assert (carried["failure"], carried["appliedInputs"]) == (["NameConflict", "taken"], ["", {}])
+    assert {"looks", "trouble", "taken", "givenUp"} <= set(carried["teardown"])
+
+
+def test_state_of_the_first_version_is_read() -> None:
+    start = from_json(to_json(a_replica()))["birth"]
+    teardown = {"number": 4, "looks": 1, "trouble": ["", ""], "taken": {"1": "done", "2": "nothing there", "3": "given up"}, "givenUp": []}
+    state = ModelReplicaState.model_validate({"birth": start, "appliedInputs": [], "failure": ["", ""], "teardown": teardown})
+    assert (state.applied_inputs, state.failure) == (None, NO_FAILURE)
+    assert state.teardown.outcomes == {"1": "done", "2": "not needed", "3": "skipped"}
+    assert state.teardown.attempts == 1

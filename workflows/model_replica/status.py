@@ -1,0 +1,85 @@
+"""What a ModelReplica shows of itself: phase, endpoint, status fields, and its reports to deployment and scheduler. Pure."""
+
+from typing import Any
+
+from api_types.messages.entities import ReplicaState
+from workflows.entity.conditions import TRUE, is_true
+from workflows.model_replica.cache import cache_status
+from workflows.model_replica.cluster import is_unreachable
+from workflows.model_replica.readings import endpoint_url, observed_status
+from workflows.model_replica.state import ModelReplicaState
+
+
+def endpoint(state: ModelReplicaState) -> str:
+    """Give the address at which this replica answers; empty while it must not be used."""
+    facts = state.cluster.facts if state.cluster else None
+    if not (state.serving and facts and facts.gateway_address) or state.deleted:
+        return ""
+    return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name)
+
+
+def detailed_phase(state: ModelReplicaState) -> str:
+    """Give the replica's own phase, finer than those that all kinds share."""
+    if state.deleted:
+        return "Unreachable" if state.teardown.failure.is_unreachable else "Terminating"
+    if state.failure.type in ("InvalidInput", "NameConflict") and not state.was_ready:
+        return "Failed"
+    if is_unreachable(state):
+        return "Unreachable"
+    if is_true(state.conditions, "Ready"):
+        return "Ready"
+    if state.applied is None:
+        return "Applying" if state.apply_started else "Pending"
+    if state.was_ready:
+        return "Updating" if state.prune or state.applied_generation != state.generation else "Degraded"
+    return "Starting"
+
+
+def shared_phase(state: ModelReplicaState) -> str:
+    """Map the finer phase onto the shared ones."""
+    if state.deleted:
+        return "Deleting"
+    shared = {"Ready": "Ready", "Failed": "Failed", "Pending": "Pending", "Degraded": "Degraded", "Unreachable": "Degraded"}
+    return shared.get(detailed_phase(state), "Progressing")
+
+
+def status_of(state: ModelReplicaState) -> dict[str, Any]:
+    """Show engines, routing, inventory, the cache, and how far a teardown is."""
+    status: dict[str, Any] = {"phase": detailed_phase(state)}
+    if state.deleted:
+        status["teardown"] = state.teardown.shown()
+    if state.applied is None:
+        return status
+    return status | observed_status(state.applied, state.observed, endpoint(state)) | cache_status(state)
+
+
+def report_of(state: ModelReplicaState) -> dict[str, Any]:
+    """Give what the deployment must know, as fields of `ReplicaChanged`."""
+    waiting = next((c.message for c in state.conditions if c.status != TRUE and c.message), "")
+    return {
+        "ready": is_true(state.conditions, "Ready"),
+        "serving": state.serving,
+        "endpoint": endpoint(state),
+        "phase": "Terminating" if state.deleted else detailed_phase(state),
+        "generation": state.applied_generation,
+        "message": state.teardown.message() if state.deleted else waiting,
+    }
+
+
+def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaState:
+    """Give what scheduler and deployment keep of a replica."""
+    start = state.start
+    return ReplicaState(
+        uid=state.uid,
+        namespace=start.namespace,
+        deployment=start.deployment,
+        name=start.name,
+        cluster=start.cluster,
+        index=start.index,
+        generation=state.generation,
+        entry=state.entry,
+        ready=is_true(state.conditions, "Ready"),
+        serving=state.serving,
+        deleting=bool(state.deleted),
+        gone=gone,
+    )

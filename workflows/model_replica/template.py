@@ -1,0 +1,35 @@
+"""The template of a ModelReplica: its spec, its labels, and the flags of its endpoint picker, as its deployment sends them."""
+
+from api_types import labels, names
+from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
+from workflows.model_replica.state import ModelReplicaState
+
+
+def managed_labels(start: StartReplica) -> dict[str, str]:
+    """Give the labels that win over those of users."""
+    return {
+        labels.DEPLOYMENT: names.label_value(start.deployment),
+        labels.CLUSTER: names.label_value(start.cluster),
+        labels.REPLICA_INDEX: str(start.index),
+    }
+
+
+def first_template(start: StartReplica) -> SetTemplate:
+    """Give the template with which a replica was started."""
+    return SetTemplate(**{field: getattr(start, field) for field in SetTemplate.model_fields})
+
+
+def take_template(state: ModelReplicaState, template: SetTemplate) -> None:
+    """Make a template the spec of the replica."""
+    state.labels = {**template.labels, **managed_labels(state.start)}
+    state.picker_flags = template.picker_flags
+    state.entry = template.entry
+    if template.spec != state.spec or template.generation != state.generation:
+        state.spec, state.generation = template.spec, template.generation
+        state.retry_at = ""
+
+
+def take_labels(state: ModelReplicaState, message: SetLabels) -> None:
+    """Follow what users write on the deployment besides its template."""
+    state.labels = {**message.labels, **managed_labels(state.start)}
+    state.picker_flags = message.picker_flags
