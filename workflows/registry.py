@@ -6,7 +6,7 @@ construction, and importing them anew for every run would cost more than the run
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from workflows.fleet_scheduler.carry_over import audit_books, pack_books
+from workflows.fleet_scheduler.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
@@ -18,7 +18,7 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
-SCHEDULER_ACTIVITIES = (decide_batch, pack_books, audit_books)
+SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 
 PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
 

@@ -1,5 +1,6 @@
 """Every signal of the table has one handler, and every handler takes a signal of the table."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 import pytest
 from temporalio import workflow
 
-from api_types.messages.signals import receiver_of, signals_of
+from api_types.messages.signals import FleetSchedulerSignals, receiver_of, signals_of
+from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.state import SchedulerState
 from workflows.registry import ENTITIES, SCHEDULER_WORKFLOWS
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +61,11 @@ handles(ModelReplicaSignals.SET_TEMPLATE)(takes_template)
 def test_a_workflow_handles_exactly_the_signals_of_its_kind(owner: type) -> None:
     registered = workflow._Definition.must_from_class(owner).signals
     assert set(registered) == set(signals_of(receiver_of(owner.kind)))
+
+
+def test_the_scheduler_reads_every_signal_that_it_receives() -> None:
+    cache = SchedulerCache(SchedulerState(), lambda: 0)
+    assert set(Inbox(cache, logging.getLogger()).readers) == set(signals_of(FleetSchedulerSignals))
 
 
 def test_the_type_checker_knows_what_every_receiver_takes(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The local activities that look at all of the scheduler's books: to pack them for its next run, and to recount them.
+"""The local activities that read the whole cache of the scheduler: to pack it for the next run, and to recount the ledger.
 
 Either takes seconds with 100,000 replicas, and workflow code may not block for so long. They run in a thread of the workflow's own
-process and read the live books, while the workflow does nothing but note what arrives.
+process and read the live cache, while the workflow does nothing but store what arrives.
 """
 
 from typing import Any
@@ -14,40 +14,40 @@ from api_types.errors import StaleSnapshot
 from scheduler import registry, snapshot
 from workflows.fleet_scheduler.packing import pack, pack_bytes
 
-# A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own words need some of it.
+# A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own data need some of it.
 CARRIED_CHARACTERS_MAX = 1_800_000
-# Answers are a convenience: a request whose answer was dropped is decided again, and gets the places that it has.
+# Answers are an optimisation: a request whose answer was dropped is decided again, and gets the placements that it has.
 ANSWERS_CHARACTERS_MAX = 300_000
 
 
-class CacheOrder(Message):
-    """Look at the books of one run at one version."""
+class CacheVersion(Message):
+    """The cache of one run at one version."""
 
     run_id: str
     version: int
 
 
 class PackedFleet(Message):
-    """The packed books: parts of the fleet, what goes beside it, the answers. `too_large`: they do not fit and have to be rebuilt."""
+    """The packed cache: parts of the fleet, what is carried beside it, the answers. `too_large`: it does not fit and has to be rebuilt."""
 
     fleet: list[str] = Field(default_factory=list)
-    carried_extras: str = ""
+    carried_extras: str = Field(default="", alias="luggage")
     answers: str = ""
     too_large: bool = False
 
 
 @activity.defn(name="pack_books")
-def pack_books(order: CacheOrder) -> PackedFleet:
-    """Pack the books.
+def pack_cache(wanted: CacheVersion) -> PackedFleet:
+    """Pack the cache.
 
     Raises:
-        StaleSnapshot: the books of that run and version are not in this process (any more).
+        StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    keeper = _keeper(order)
-    carried_extras = keeper.carried_extras()
+    cache = _find(wanted)
+    carried_extras = cache.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
-    fleet = [pack_bytes(part) for part in snapshot.dump(keeper.fleet)]
+    fleet = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
     packed = pack(carried_extras)
     if len(packed) + len(answers) + sum(map(len, fleet)) > CARRIED_CHARACTERS_MAX:
         return PackedFleet(too_large=True)
@@ -55,21 +55,21 @@ def pack_books(order: CacheOrder) -> PackedFleet:
 
 
 @activity.defn(name="audit_books")
-def audit_books(order: CacheOrder) -> list[str]:
+def audit_ledger(wanted: CacheVersion) -> list[str]:
     """Recount the ledger from its entries and name every difference.
 
     Raises:
-        StaleSnapshot: the books of that run and version are not in this process (any more).
+        StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    return _keeper(order).fleet.audit()
+    return _find(wanted).fleet.audit()
 
 
-def _keeper(order: CacheOrder) -> registry.RegisteredCache:
-    keeper = registry.find(order.run_id, order.version)
-    if keeper is None:
-        raise StaleSnapshot(f"the books of run {order.run_id} at version {order.version} are not in this process")
-    return keeper
+def _find(wanted: CacheVersion) -> registry.RegisteredCache:
+    cache = registry.find(wanted.run_id, wanted.version)
+    if cache is None:
+        raise StaleSnapshot(f"the cache of run {wanted.run_id} at version {wanted.version} is not in this process")
+    return cache
 
 
 def newest_answers(answers: dict[str, dict[str, Any]]) -> str:

@@ -1,6 +1,6 @@
-"""The local activity in which the scheduler thinks.
+"""The local activity in which the scheduler decides.
 
-It runs in the process of the FleetScheduler workflow and reads that workflow's own ledger. What it returns is recorded in history, so a
+It runs in the process of the FleetScheduler workflow and reads that workflow's own cache. What it returns is recorded in history, so a
 newer scoring rule never breaks an old replay, and no selector is ever evaluated in workflow code.
 """
 
@@ -15,7 +15,7 @@ from api_types.messages.entities import Place
 from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, registry, to_wire
 
 
-class DecideOrder(Message):
+class DecideBatch(Message):
     """A batch of requests against the ledger of one run at one version; `now` in ms."""
 
     run_id: str
@@ -33,25 +33,25 @@ class Decided(Message):
 
 
 @activity.defn(name="decide")
-def decide_batch(order: DecideOrder) -> Decided:
+def decide_batch(batch: DecideBatch) -> Decided:
     """Decide a batch. The ledger is read, never changed.
 
     Raises:
-        StaleSnapshot: the ledger of that run and version is not in this process (any more).
+        StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    keeper = registry.find(order.run_id, order.version)
-    if keeper is None:
-        raise StaleSnapshot(f"the ledger of run {order.run_id} at version {order.version} is not in this process")
-    fleet = keeper.fleet
+    cache = registry.find(batch.run_id, batch.version)
+    if cache is None:
+        raise StaleSnapshot(f"the cache of run {batch.run_id} at version {batch.version} is not in this process")
+    fleet = cache.fleet
     requests: list[ScheduleRequest] = []
     problems: dict[str, str] = {}
-    for place in order.requests:
+    for place in batch.requests:
         try:
             requests.append(schedule_request(place))
         except ValueError as error:
             problems[place.request_id] = str(error)
-    decisions = {decision.request_id: to_wire(decision) for decision in decide(fleet, requests, order.now)}
+    decisions = {decision.request_id: to_wire(decision) for decision in decide(fleet, requests, batch.now)}
     return Decided(scheduler_version=SCHEDULER_VERSION, decisions=decisions, problems=problems)
 
 

@@ -1,11 +1,11 @@
-"""What the scheduler says to others, in the words of the protocol. Pure: the workflow sends it."""
+"""The signals that the scheduler sends, in the words of the protocol. Pure: `sending` sends them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from api_types import names
-from api_types.messages.delivery import SignalRequest
+from api_types.messages.delivery import EntityRef, SignalRequest, entity
 from api_types.messages.entities import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
+from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
 from scheduler import Decision, Eviction, Fleet, ReplicaView, to_wire
 
 # A placement takes one to two kilobytes in an answer, and a payload holds two thousand kilobytes.
@@ -13,61 +13,60 @@ PLACEMENTS_AT_ONCE = 800
 
 
 def answer_to(place: Place, answer: dict[str, Any]) -> SignalRequest:
-    """Answer a request."""
-    return SignalRequest(workflow_id=names.workflow_id("ModelDeployment", place.namespace, place.name), signal="placed", payload=answer)
+    """Answer a request; the answer, a `Placed`, is kept in wire form."""
+    return SignalRequest(
+        workflow_id=deployment(place.namespace, place.name).workflow_id, signal=ModelDeploymentSignals.PLACED.name, payload=answer
+    )
 
 
 def eviction(victim: Eviction, epoch: int) -> SignalRequest:
-    """Tell a deployment that one of its replicas has to make room for somebody else's."""
-    said = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
-    return SignalRequest(
-        workflow_id=names.workflow_id("ModelDeployment", victim.namespace, victim.deployment),
-        signal="evict",
-        payload=Evict(epoch=epoch, eviction=said).wire(),
-    )
+    """Tell a deployment that one of its replicas is preempted."""
+    evicted = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
+    return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), Evict(epoch=epoch, eviction=evicted))
 
 
 def revoke(entry: ReplicaView, epoch: int) -> SignalRequest:
     """Ask the deployment of an old reservation whether it is still wanted."""
-    return SignalRequest(
-        workflow_id=names.workflow_id("ModelDeployment", entry.namespace, entry.deployment),
-        signal="revoke",
-        payload=Revoke(uid=entry.uid, epoch=epoch).wire(),
-    )
+    return ModelDeploymentSignals.REVOKE.request(deployment(entry.namespace, entry.deployment), Revoke(uid=entry.uid, epoch=epoch))
 
 
-def ask_anew(namespace: str, name: str) -> SignalRequest:
-    """Have a deployment ask again, because a taint sends its replicas away."""
-    return SignalRequest(workflow_id=names.workflow_id("ModelDeployment", namespace, name), signal="resync")
+def resync(namespace: str, name: str) -> SignalRequest:
+    """Have a deployment ask for placements again."""
+    return ModelDeploymentSignals.RESYNC.request(deployment(namespace, name), None)
 
 
 def occupied(cluster: str, sequence: int, replicas: list[str]) -> SignalRequest:
-    """Tell a cluster that is being deleted what the ledger still holds on it."""
-    said = Occupied(cluster=cluster, sequence=sequence, replicas=replicas)
-    return SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="occupied", payload=said.wire())
+    """Tell a cluster that is being deleted which replicas are still charged there."""
+    message = Occupied(cluster=cluster, sequence=sequence, replicas=replicas)
+    return InferenceClusterSignals.OCCUPIED.request(entity(InferenceClusterSignals, "", cluster), message)
 
 
-def in_parts(said: Sequence[SignalRequest]) -> Iterator[list[SignalRequest]]:
-    """Give what is said in parts that fit one payload each, in order; an answer counts as many placements as it lists."""
-    part: list[SignalRequest] = []
-    weight = 0
-    for tell in said:
-        heavy = len((tell.payload or {}).get("placements", ())) + 1
-        if part and weight + heavy > PLACEMENTS_AT_ONCE:
-            yield part
-            part, weight = [], 0
-        part.append(tell)
-        weight += heavy
-    if part:
-        yield part
+def deployment(namespace: str, name: str) -> EntityRef[ModelDeploymentSignals]:
+    """Refer to a deployment."""
+    return entity(ModelDeploymentSignals, namespace, name)
+
+
+def batches(requests: Sequence[SignalRequest]) -> Iterator[list[SignalRequest]]:
+    """Give the requests in batches that fit one payload each, in order; an answer counts as many placements as it lists."""
+    batch: list[SignalRequest] = []
+    total = 0
+    for request in requests:
+        weight = len((request.payload or {}).get("placements", ())) + 1
+        if batch and total + weight > PLACEMENTS_AT_ONCE:
+            yield batch
+            batch, total = [], 0
+        batch.append(request)
+        total += weight
+    if batch:
+        yield batch
 
 
 def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, version: str) -> Placed:
-    """Say a decision, which the fleet has taken over, in the words of the protocol.
+    """Write a decision, which the fleet has taken over, as an answer.
 
-    The deployment may never have seen an earlier answer: what it does not list among its own is told in full.
+    The deployment may never have received an earlier answer: placements that it does not list as its own are written in full.
     """
-    listed = {kept.uid for kept in place.kept}
+    listed = {known.uid for known in place.kept}
     return Placed(
         request_id=place.request_id,
         epoch=epoch,

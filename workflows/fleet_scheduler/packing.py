@@ -1,4 +1,4 @@
-"""Packing of what would be too large to carry as JSON: compressed, one payload, readable only by us."""
+"""Compression of what would be too large to carry as JSON."""
 
 import base64
 import json

@@ -1,7 +1,7 @@
-"""Whose answer can change: what grew somewhere, and who waits for something there.
+"""Which waiting requests can get another answer, after capacity or properties of some clusters changed.
 
-Deciding anew about everybody who waits, whenever one node comes free, would cost a large fleet more than all its placements. Labels tell
-most of them apart without matching any hardware; whoever depends on more than a cluster's own room is always asked about again.
+To decide all waiting requests again whenever one node becomes free would cost a large fleet more than all its placements. Labels exclude
+most of them without matching any hardware; requests that depend on more than the capacity of one cluster are always decided again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,14 +10,14 @@ from typing import Any
 from api_types.messages.entities import Place
 from scheduler import Fleet
 
-# Beyond so many clusters it is cheaper to ask about everybody than to find out whom it concerns.
+# With more clusters than this it is cheaper to decide all requests again than to find the affected ones.
 CLUSTERS_MAX = 64
-# Rules that count replicas elsewhere: room on one cluster can open another.
+# Rules that count replicas elsewhere: capacity on one cluster can open another.
 _FAR_REACHING = ("topologySpread", "affinity", "antiAffinity")
 
 
 class QueueingHints:
-    """Where more may fit than before."""
+    """The clusters where more may fit than before."""
 
     def __init__(self) -> None:
         self.everywhere = False
@@ -26,29 +26,29 @@ class QueueingHints:
     def __bool__(self) -> bool:
         return self.everywhere or bool(self.clusters)
 
-    def on(self, cluster: str) -> None:
-        """Note a cluster with more room, or with other properties."""
+    def add_cluster(self, cluster: str) -> None:
+        """Note a cluster with more capacity, or with other properties."""
         self.clusters.add(cluster)
         self.everywhere = self.everywhere or len(self.clusters) > CLUSTERS_MAX
 
-    def anywhere(self) -> None:
+    def add_everywhere(self) -> None:
         """Note something that can change every answer."""
         self.everywhere = True
 
-    def concerned(self, waiting: Iterable[Place], fleet: Fleet) -> list[Place]:
-        """Give those whose answer can change, in their order."""
-        # Quotas and the demands of others span clusters.
+    def affected(self, waiting: Iterable[Place], fleet: Fleet) -> list[Place]:
+        """Give the requests whose answer can change, in their order."""
+        # Quotas and anti-affinity of other deployments span clusters.
         if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.with_anti_affinity()):
             return list(waiting)
         labels = [slot.view.labels for name in sorted(self.clusters) if (slot := fleet.clusters.get(name)) is not None]
-        return [place for place in waiting if self._concerns(place, labels, fleet)]
+        return [place for place in waiting if self._affects(place, labels, fleet)]
 
-    def _concerns(self, place: Place, labels: Iterable[Mapping[str, str]], fleet: Fleet) -> bool:
+    def _affects(self, place: Place, labels: Iterable[Mapping[str, str]], fleet: Fleet) -> bool:
         policy: Mapping[str, Any] = place.need.get("policy") or {}
         if any(policy.get(rule) for rule in _FAR_REACHING):
             return True
         wanted: Mapping[str, str] = place.need.get("matchLabels") or {}
         if any(all(known.get(key) == value for key, value in wanted.items()) for known in labels):
             return True
-        # What stands may wait for room to grow or to be replaced, wherever its cluster's labels have gone since.
+        # Replicas that exist may wait for capacity to grow or to be replaced, whatever labels their cluster has by now.
         return any(entry.cluster in self.clusters for entry in fleet.owned(place.namespace, place.name).values())

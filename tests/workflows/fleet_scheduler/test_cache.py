@@ -1,4 +1,4 @@
-"""The scheduler's books alone: what each message changes, and who is asked about again because of it. No server is needed."""
+"""The scheduler's cache alone: what each message changes, and which requests are decided again because of it. No server is needed."""
 
 import logging
 import uuid
@@ -22,11 +22,14 @@ from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.model.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
 from workflows.fleet_scheduler import carry_over
-from workflows.fleet_scheduler.cache import INBOX_AT_ONCE, SchedulerCache, SchedulerState, owner_of
-from workflows.fleet_scheduler.carry_over import CacheOrder, PackedFleet, audit_books, newest_answers, pack_books
+from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
 from workflows.fleet_scheduler.decide_activity import schedule_request
-from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, in_parts
+from workflows.fleet_scheduler.inbox import READ_AT_ONCE, Inbox
+from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, batches
 from workflows.fleet_scheduler.packing import unpack
+from workflows.fleet_scheduler.queue import owner_of
+from workflows.fleet_scheduler.state import SchedulerState
 
 LOG = logging.getLogger(__name__)
 START = 1_700_000_000_000
@@ -56,8 +59,8 @@ def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = 
     )
 
 
-def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
-    made = SchedulerCache(SchedulerState(), clock, LOG)
+def cache_with(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
+    made = SchedulerCache(SchedulerState(), clock)
     for view in views:
         made.fleet.put_cluster(view)
     if policy:
@@ -65,10 +68,14 @@ def books(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> Sc
     return made
 
 
-def turn(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
+def read(made: SchedulerCache) -> bool:
+    return Inbox(made, LOG).read()
+
+
+def run_cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
     """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
     made.state.inbox += [(kind, order.wire()) for kind, order in orders]
-    while made.take_inbox():
+    while read(made):
         pass
     queue, made.state.queue = list(made.state.queue.values()), {}
     for waiting in queue:
@@ -79,44 +86,44 @@ def turn(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
     return [waiting.name for waiting in queue]
 
 
-def test_sch_18_4_10_those_behind_a_hold_are_asked_about_when_it_runs_out() -> None:
+def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_it_expires() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder", "holdForSeconds": 300})
-    turn(made)
+    made = cache_with(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder", "holdForSeconds": 300})
+    run_cycle(made)
     big, small = deployment(engine(copies=4), name="big"), deployment(name="small")
-    assert turn(made, ("place", place(big)), ("place", place(small))) == ["big", "small"]
-    assert made.holds_end_after() == timedelta(minutes=5, milliseconds=1)
+    assert run_cycle(made, ("place", place(big)), ("place", place(small))) == ["big", "small"]
+    assert made.next_queue_reservation_expiry() == timedelta(minutes=5, milliseconds=1)
     clock.ms += 4 * MINUTE
-    assert turn(made) == []
+    assert run_cycle(made) == []
     clock.ms += MINUTE + 1
-    assert turn(made) == ["big", "small"]
+    assert run_cycle(made) == ["big", "small"]
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
-    assert made.holds_end_after() is None
+    assert made.next_queue_reservation_expiry() is None
 
 
-def test_sch_18_4_10_a_hold_ends_with_its_deployment_and_is_carried_over() -> None:
+def test_sch_18_4_10_a_queue_reservation_ends_with_its_deployment_and_is_carried_over() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder"})
-    turn(made)
-    turn(made, ("place", place(deployment(engine(copies=4), name="big"))))
+    made = cache_with(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder"})
+    run_cycle(made)
+    run_cycle(made, ("place", place(deployment(engine(copies=4), name="big"))))
     assert snapshot.load(snapshot.dump(made.fleet)).queue_reservations == made.fleet.queue_reservations
     made.state.inbox.append(("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
-    assert turn(made, ("place", place(deployment(name="small")))) == ["small"]
-    assert made.holds_end_after() is None
+    assert run_cycle(made, ("place", place(deployment(name="small")))) == ["small"]
+    assert made.next_queue_reservation_expiry() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
 
 
 def carried(made: SchedulerCache) -> SchedulerState:
-    """Carry books over to the next run, the way the workflow does, through JSON."""
+    """Carry a cache over to the next run, the way the workflow does, through JSON."""
     run_id = uuid.uuid4().hex
     registry.register(run_id, made)
-    packed = pack_books(CacheOrder(run_id=run_id, version=made.fleet.version))
+    packed = pack_cache(CacheVersion(run_id=run_id, version=made.fleet.version))
     state = made.carried(PackedFleet.model_validate_json(packed.model_dump_json(by_alias=True)))
     return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
 
 
 def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
-    made = SchedulerCache(state, clock, LOG)
+    made = SchedulerCache(state, clock)
     while made.parts_left:
         made.read_part()
     return made
@@ -124,12 +131,12 @@ def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
 
 def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
-    turn(made)
-    turn(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
-    made.answers = {"one": {"epoch": 3}}
+    made = cache_with(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+    run_cycle(made)
+    run_cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    made.answers.record("one", {"epoch": 3})
     made.state.silent = {"modelreplica/ml/lost": "b"}
-    made.state.leaving = {"b": ["ml/x"]}
+    made.state.deleting_clusters = {"b": ["ml/x"]}
     made.state.inbox.append(("released", {"uid": "later"}))
     kept = made.carried_extras()
     entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
@@ -143,10 +150,10 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     assert not again.state.rebuild
 
 
-def test_sch_14_books_that_do_not_fit_are_asked_for_again_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 1), policy={"profile": "dense"})
-    turn(made)
+    made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
+    run_cycle(made)
     made.state.inbox.append(("released", {"uid": "later"}))
     monkeypatch.setattr(carry_over, "CARRIED_CHARACTERS_MAX", 10)
     again = reopened(carried(made), clock)
@@ -163,26 +170,26 @@ def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: p
     assert 0 < len(kept) < len(answers)
 
 
-def test_sch_14_a_look_at_other_books_than_those_meant_is_refused() -> None:
-    made = books(Clock(), cluster("a", 1))
+def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
     registry.register("run-1", made)
-    assert audit_books(CacheOrder(run_id="run-1", version=made.fleet.version)) == []
-    for order in (CacheOrder(run_id="run-1", version=made.fleet.version + 1), CacheOrder(run_id="run-2", version=made.fleet.version)):
-        with pytest.raises(StaleSnapshot, match="are not in this process"):
-            pack_books(order)
+    assert audit_ledger(CacheVersion(run_id="run-1", version=made.fleet.version)) == []
+    for version in (CacheVersion(run_id="run-1", version=made.fleet.version + 1), CacheVersion(run_id="run-2", version=made.fleet.version)):
+        with pytest.raises(StaleSnapshot, match="is not in this process"):
+            pack_cache(version)
 
 
 def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
-    made = books(Clock(), cluster("a", 2))
-    turn(made, ("place", place(deployment())))
+    made = cache_with(Clock(), cluster("a", 2))
+    run_cycle(made, ("place", place(deployment())))
     registry.register("run-3", made)
     made.fleet.ledger._used["a"]["p"] = 2
-    assert audit_books(CacheOrder(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
+    assert audit_ledger(CacheVersion(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
 
 
 def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
-    made = books(Clock(), cluster("a", 5))
-    turn(made, ("place", place(deployment(want=5))))
+    made = cache_with(Clock(), cluster("a", 5))
+    run_cycle(made, ("place", place(deployment(want=5))))
     uids = sorted(entry.uid for entry in made.fleet.entries())
     page = made.ledger_page(uids[1])
     assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
@@ -190,15 +197,15 @@ def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
     assert unpack(made.ledger_page("")["state"]) == decision_state(made.fleet)
 
 
-def test_large_answers_are_told_in_parts_in_order() -> None:
-    said = [
+def test_large_answers_are_told_batches_in_order() -> None:
+    requests = [
         SignalRequest(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size})
         for i, size in enumerate((300, 300, 300, 900, 1))
     ]
-    parts = list(in_parts(said))
-    assert [[tell.workflow_id for tell in part] for part in parts] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
+    sent = list(batches(requests))
+    assert [[request.workflow_id for request in part] for part in sent] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
     assert PLACEMENTS_AT_ONCE == 800
-    assert list(in_parts([])) == []
+    assert list(batches([])) == []
 
 
 US, EU = {"region": "us"}, {"region": "eu"}
@@ -214,48 +221,48 @@ US, EU = {"region": "us"}, {"region": "eu"}
     ],
     ids=["same labels", "other labels", "no labels", "a rule that counts elsewhere"],
 )
-def test_sch_14_only_those_are_asked_about_again_whose_answer_can_change(wants: dict[str, Any], woken: list[str]) -> None:
-    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
-    turn(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
-    assert turn(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
-    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == woken
+def test_sch_14_only_requests_whose_answer_can_change_are_decided_again(wants: dict[str, Any], woken: list[str]) -> None:
+    made = cache_with(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
+    run_cycle(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
+    assert run_cycle(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
+    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == woken
 
 
-def test_sch_14_whoever_waits_to_grow_is_asked_about_when_its_own_cluster_has_room() -> None:
-    made = books(Clock(), cluster("a", 2, labels=US))
-    turn(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
+def test_sch_14_a_request_that_waits_to_grow_is_decided_again_when_its_own_cluster_has_capacity() -> None:
+    made = cache_with(Clock(), cluster("a", 2, labels=US))
+    run_cycle(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
     made.fleet.put_cluster(cluster("a", 2, labels=EU))
     grown = deployment(engine(copies=2), name="grows", match_labels=US, template="v2")
-    assert turn(made, ("place", place(grown, 2))) == ["grows"]
-    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
-    assert turn(made) == []
+    assert run_cycle(made, ("place", place(grown, 2))) == ["grows"]
+    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
+    assert run_cycle(made) == []
 
 
-def test_sch_14_a_quota_that_is_used_less_concerns_everybody() -> None:
+def test_sch_14_a_quota_that_is_used_less_affects_all_requests() -> None:
     quota = {"namespace": "ml", "maxNodes": 1}
-    made = books(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU), policy={"quotas": [quota]})
-    turn(made)
-    turn(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
-    assert turn(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
+    made = cache_with(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU), policy={"quotas": [quota]})
+    run_cycle(made)
+    run_cycle(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
+    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
 
 
 def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
-    made = books(Clock())
-    made.state.inbox += [("place", place(deployment(name=f"d{i}")).wire()) for i in range(INBOX_AT_ONCE + 10)]
-    assert made.take_inbox()
-    assert len(made.state.queue) == INBOX_AT_ONCE
-    assert not made.take_inbox()
-    assert list(made.state.queue) == [f"ml/d{i}" for i in range(INBOX_AT_ONCE + 10)]
+    made = cache_with(Clock())
+    made.state.inbox += [("place", place(deployment(name=f"d{i}")).wire()) for i in range(READ_AT_ONCE + 10)]
+    assert read(made)
+    assert len(made.state.queue) == READ_AT_ONCE
+    assert not read(made)
+    assert list(made.state.queue) == [f"ml/d{i}" for i in range(READ_AT_ONCE + 10)]
 
 
 def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() -> None:
-    made = books(Clock())
+    made = cache_with(Clock())
     made.state.inbox += [("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))]
-    made.take_inbox()
+    read(made)
     assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]
 
 
-def told_of(clock: Clock, sequence: int, workload: str, state: str) -> tuple[str, ReportCluster]:
+def reported(clock: Clock, sequence: int, workload: str, state: str) -> tuple[str, ReportCluster]:
     """A report of cluster `a` whose adapter saw a workload so."""
     seen = {"workload": workload, "state": state, "reason": "Preempted", "since": START}
     manifest = {
@@ -265,106 +272,106 @@ def told_of(clock: Clock, sequence: int, workload: str, state: str) -> tuple[str
     return "report_cluster", ReportCluster(name="a", uid="u", sequence=sequence, manifest=manifest)
 
 
-def test_sch_18_5_4_whoever_is_evicted_asks_anew_at_once_and_again_when_it_is_let_back() -> None:
+def test_sch_18_5_4_an_evicted_deployment_asks_again_at_once_and_when_it_is_readmitted() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 2))
-    turn(made, ("place", place(deployment())))
+    made = cache_with(clock, cluster("a", 2))
+    run_cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     ours = names.workload_name(entry.namespace, entry.name)
     asked = []
     for number, (workload, state) in enumerate(
         [(ours, "Admitted"), (ours, "Evicted"), (ours, "Evicted"), (ours, "Admitted"), ("another", "Evicted")]
     ):
-        turn(made, told_of(clock, number + 1, workload, state))
-        asked.append(list(made.drained))
-        made.drained = {}
+        run_cycle(made, reported(clock, number + 1, workload, state))
+        asked.append(list(made.resyncs))
+        made.resyncs = {}
     assert asked == [[], [("ml", "m")], [], [("ml", "m")], []]
-    turn(made, told_of(clock, 9, ours, "Evicted"))
+    run_cycle(made, reported(clock, 9, ours, "Evicted"))
     # It waits for its nodes again, and as long as others may.
-    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
+    assert made.next_timeout() == timedelta(minutes=15, seconds=1)
 
 
-def test_sch_18_5_4_whoever_waits_too_long_for_admission_is_asked_to_ask_again() -> None:
+def test_sch_18_5_4_a_deployment_that_waits_too_long_for_admission_asks_again() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 2))
-    turn(made, ("place", place(deployment())))
+    made = cache_with(clock, cluster("a", 2))
+    run_cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     seen = {"workload": names.workload_name(entry.namespace, entry.name), "state": "Pending", "reason": "Gated", "since": START}
     manifest = {
         "metadata": {"name": "a"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": START, "admission": [seen]}},
     }
-    turn(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
-    assert made.look_again_after() == timedelta(minutes=15, seconds=1)
-    assert not made.drained
+    run_cycle(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
+    assert made.next_timeout() == timedelta(minutes=15, seconds=1)
+    assert not made.resyncs
     clock.ms += 15 * MINUTE
-    turn(made)
-    assert not made.drained
+    run_cycle(made)
+    assert not made.resyncs
     clock.ms += 1000
-    turn(made)
-    assert list(made.drained) == [("ml", "m")]
-    assert made.look_again_after() is None
+    run_cycle(made)
+    assert list(made.resyncs) == [("ml", "m")]
+    assert made.next_timeout() is None
     # A run that follows does not forget when to look again.
     clock.ms = START
-    assert reopened(carried(made), clock).look_again_after() == timedelta(minutes=15, seconds=1)
+    assert reopened(carried(made), clock).next_timeout() == timedelta(minutes=15, seconds=1)
 
 
-def as_told(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
+def as_ordered(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
     """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
     return [KnownReplica(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
 
 
 def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:
-    made = books(Clock(), cluster("a", 2))
+    made = cache_with(Clock(), cluster("a", 2))
     before, after = (deployment(want=2, template=template) for template in ("v1", "v2"))
-    turn(made, ("place", place(before)))
-    turn(made, ("place", place(after, 2, as_told(made))))
+    run_cycle(made, ("place", place(before)))
+    run_cycle(made, ("place", place(after, 2, as_ordered(made))))
     ordered = [entry.template for entry in made.fleet.entries()]
     assert sorted(ordered) == ["v1", "v2"]
     # Nobody heard of it: both replicas are as they were, and Ready.
-    turn(made, ("place", place(after, 3, as_told(made, template="v1"))))
+    run_cycle(made, ("place", place(after, 3, as_ordered(made, template="v1"))))
     assert [entry.template for entry in made.fleet.entries()] == ordered
     # It arrived, and the replica came back Ready: the other one follows.
-    turn(made, ("place", place(after, 4, as_told(made))))
+    run_cycle(made, ("place", place(after, 4, as_ordered(made))))
     assert [entry.template for entry in made.fleet.entries()] == ["v2", "v2"]
 
 
 def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
-    made = books(Clock(), cluster("a", 1))
+    made = cache_with(Clock(), cluster("a", 1))
     before, after = (deployment(template=template) for template in ("v1", "v2"))
-    turn(made, ("place", place(before)))
-    turn(made, ("place", place(after, 2, as_told(made))))
-    made.state.inbox.append(("place", place(after, 3, as_told(made, template="v1")).wire()))
-    made.take_inbox()
+    run_cycle(made, ("place", place(before)))
+    run_cycle(made, ("place", place(after, 2, as_ordered(made))))
+    made.state.inbox.append(("place", place(after, 3, as_ordered(made, template="v1")).wire()))
+    read(made)
     (waiting,) = made.state.queue.values()
     (placement,) = decide(made.fleet, [schedule_request(waiting)], made.now())[0].placements
     assert placement.action == "Update"
 
 
 def test_wfl_4_an_eviction_in_an_answer_that_was_overtaken_is_decided_again() -> None:
-    made = books(Clock(), cluster("a", 2))
-    turn(made, ("place", place(deployment(want=2))))
-    turn(made, ("place", place(deployment(want=1), 2, as_told(made))))
+    made = cache_with(Clock(), cluster("a", 2))
+    run_cycle(made, ("place", place(deployment(want=2))))
+    run_cycle(made, ("place", place(deployment(want=1), 2, as_ordered(made))))
     assert sorted(entry.state for entry in made.fleet.entries()) == [RELEASING, RESERVED]
-    made.state.inbox.append(("place", place(deployment(want=1), 3, as_told(made)).wire()))
-    made.take_inbox()
+    made.state.inbox.append(("place", place(deployment(want=1), 3, as_ordered(made)).wire()))
+    read(made)
     (waiting,) = made.state.queue.values()
     assert len(decide(made.fleet, [schedule_request(waiting)], made.now())[0].evictions) == 1
     # Wanted again meanwhile: both stay.
-    turn(made, ("place", place(deployment(want=2), 4, as_told(made))))
+    run_cycle(made, ("place", place(deployment(want=2), 4, as_ordered(made))))
     assert RELEASING not in {entry.state for entry in made.fleet.entries()}
 
 
-def test_wfl_4_what_was_taken_back_before_anybody_started_it_is_asked_after_across_runs() -> None:
+def test_wfl_4_a_replica_that_was_released_before_it_was_started_is_revoked_across_runs() -> None:
     clock = Clock()
-    made = books(clock, cluster("a", 2))
-    turn(made, ("place", place(deployment(want=2))))
+    made = cache_with(clock, cluster("a", 2))
+    run_cycle(made, ("place", place(deployment(want=2))))
     made.unbound = dict.fromkeys(entry.uid for entry in made.fleet.entries())
-    turn(made, ("place", place(deployment(want=1), 2)))
+    run_cycle(made, ("place", place(deployment(want=1), 2)))
     again = reopened(carried(made), clock)
-    assert again.expired() == []
+    assert again.expired_reservations() == []
     clock.ms += 11 * MINUTE
-    assert sorted(entry.state for entry in again.expired()) == [RELEASING, RESERVED]
-    (leaving,) = (entry for entry in again.expired() if entry.state == RELEASING)
-    turn(again, ("revoked", Revoked(uid=leaving.uid)))
-    assert [entry.state for entry in again.expired()] == [RESERVED]
+    assert sorted(entry.state for entry in again.expired_reservations()) == [RELEASING, RESERVED]
+    (leaving,) = (entry for entry in again.expired_reservations() if entry.state == RELEASING)
+    run_cycle(again, ("revoked", Revoked(uid=leaving.uid)))
+    assert [entry.state for entry in again.expired_reservations()] == [RESERVED]

@@ -19,7 +19,7 @@ from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.impatient import impatient_server, runs
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
-from workflows.fleet_scheduler import workflow
+from workflows.fleet_scheduler import continue_as_new
 from workflows.fleet_scheduler.packing import unpack
 
 pytestmark = pytest.mark.testbed
@@ -64,7 +64,7 @@ async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
 
 async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every fleet counts as a large one here, so each run reads the last one's part by part.
-    monkeypatch.setattr(workflow, "PARTS_AT_ONCE", 0)
+    monkeypatch.setattr(continue_as_new, "PARTS_AT_ONCE", 0)
     async with served_here() as client:
         scheduler = await send_rounds(client)
 

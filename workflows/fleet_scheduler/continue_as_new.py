@@ -1,0 +1,52 @@
+"""How a run of the scheduler takes over the cache of the run before, and packs its own for the next."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+from temporalio.workflow import LocalActivityConfig
+
+from api_types.errors import error_message
+from scheduler import registry
+from workflows.entity import activity_options
+from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.carry_over import CacheVersion, PackedFleet, pack_cache
+
+# The parts of a small fleet, which are read at once, and the pause between the parts of a large one.
+PARTS_AT_ONCE = 3
+TASK_PAUSE = timedelta(milliseconds=1)
+
+# A pass over the whole cache: seconds with 100,000 replicas, more on a machine that has other work.
+WHOLE_CACHE = LocalActivityConfig(
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+)
+
+
+async def load(cache: SchedulerCache) -> None:
+    """Read the carried fleet; a large one part by part, because no task of a workflow may take long."""
+    large = cache.parts_left > PARTS_AT_ONCE
+    while cache.parts_left:
+        cache.read_part()
+        if large:
+            registry.freeze_objects()
+        if large and cache.parts_left:
+            await workflow.sleep(TASK_PAUSE, summary=f"{cache.parts_left} parts of the fleet left to read")
+
+
+async def pack(cache: SchedulerCache) -> PackedFleet:
+    """Pack the cache; the next run rebuilds what cannot be packed, as after a loss."""
+    try:
+        packed: PackedFleet = await workflow.execute_local_activity(
+            pack_cache, version_of(cache), **activity_options.local(WHOLE_CACHE, "pack the cache for the next run")
+        )
+    except ActivityError as error:
+        workflow.logger.exception("the cache could not be packed", extra={"problem": error_message(error)})
+        return PackedFleet(too_large=True)
+    return packed
+
+
+def version_of(cache: SchedulerCache) -> CacheVersion:
+    """Name the cache as it is now, for a local activity that reads it."""
+    return CacheVersion(run_id=workflow.info().run_id, version=cache.fleet.version)

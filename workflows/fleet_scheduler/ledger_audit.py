@@ -1,0 +1,51 @@
+"""The periodic recount of the ledger. A difference is a bug in the scheduler, and is logged and shown."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from api_types.errors import error_message
+from workflows.entity import activity_options
+from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.carry_over import audit_ledger
+from workflows.fleet_scheduler.continue_as_new import WHOLE_CACHE, version_of
+
+AUDIT_PERIOD = timedelta(hours=1)
+
+# What may be recounted while a query waits.
+QUERY_ENTRIES_MAX = 10_000
+
+
+class LedgerAudit:
+    """When the ledger is recounted, and what the last recount found."""
+
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._cache = cache
+        self.is_due = False
+
+    async def repeat(self) -> None:
+        """Make a recount due every period, for ever."""
+        while True:
+            self.is_due = self._cache.fleet.ledger.size > 0
+            await workflow.sleep(AUDIT_PERIOD, summary="recount the ledger")
+
+    async def run_if_due(self) -> None:
+        """Compare the ledger with one that is rebuilt from its entries."""
+        if not self.is_due:
+            return
+        self.is_due = False
+        state = self._cache.state
+        try:
+            state.audit = await workflow.execute_local_activity(
+                audit_ledger, version_of(self._cache), **activity_options.local(WHOLE_CACHE, "recount the ledger")
+            )
+        except ActivityError as error:
+            state.audit = [f"the ledger could not be recounted: {error_message(error)}"]
+        for difference in state.audit:
+            workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
+
+    def differences(self) -> list[str]:
+        """Give the differences of a recount made now, or, of a large ledger, those of the last periodic one."""
+        ledger_is_small = self._cache.fleet.ledger.size <= QUERY_ENTRIES_MAX
+        return self._cache.fleet.audit() if ledger_is_small else self._cache.state.audit

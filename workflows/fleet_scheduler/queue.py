@@ -1,0 +1,75 @@
+"""The scheduling queue: requests that wait for a decision, and those that wait for capacity.
+
+As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
+"""
+
+from api_types.messages.entities import Place
+from scheduler import Fleet
+from workflows.fleet_scheduler.answers import AnswerCache
+from workflows.fleet_scheduler.queueing_hints import QueueingHints
+from workflows.fleet_scheduler.state import SchedulerState
+
+# More requests than this wait for the next batch: a decision must fit one payload and one short activity.
+BATCH_REQUESTS = 256
+BATCH_REPLICAS = 2000
+
+
+class SchedulingQueue:
+    """The requests of the state, one per deployment: of several only the newest counts."""
+
+    def __init__(self, state: SchedulerState, fleet: Fleet, answers: AnswerCache) -> None:
+        self._state = state
+        self._fleet = fleet
+        self._answers = answers
+
+    def add(self, place: Place) -> None:
+        """Queue a request; a newer one joins the end of the queue in place of the older."""
+        owner = owner_of(place)
+        self._state.queue.pop(owner, None)
+        if place.request_id not in self._answers:
+            self._state.unplaced.pop(owner, None)
+        self._state.queue[owner] = place
+
+    def put_back(self, places: list[Place]) -> None:
+        """Queue requests before all others. One that arrived meanwhile is newer than the one that comes back."""
+        self._state.queue = {**{owner_of(place): place for place in places}, **self._state.queue}
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget the request of a deployment."""
+        self._state.queue.pop(f"{namespace}/{name}", None)
+        self._state.unplaced.pop(f"{namespace}/{name}", None)
+
+    def wait_for_capacity(self, place: Place) -> None:
+        """Keep a request that was not placed in full."""
+        self._state.unplaced[owner_of(place)] = place
+
+    def requeue_unplaced(self, hints: QueueingHints) -> None:
+        """Queue the requests that wait for capacity and whose answer may have changed."""
+        if not hints:
+            return
+        for place in hints.affected(self._state.unplaced.values(), self._fleet):
+            owner = owner_of(place)
+            if owner not in self._state.queue:
+                self._state.queue[owner] = place
+                del self._state.unplaced[owner]
+                self._answers.supersede(place.request_id)
+
+    def next_batch(self) -> list[Place]:
+        """Take what waits, by priority and then arrival, as far as one decision can carry it."""
+        classes = self._fleet.options.priority_classes
+        batch: list[Place] = []
+        replicas = 0
+        for place in sorted(
+            self._state.queue.values(), key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0)
+        ):
+            if batch and (len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS):
+                break
+            replicas += place.wanted
+            batch.append(place)
+            del self._state.queue[owner_of(place)]
+        return batch
+
+
+def owner_of(place: Place) -> str:
+    """Name the deployment of a request."""
+    return f"{place.namespace}/{place.name}"

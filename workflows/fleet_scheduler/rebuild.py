@@ -1,0 +1,110 @@
+"""How a scheduler without state learns what there is: it asks every entity for its account.
+
+A cluster is not accounted, and takes no new replica, while it or one of its replicas has not answered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from temporalio import workflow
+
+from activities.messaging import AskEach, EntityClient, Survey
+from api_types.messages.entities import ReplicaState, ReportClass, ReportCluster, Resync
+from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
+from scheduler import ReplicaView, from_wire, reasons
+from workflows.entity import activity_options
+from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.inbox import Inbox
+
+# Answers of so many entities at once fit one payload.
+ASKED_AT_ONCE = 200
+
+# Deployments before replicas: a replica that is started between the two surveys is in one of the answers.
+_SURVEYS = (["InferenceClass", "InferenceCluster"], ["ModelDeployment"], ["ModelReplica"])
+
+
+class Rebuild:
+    """The accounts of all entities, read into the cache."""
+
+    def __init__(self, cache: SchedulerCache, inbox: Inbox) -> None:
+        self._cache = cache
+        self._inbox = inbox
+
+    async def run(self) -> None:
+        """Ask every entity for its account, then announce the new epoch to those that have to report again."""
+        for kinds in _SURVEYS:
+            await self._survey(kinds)
+        self._update_accounted()
+        epoch = self._cache.state.epoch
+        resync = ReportingSignals.RESYNC.broadcast(
+            Resync(epoch=epoch), ModelDeploymentSignals, InferenceClusterSignals, InferenceClassSignals
+        )
+        await workflow.execute_activity_method(
+            EntityClient.broadcast, resync, **activity_options.remote(activity_options.ENTITY_BATCH, f"announce epoch {epoch}")
+        )
+
+    async def _survey(self, kinds: list[str]) -> None:
+        after = ""
+        while True:
+            page = await workflow.execute_activity_method(
+                EntityClient.survey,
+                Survey(kinds=kinds, query="account", after=after),
+                **activity_options.remote(activity_options.ENTITY_BATCH, f"read the accounts of {', '.join(kinds)}"),
+            )
+            self.take_accounts(page.answers)
+            self._cache.state.silent |= page.silent
+            after = page.after
+            if not after:
+                return
+
+    async def ask_silent(self) -> None:
+        """Ask entities again that did not answer; those that stay silent go to the end of the list, so that each is asked."""
+        state = self._cache.state
+        asked = list(state.silent)[:ASKED_AT_ONCE]
+        waiting = {workflow_id: state.silent[workflow_id] for workflow_id in list(state.silent)[ASKED_AT_ONCE:]}
+        answered = await workflow.execute_activity_method(
+            EntityClient.ask_each,
+            AskEach(workflow_ids=asked, query="account"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(asked)} silent entities for their account"),
+        )
+        self.take_accounts(answered.answers)
+        state.silent = {**waiting, **answered.silent}
+        self._update_accounted()
+
+    def take_accounts(self, accounts: Mapping[str, Any]) -> None:
+        """Read accounts, by workflow id."""
+        for workflow_id, account in accounts.items():
+            kind = workflow_id.split("/", 1)[0]
+            if kind == "inferencecluster":
+                self._inbox.report_cluster(ReportCluster.model_validate(account))
+            elif kind == "inferenceclass":
+                self._inbox.report_class(ReportClass.model_validate(account))
+            elif kind == "modelreplica":
+                self._take_replica(account, reasons.BOUND)
+            else:
+                for unstarted in account["unstarted"]:
+                    self._take_replica(unstarted, reasons.RESERVED)
+
+    def _take_replica(self, account: Any, state: str) -> None:
+        cache, replica = self._cache, ReplicaState.model_validate(account)
+        if replica.gone or not replica.entry:
+            return
+        if cache.fleet.replica(replica.uid) is not None:
+            if state == reasons.BOUND:
+                cache.fleet.bind(replica.uid, cache.now())
+            return
+        entry = from_wire(ReplicaView, replica.entry)
+        state = reasons.RELEASING if replica.deleting else state
+        cache.fleet.put_replica(replace(entry, state=state, since=cache.now(), ready=replica.ready, serving=replica.serving))
+
+    def _update_accounted(self) -> None:
+        """Allow new replicas on the clusters that are accounted, and only there."""
+        cache, silent = self._cache, self._cache.state.silent
+        unaccounted = {cluster for cluster in silent.values() if cluster}
+        for name, slot in list(cache.fleet.clusters.items()):
+            if slot.view.accounted == (name in unaccounted):
+                cache.fleet.put_cluster(replace(slot.view, accounted=name not in unaccounted), cache.now())
+                cache.hints.add_cluster(name)
+        cache.requeue_unplaced()
+        cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in silent)
