@@ -1,7 +1,7 @@
-"""Keep telling that an activity lives, whatever it waits for.
+"""Heartbeats of an activity, whatever it waits for.
 
-A heartbeat is what lets a killed worker's activity begin again within seconds, and what brings a cancellation to it. Work that may queue
-behind a rate, or wait for a pod to end, would miss it now and then if it had to remember it itself.
+Heartbeats let Temporal retry a killed worker's activity within seconds, and deliver a cancellation to it. Work that queues behind a rate
+limit, or waits for a pod to end, would miss them if it had to send them itself.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ Progress = dict[str, object]
 
 @contextlib.asynccontextmanager
 async def heartbeating() -> AsyncIterator[Callable[[Progress], None]]:
-    """Beat every ten seconds, and at once whenever the given function is told of progress."""
+    """Send a heartbeat every ten seconds, and at once when the given function reports progress."""
     last: Progress = {}
 
-    def tell(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         last.clear()
         last.update(progress)
         activity.heartbeat(dict(last))
@@ -32,7 +32,7 @@ async def heartbeating() -> AsyncIterator[Callable[[Progress], None]]:
 
     task = asyncio.create_task(repeat())
     try:
-        yield tell
+        yield report
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

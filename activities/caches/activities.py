@@ -1,7 +1,7 @@
-"""Stage one artefact of a ModelCache on one cluster, and take it away again.
+"""Stage one artifact of a ModelCache on one cluster, and delete it there.
 
-Every activity may be done twice and killed between any two requests. A volume that stands keeps what it cannot change; a Job is made, never
-changed; a credential lies on the cluster only while a Job needs it, and its value goes from the store to the cluster and nowhere else.
+Every activity may run twice and be killed between any two requests. A volume keeps what it cannot change; a Job is created, never changed;
+a credential is on the cluster only while a Job needs it, and its value is read from the store for the cluster alone.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
-from activities.cluster_objects.deletion import Deleter, looks
+from activities.cluster_objects.deletion import Deleter, poll_intervals
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
@@ -34,7 +34,7 @@ from api_types.errors import NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
 
-_STORE_LOOK_SECONDS = 5.0
+_STORE_POLL_SECONDS = 5.0
 _GIB = "Gi"
 
 
@@ -49,11 +49,11 @@ class CacheActivities:
 
     @activity.defn
     async def apply_cache(self, order: ApplyCache) -> CacheApplied:
-        """Have the volume of an artefact and, if it is to be filled, its credential and its Job.
+        """Apply the volume of an artifact and, if it is to be filled, its credential and its Job.
 
-        Without the credential only the volume is made, and the answer says what is missing. Raises InvalidInput or Unsupported if it cannot
-        be rendered or is refused, NameConflict if an object belongs to somebody else (nothing is applied then), ServerError while a volume
-        cannot grow yet.
+        Without the credential only the volume is applied, and the result says what is missing. Raises InvalidInput or Unsupported if it
+        cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), ServerError while a volume
+        cannot be expanded yet.
         """
         cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
@@ -61,14 +61,14 @@ class CacheActivities:
             artefact, claim = read_artefact(wanted), claim_name(wanted)
         credential = await read_credential(self.store, order.namespace, artefact.credential, artefact.credential_key)
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
-        async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self.force_after)
+        async with heartbeating() as report:
+            deleter = Deleter(cluster, order.uid, report, self.force_after)
             live = await _read(cluster, targets, order)
             if live.volume and live.volume["metadata"].get("deletionTimestamp"):
-                # Somebody deleted it; applying now would only be undone when the deletion ends.
-                await leaver.until_gone([targets.volume])
+                # It is being deleted already; an apply now would be lost when the deletion ends.
+                await deleter.until_gone([targets.volume])
                 live = live._replace(volume=None)
-            kept, warnings = await _kept_of_volume(cluster, live.volume, artefact.size_gib, order.storage_class_name)
+            kept, warnings = await _immutable_fields(cluster, live.volume, artefact.size_gib, order.storage_class_name)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
             await ensure_namespace(cluster, targets.volume.namespace, f"ModelCache {order.namespace}/{order.name}")
             stored = await cluster.apply(rendered.objects[0].manifest)
@@ -76,7 +76,7 @@ class CacheActivities:
             if order.hydrate and not rendered.held:
                 for copy in rendered.copies:
                     await cluster.apply({**copy.manifest, **await read_copy_data(self.store, copy)})
-                job_uid = await _job(leaver, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
+                job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
         return CacheApplied(
             claim=claim,
             artefact_key=artefact.key,
@@ -89,32 +89,32 @@ class CacheActivities:
 
     @activity.defn
     async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
-        """Do some steps of `CACHE_STEPS`, each until nothing of it is left. What belongs to somebody else is left alone and named."""
+        """Run some steps of `CACHE_STEPS`, each until nothing of it is left. Objects of other owners are left alone and named."""
         cluster = await self.clusters.at(order.connection)
         targets = _Targets.of(order.claim, workload_namespace(order.namespace, self.settings))
         by_kind = {target.kind: target for target in targets}
         skipped: list[str] = []
-        async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self.force_after)
+        async with heartbeating() as report:
+            deleter = Deleter(cluster, order.uid, report, self.force_after)
             for step in CACHE_STEPS:
                 if step.number in order.steps:
-                    leaving = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
-                    skipped += (await leaver.until_gone(leaving)).skipped
+                    step_targets = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
+                    skipped += (await deleter.until_gone(step_targets)).skipped
         return TeardownStepResult(skipped=skipped)
 
     @activity.defn
     async def await_credential(self, order: AwaitCredential) -> str:
-        """Wait until a credential is there, or is another one; give its version, empty if it went away."""
+        """Wait until a credential exists, or is another one; give its version, empty if it was deleted."""
         async with heartbeating():
             while True:
                 found = await read_credential(self.store, order.namespace, order.name, order.key)
                 if found.version != order.version:
                     return found.version
-                await asyncio.sleep(_STORE_LOOK_SECONDS)
+                await asyncio.sleep(_STORE_POLL_SECONDS)
 
 
 class _Targets(NamedTuple):
-    """The objects of one artefact; all names follow from that of its claim."""
+    """The objects of one artifact, all named after its claim."""
 
     volume: ObjectId
     credential: ObjectId
@@ -155,7 +155,7 @@ def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> 
 
 
 async def _read(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> _Live:
-    """Read what stands under our names. Raises NameConflict if any of it is somebody else's."""
+    """Read the objects with our names. Raises NameConflict if any of them has another owner."""
     live = _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
     conflicts = [reason for item in live if item and (reason := conflict(item, order.uid))]
     if conflicts:
@@ -163,10 +163,10 @@ async def _read(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> _L
     return live
 
 
-async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str) -> tuple[Json, list[str]]:
-    """Give what a volume that stands must keep, as fields of `CacheInput`, and what to warn of.
+async def _immutable_fields(cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str) -> tuple[Json, list[str]]:
+    """Give what an existing volume must keep, as fields of `CacheInput`, and warnings.
 
-    A claim's class never changes, and its size only where the class lets it grow: the API server would refuse the whole claim.
+    The storage class of a claim is immutable, and its size where the class does not allow expansion: the API server would refuse the claim.
     """
     if volume is None:
         return {}, []
@@ -174,34 +174,34 @@ async def _kept_of_volume(cluster: ClusterApi, volume: Json | None, size_gib: in
     kept: Json = {"volume_class": spec.get("storageClassName", "")}
     warnings: list[str] = []
     if class_name and kept["volume_class"] != class_name:
-        warnings.append(f"the volume stays in class {kept['volume_class']}; {class_name} counts from the next artefact on")
+        warnings.append(f"the volume keeps storage class {kept['volume_class']}; {class_name} is used from the next artifact on")
     phase = (volume.get("status") or {}).get("phase", "Pending")
     held = str(spec["resources"]["requests"]["storage"])
     held_gib = int(held.removesuffix(_GIB)) if held.endswith(_GIB) and held.removesuffix(_GIB).isdecimal() else size_gib
     if held_gib < size_gib and phase != BOUND:
-        # Kubernetes lets only bound claims grow.
-        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be raised to {size_gib}Gi when it is bound")
+        # Only bound claims can be expanded.
+        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be expanded to {size_gib}Gi when it is Bound")
     if held_gib < size_gib:
         storage_class = await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"]))
         if not (storage_class or {}).get("allowVolumeExpansion"):
             kept["volume_gib"] = held_gib
-            warnings.append(f"ExpansionUnsupported: class {kept['volume_class']} cannot grow volumes, it stays at {held}")
+            warnings.append(f"ExpansionUnsupported: storage class {kept['volume_class']} does not allow expansion, the volume keeps {held}")
     elif held_gib > size_gib:
         kept["volume_gib"] = held_gib
     return kept, warnings
 
 
-async def _job(leaver: Deleter, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
-    """Have a Job as rendered that is not the spent one; give its uid. What cannot be changed is replaced, its pods gone before."""
-    async for _ in looks():
+async def _ensure_job(deleter: Deleter, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
+    """Ensure a Job as rendered that is not the spent one; give its uid. A different Job is replaced once its pods are gone."""
+    async for _ in poll_intervals():
         if live and (live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)):
-            await leaver.until_gone([target])
+            await deleter.until_gone([target])
             live = None
-        live = live or await leaver.cluster.create(manifest)
+        live = live or await deleter.cluster.create(manifest)
         if live:
             return str(live["metadata"]["uid"])
-        live = await leaver.cluster.get(target)
-    raise AssertionError("looks never end")
+        live = await deleter.cluster.get(target)
+    raise AssertionError("poll_intervals never ends")
 
 
 def _hash(job: Json) -> str:

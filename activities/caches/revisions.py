@@ -1,4 +1,4 @@
-"""Find out which commit or digest a cache's source means now, so that every cluster stages the same one, however late."""
+"""Resolve the source of a cache to a commit or digest, so that every cluster stages the same one, at whatever time."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -14,18 +14,18 @@ from api_types.messages.caches import ResolvedRevision, ResolveRevision
 
 
 class RevisionSource(Protocol):
-    """A hub or a registry, as far as pinning needs it."""
+    """A hub or a registry, as far as resolving a revision needs it."""
 
     async def resolve(self, artefact: Artefact, credential: str) -> str:
-        """Give the commit or digest that the artefact's reference means now; `credential` is a token or a docker config, or empty.
+        """Give the commit or digest that the artifact's reference points to; `credential` is a token or a docker config, or empty.
 
-        Raises InvalidInput (there is no such thing), CredentialsInvalid, Throttled or ServerError (no answer, or a bad one).
+        Raises InvalidInput (it does not exist), CredentialsInvalid, Throttled or ServerError (no response, or an invalid one).
         """
         ...
 
 
 class RevisionActivities:
-    """Pins, over one source per kind of artefact."""
+    """Resolves revisions, with one source per kind of artifact."""
 
     def __init__(self, store: SecretStore, sources: Mapping[str, RevisionSource]) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class RevisionActivities:
 
     @activity.defn
     async def resolve_revision(self, order: ResolveRevision) -> ResolvedRevision:
-        """Ask the source. A credential that is missing is not waited for: public metadata needs none. Raises what the source raises."""
+        """Resolve at the source. A missing credential is not waited for: public metadata needs none. Raises what the source raises."""
         wanted = CacheInput(order.namespace, order.name, uid="", generation=0, cluster="", spec=order.spec)
         with as_activity_errors():
             artefact = read_artefact(wanted)

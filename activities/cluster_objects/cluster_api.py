@@ -1,10 +1,10 @@
-"""What an activity may ask of one cluster, as a Protocol over plain JSON.
+"""The Kubernetes API of one cluster as activities use it: a Protocol over plain JSON.
 
 Objects are the dictionaries that Kubernetes sends: no model of ours could follow every kind of every stack, and nothing here needs one. The
-SDK stands behind `ClusterApi` in `clients/`. Failures arrive as the errors of `api_types.errors`:
+SDK is behind `ClusterApi` in `clients/`. Failures are raised as the errors of `api_types.errors`:
 
 * CredentialsInvalid (401), PermissionDenied (403), InvalidInput (400, 422), StackMissing (the cluster does not serve the kind)
-* Throttled (429), ServerError (409, 5xx), ClusterUnreachable (no answer); these may heal
+* Throttled (429), ServerError (409, 5xx), ClusterUnreachable (no response); a retry may help with these
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -64,14 +64,14 @@ class Resource(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All objects of a list and the point in time that a watch may go on from. Items carry apiVersion and kind."""
+    """All objects of a list and the resource version that a watch may start from. Items carry apiVersion and kind."""
 
     items: list[Json]
     resource_version: str
 
 
 class Event(NamedTuple):
-    """One change that a watch saw; a BOOKMARK only moves the point in time on."""
+    """One change that a watch saw; a BOOKMARK only carries a newer resource version."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Json
@@ -88,7 +88,7 @@ class Selection(NamedTuple):
 
 
 class WatchExpired(Exception):
-    """The cluster no longer has the changes since that point in time: list again."""
+    """The cluster no longer has the changes since that resource version: list again."""
 
 
 class ClusterApi(Protocol):
@@ -99,7 +99,7 @@ class ClusterApi(Protocol):
         ...
 
     async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
-        """Give every served kind in every served version; `refresh` asks the cluster anew."""
+        """Give every served kind in every served version; `refresh` runs discovery again."""
         ...
 
     async def get(self, target: ObjectId) -> Json | None:
@@ -123,7 +123,7 @@ class ClusterApi(Protocol):
         ...
 
     async def replace(self, manifest: Json) -> Json | None:
-        """Write an object whole over the one with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        """Replace the object with its `metadata.resourceVersion`; None if that one has changed or is gone."""
         ...
 
     async def delete(
@@ -135,13 +135,13 @@ class ClusterApi(Protocol):
         propagation: Propagation = "Foreground",
         grace_seconds: int | None = None,
     ) -> bool:
-        """Ask for deletion, only of the object with `uid` (at `resource_version`) if given. False if nothing (more) was there so."""
+        """Request deletion, only of the object with `uid` (at `resource_version`) if given. False if there is no such object (any more)."""
         ...
 
 
 class ClusterPool(Protocol):
-    """Gives the way to each cluster."""
+    """The clients of all clusters."""
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """Resolve the reference anew and give a client for it. Raises CredentialsInvalid."""
+        """Resolve the reference to the kubeconfig again and give a client for it. Raises CredentialsInvalid."""
         ...

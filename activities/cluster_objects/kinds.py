@@ -1,7 +1,7 @@
-"""Which kinds we look for on a cluster.
+"""Which kinds we apply and watch on a cluster.
 
-What we put there is what a teardown sweeps and what a watch follows; one list, taken from the renderers' own order of teardown, so that
-a new kind of object cannot be applied and then forgotten. Versions that a cluster does not serve are simply not there.
+What is applied there is what a teardown sweeps and what a watch follows: one list, taken from the order of teardown in `render`, so that a
+new kind of object cannot be applied and then forgotten. Kinds and versions that a cluster does not serve are left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ GATEWAY = Kind(apiversions.GATEWAY, "Gateway")
 HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
 INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
-_ONLY_WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
+_WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
 
 # Written by the LeaderWorkerSet controller on every pod of a set.
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
@@ -48,13 +48,13 @@ def resolve_all(pairs: Iterable[tuple[str, str]], served: Mapping[Kind, Resource
     return [found for pair in pairs if (found := resolve(pair, served))]
 
 
-def ours(served: Mapping[Kind, Resource]) -> list[Kind]:
-    """Give every served kind that we may have put on a cluster."""
+def replica_kinds(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give every served kind that a replica may have on a cluster."""
     return resolve_all(SWEPT_KINDS, served)
 
 
-def of_caches(served: Mapping[Kind, Resource]) -> list[Kind]:
-    """Give every served kind that a cache may have put on a cluster."""
+def cache_kinds(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give every served kind that a cache may have on a cluster."""
     return resolve_all([kind for step in CACHE_STEPS for kind in step.kinds], served)
 
 
@@ -64,6 +64,6 @@ def dra_version(served: Mapping[Kind, Resource]) -> str:
     return found.api_version.rpartition("/")[2] if found else ""
 
 
-def only_watched(served: Mapping[Kind, Resource]) -> list[Kind]:
-    """Give the served kinds that we look at and never write."""
-    return resolve_all((*_ONLY_WATCHED, (f"{apiversions.DRA_GROUP}/", RESOURCE_SLICE)), served)
+def watched_kinds(served: Mapping[Kind, Resource]) -> list[Kind]:
+    """Give the served kinds that we watch and never write."""
+    return resolve_all((*_WATCHED, (f"{apiversions.DRA_GROUP}/", RESOURCE_SLICE)), served)

@@ -1,7 +1,7 @@
-"""Whose an object on a cluster is.
+"""The owner of an object on a cluster, as its annotations name it.
 
-Tenants and other control planes share clusters. Before anything is overwritten or deleted its owner is read, and what belongs to somebody
-else is left as it is.
+Tenants and other control planes share clusters. Before an object is overwritten or deleted its owner is read; objects of other owners are
+left as they are.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Owner(NamedTuple):
 
     def __str__(self) -> str:
         if not self.uid:
-            return "nobody known here"
+            return "no known owner"
         return (
             f"{self.kind} {self.namespace}/{self.name} (uid {self.uid})" if self.namespace else f"{self.kind} {self.name} (uid {self.uid})"
         )
@@ -43,6 +43,6 @@ def owner_of(item: Mapping[str, Any]) -> Owner:
 
 
 def conflict(item: Mapping[str, Any], uid: str) -> str:
-    """Say why an existing object may not be taken over by the owner with `uid`; empty if it is that owner's own."""
+    """Say why the owner with `uid` may not write or delete an existing object; empty if the object is its own."""
     owner = owner_of(item)
     return "" if owner.uid == uid else f"{ObjectId.of(item)} exists already and belongs to {owner}"

@@ -1,4 +1,4 @@
-"""Get to know a cluster, and keep watching it."""
+"""Connect to a cluster, and watch it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.capacity import capacity_book
+from activities.clusters.watch.capacity import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.clusters.watch.notifier import Undelivered
@@ -42,7 +42,7 @@ _SIGNAL_TIMEOUT = timedelta(seconds=5)
 class ClusterActivities:
     """What an InferenceCluster does on its cluster.
 
-    `unreachable_after_seconds`: how long silence is nobody's business. `settings` are those that workflows get with the facts.
+    `unreachable_after_seconds`: how long a cluster may not respond until it is reported. `settings` are given to workflows with the facts.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class ClusterActivities:
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
-        """Reach the cluster, check that our rights suffice, and find out what it serves.
+        """Reach the cluster, check that our permissions suffice, and find out what it serves.
 
         Raises CredentialsInvalid, PermissionDenied or ClusterUnreachable, each with what to do about it.
         """
         cluster = await self._clusters.at(order.connection)
         version = await cluster.version()
         served = await cluster.resources(refresh=True)
-        await _check_rights(cluster, order.connection.cluster, served)
+        await _check_permissions(cluster, order.connection.cluster, served)
         gateway = observe_gateway(await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)))
         return ClusterFacts(
             kubernetes_version=version.removeprefix("v"),
@@ -79,16 +79,16 @@ class ClusterActivities:
     async def watch_cluster(self, order: WatchCluster) -> None:
         """Watch a cluster and signal `observed` to the cluster, replicas and caches concerned, until cancelled.
 
-        Ends with a TransientError when its worker shuts down, so that another worker takes it over at once.
+        Raises a TransientError when its worker shuts down, so that another worker takes over at once.
         """
         owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),
             partial(_signal, activity.client()),
-            partial(_absent, order.connection.cluster),
+            partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
-            capacity=capacity_book(order.capacity_adapter, order.connection.cluster),
+            capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster),
         )
         tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
         try:
@@ -112,8 +112,8 @@ async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
     return True
 
 
-async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
-    """Find the replicas and caches that believe to have objects on a cluster and are not among `here`."""
+async def _find_absent(cluster: str, here: frozenset[str]) -> list[Owner]:
+    """Find the replicas and caches that should have objects on a cluster and are not among `here`."""
     replicas = [ReplicaState.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
     # Caches span clusters, so visibility cannot find them by one.
     caches = [CacheAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[MODEL_CACHE]), here)]
@@ -124,7 +124,7 @@ async def _absent(cluster: str, here: frozenset[str]) -> list[Owner]:
 
 
 async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
-    """Ask everybody whom a survey finds, page by page, for their account; those among `here` are not asked."""
+    """Query the account of every workflow that a survey finds, page by page, except for those among `here`."""
     messaging, found, after = EntityClient(), list[Any](), ""
     while True:
         try:
@@ -147,17 +147,17 @@ async def _heartbeat(watch: ClusterWatch) -> None:
 
 async def _until_shutdown() -> None:
     await activity.wait_for_worker_shutdown()
-    raise TransientError("the worker shuts down; another one takes the watch over")
+    raise TransientError("the worker shuts down; another one takes over the watch")
 
 
-async def _check_rights(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:
-    """Ask for everything at once, as an administrator has it; only if that is refused, right by right. Raises PermissionDenied."""
-    if await _may(cluster, "*", "*", "*"):
+async def _check_permissions(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:
+    """Review all permissions at once, as an administrator has them; if that is denied, one by one. Raises PermissionDenied."""
+    if await _is_allowed(cluster, "*", "*", "*"):
         return
-    wanted = [(verb, served[kind]) for kind in dict.fromkeys([*kinds.ours(served), *kinds.of_caches(served)]) for verb in _WRITE]
-    wanted += [(verb, served[kind]) for kind in kinds.only_watched(served) for verb in _READ]
+    wanted = [(verb, served[kind]) for kind in dict.fromkeys([*kinds.replica_kinds(served), *kinds.cache_kinds(served)]) for verb in _WRITE]
+    wanted += [(verb, served[kind]) for kind in kinds.watched_kinds(served) for verb in _READ]
     wanted += [(verb, served[kinds.NAMESPACE]) for verb in ("get", "create")]
-    answers = await asyncio.gather(*(_may(cluster, verb, resource.kind.group, resource.plural) for verb, resource in wanted))
+    answers = await asyncio.gather(*(_is_allowed(cluster, verb, resource.kind.group, resource.plural) for verb, resource in wanted))
     denied = [
         f"{verb} {resource.plural}{'.' if resource.kind.group else ''}{resource.kind.group}"
         for (verb, resource), allowed in zip(wanted, answers, strict=True)
@@ -166,12 +166,13 @@ async def _check_rights(cluster: ClusterApi, name: str, served: Mapping[Kind, Re
     if denied:
         more = f" and {len(denied) - _DENIED_SHOWN_MAX} more" if len(denied) > _DENIED_SHOWN_MAX else ""
         raise PermissionDenied(
-            f"cluster {name}: the user of the kubeconfig may not: {', '.join(denied[:_DENIED_SHOWN_MAX])}{more} (in all namespaces); "
+            f"cluster {name}: the user of the kubeconfig lacks permissions: "
+            f"{', '.join(denied[:_DENIED_SHOWN_MAX])}{more} (in all namespaces); "
             f"bind it to a ClusterRole that allows them, such as cluster-admin"
         )
 
 
-async def _may(cluster: ClusterApi, verb: str, group: str, resource: str) -> bool:
+async def _is_allowed(cluster: ClusterApi, verb: str, group: str, resource: str) -> bool:
     attributes = {"verb": verb, "group": group, "resource": resource}
     review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": {"resourceAttributes": attributes}}
     answer = await cluster.create(review)

@@ -1,15 +1,15 @@
 """What a ModelCache should know of one cluster: its volume claims, its hydration Jobs, and why a download failed.
 
-A Job says that it failed; why stands in the last pod that did. Both are kept small, and a pod is forgotten as soon as it was read.
+A Job says that it failed; the reason is in the last pod that did. Of both only a small record is kept.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from activities.cluster_objects.ownership import Owner, owner_of
-from activities.observe.conditions import pick
+from activities.observe.conditions import find_condition
 from activities.observe.digest import content_digest
-from activities.observe.pods import pod_trouble
+from activities.observe.pods import not_ready_reason
 from api_types import labels
 from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
 
@@ -27,14 +27,14 @@ class VolumeSeen(NamedTuple):
 
 
 class JobSeen(NamedTuple):
-    """A hydration Job, without what its pods tell. `leaving`: it is being deleted."""
+    """A hydration Job, without what its pods report. `deleting`: it is being deleted."""
 
     owner: Owner
     claim: str
     uid: str
     state: str
     message: str
-    leaving: bool
+    deleting: bool
 
 
 class JobPodSeen(NamedTuple):
@@ -49,7 +49,7 @@ class JobPodSeen(NamedTuple):
 
 
 def read_volume(item: Mapping[str, Any]) -> VolumeSeen | None:
-    """Reduce a PersistentVolumeClaim; None if it is no cache's."""
+    """Reduce a PersistentVolumeClaim; None if it is not of a cache."""
     owner = owner_of(item)
     if owner.kind != MODEL_CACHE:
         return None
@@ -60,21 +60,21 @@ def read_volume(item: Mapping[str, Any]) -> VolumeSeen | None:
 
 
 def read_job(item: Mapping[str, Any]) -> JobSeen | None:
-    """Reduce a Job; None if it is no cache's. Only its conditions count: pod counters go up and down."""
+    """Reduce a Job; None if it is not of a cache. Only its conditions count: pod counters go up and down."""
     owner = owner_of(item)
     if owner.kind != MODEL_CACHE:
         return None
     metadata = item["metadata"]
     conditions = (item.get("status") or {}).get("conditions") or []
     failed = next((found for found in conditions if found.get("type") == FAILED and found.get("status") == "True"), None)
-    state = FAILED if failed else COMPLETE if pick(conditions, COMPLETE).holds else RUNNING
+    state = FAILED if failed else COMPLETE if find_condition(conditions, COMPLETE).is_true else RUNNING
     return JobSeen(
         owner=owner,
         claim=(metadata.get("labels") or {}).get(labels.CACHE, ""),
         uid=metadata["uid"],
         state=state,
         message=": ".join(str(failed[part]) for part in ("reason", "message") if failed.get(part)) if failed else "",
-        leaving=bool(metadata.get("deletionTimestamp")),
+        deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
@@ -87,26 +87,26 @@ def read_job_pod(item: Mapping[str, Any]) -> JobPodSeen | None:
     status = item.get("status") or {}
     states = [container.get("state") or {} for container in status.get("containerStatuses") or []]
     ended = next((state["terminated"] for state in states if (state.get("terminated") or {}).get("exitCode")), None)
-    trouble = None if status.get("phase") in {"Running", "Succeeded", "Failed"} else pod_trouble(item)
+    not_ready = None if status.get("phase") in {"Running", "Succeeded", "Failed"} else not_ready_reason(item)
     return JobPodSeen(
         job_uid=job,
         claim=(metadata.get("labels") or {}).get(labels.CACHE, ""),
         ended_at=str(ended.get("finishedAt") or "") if ended else "",
         exit_code=int(ended["exitCode"]) if ended else 0,
         message=_short(str(ended.get("message") or "")) if ended else "",
-        blocker=trouble.text if trouble else "",
+        blocker=not_ready.text if not_ready else "",
     )
 
 
 def observe_cache(cluster: str, volumes: Iterable[VolumeSeen], jobs: Iterable[JobSeen], pods: Iterable[JobPodSeen]) -> ObservedCache:
-    """Put together what one cache should know of a cluster; `pods` may be of other caches' Jobs too. A Job that leaves is gone."""
+    """Build what one cache should know of a cluster; `pods` may be of other caches' Jobs too. Jobs that are being deleted are left out."""
     by_job: dict[str, list[JobPodSeen]] = {}
     for pod in pods:
         by_job.setdefault(pod.job_uid, []).append(pod)
     return ObservedCache(
         cluster=cluster,
         volumes=sorted((seen.volume for seen in volumes), key=lambda volume: volume.claim),
-        jobs=[_job(job, by_job.get(job.uid, [])) for job in sorted(jobs, key=lambda job: job.claim) if not job.leaving],
+        jobs=[_job(job, by_job.get(job.uid, [])) for job in sorted(jobs, key=lambda job: job.claim) if not job.deleting],
     )
 
 

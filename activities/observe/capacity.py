@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.observe.conditions import pick
+from activities.observe.conditions import find_condition
 from api_types.labels import POOL
 from api_types.messages.observations import ObservedNodes
 
@@ -33,7 +33,7 @@ def read_node(node: Mapping[str, Any]) -> NodeSeen | None:
     pool = (node["metadata"].get("labels") or {}).get(POOL)
     if not pool:
         return None
-    ready = pick((node.get("status") or {}).get("conditions") or [], "Ready").holds
+    ready = find_condition((node.get("status") or {}).get("conditions") or [], "Ready").is_true
     return NodeSeen(node["metadata"]["name"], pool, ready, schedulable=not (node.get("spec") or {}).get("unschedulable"))
 
 

@@ -1,9 +1,9 @@
-"""One short text for the part of an object that is ours.
+"""A digest of the fields of an object that are ours.
 
-An API server fills in defaults, controllers add status, people add labels: none of that is our business, and none of it can be put right by
-applying again. The server itself records which fields we own, and takes one away from us when somebody else writes it, even to the same
-value. So the digest covers exactly the fields that server-side apply holds for us, with their values: it differs from the one after our
-apply if, and only if, applying again would change something.
+An API server fills in defaults, controllers add status, users add labels: none of that is drift, and applying again would not change it.
+The server itself records which fields we own, and removes one from ours when another manager writes it, even to the same value. So the
+digest covers exactly the fields that server-side apply records for us, with their values: it differs from the one after our apply if, and
+only if, applying again would change something.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 from api_types.labels import FIELD_MANAGER
 
 _LENGTH = 16
-# The contents of a Secret are neither watched nor hashed: whose the fields are is enough to see that a hand changed them.
+# The contents of a Secret are neither watched nor hashed: the owners of the fields are enough to detect a change.
 _METADATA_ONLY = frozenset({"Secret"})
 # Names no field, while an empty set would name all of them.
 _NOTHING: Mapping[str, Any] = {".": {}}

@@ -7,7 +7,7 @@ from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
 
 
 class EndpointsSeen(NamedTuple):
-    """What is kept of one EndpointSlice: whose it is, and how many of its endpoints take requests."""
+    """What is kept of one EndpointSlice: its Service, and how many of its endpoints are ready."""
 
     namespace: str
     service: str

@@ -21,7 +21,7 @@ def observe_gateway(gateway: dict[str, Any] | None) -> GatewayState:
         return GatewayState("", f"{WHERE} does not exist")
     for kind in ("Accepted", "Programmed"):
         found = condition(gateway, kind)
-        if not found.holds:
+        if not found.is_true:
             return GatewayState("", f"{WHERE}: {found.text}")
     addresses = [entry.get("value") for entry in (gateway.get("status") or {}).get("addresses") or []]
     if not addresses or not addresses[0]:

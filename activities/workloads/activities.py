@@ -1,7 +1,7 @@
-"""Put a replica on its cluster, keep it there, and take it away again.
+"""Apply a replica on its cluster, keep it as rendered, and delete it again.
 
-Every activity may be done twice, and may be killed between any two requests: what is on the cluster is read before it is changed, and what
-a lost answer did is found by its marks. Rendering is pure and happens in here, so that manifests never travel through a history.
+Every activity may run twice, and may be killed between any two requests: what is on the cluster is read before it is changed, and what an
+attempt applied whose result was lost is found by its labels. Rendering happens in the activity, so that manifests never enter a history.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from activities.render.objects.rendered import Rendered
 from activities.secrets.store import SecretStore
 from activities.workloads.copies import copy_conflicts, is_copy, release_all, write_copy
 from activities.workloads.inputs import Prepared, prepare
-from activities.workloads.teardown_steps import take_step
+from activities.workloads.teardown_steps import run_step
 from api_types import labels
 from api_types.errors import NameConflict, StillThere
 from api_types.messages.cluster_work import (
@@ -39,9 +39,9 @@ from api_types.messages.cluster_work import (
 
 _WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8
-# Pods have this long to end; then it is said what holds an update up.
-_MAKE_ROOM_WITHIN = timedelta(seconds=40)
-_NAMED_MAX = 5
+# Pods have this long to end; then the error names what an update waits for.
+_REPLACE_WITHIN = timedelta(seconds=40)
+_NAMES_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class WorkloadActivities:
 
     @activity.defn
     async def apply_replica(self, order: ApplyReplica) -> Applied:
-        """Render and apply one replica; what is as it should be is left alone, and nothing is pruned.
+        """Render and apply one replica; objects that are as rendered are left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
-        CredentialsInvalid if a Secret is missing, NameConflict if an object belongs to somebody else, StillThere if something that must
-        make room does not go (nothing is applied then).
+        CredentialsInvalid if a Secret is missing, NameConflict if an object has another owner, StillThere if an object that is to be
+        replaced is not gone in time (nothing is applied then).
         """
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
         rendered = prepared.rendered
-        async with heartbeating() as tell:
-            leaver = Deleter(cluster, order.uid, tell, self.force_after)
+        async with heartbeating() as report:
+            deleter = Deleter(cluster, order.uid, report, self.force_after)
             found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
             conflicts = [
                 *copy_conflicts(prepared.needed, found),
@@ -77,7 +77,7 @@ class WorkloadActivities:
             ]
             if conflicts:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
-            left = await _make_room(leaver, order, rendered, found)
+            replaced = await _delete_replaced(deleter, order, rendered, found)
             for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
                 await ensure_namespace(cluster, namespace, f"ModelReplica {order.namespace}/{order.name}")
             inventory, changed = await self._write_copies(cluster, order, prepared)
@@ -90,8 +90,8 @@ class WorkloadActivities:
                 if not live or digest != content_digest(live):
                     changed.append(item.key)
                 inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
-                tell({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
-        done = {entry.id for entry in inventory} | {str(target) for target in left}
+                report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
+        done = {entry.id for entry in inventory} | {str(target) for target in replaced}
         return _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
 
     async def _write_copies(self, cluster: ClusterApi, order: ApplyReplica, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
@@ -104,9 +104,9 @@ class WorkloadActivities:
 
     @activity.defn
     async def prune_replica(self, order: ApplyReplica) -> PruneResult:
-        """Delete what the inventory has and the present render has not, and come back when that is gone, or when patience ends.
+        """Delete what is in the inventory and no longer rendered; return when it is gone, or after `wait_seconds`.
 
-        Nothing is deleted while workloads are held back: what ran before them runs on.
+        Nothing is deleted while workloads are held back: the previous ones keep running.
         """
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
@@ -114,65 +114,65 @@ class WorkloadActivities:
             return PruneResult()
         wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
         wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
-        leaving = [entry for entry in order.inventory if entry.id not in wanted]
-        async with heartbeating() as tell:
-            own = [ObjectId.parse(entry.id) for entry in leaving if not is_copy(entry)]
+        obsolete = [entry for entry in order.inventory if entry.id not in wanted]
+        async with heartbeating() as report:
+            own = [ObjectId.parse(entry.id) for entry in obsolete if not is_copy(entry)]
             within = timedelta(seconds=order.wait_seconds) if order.wait_seconds else None
-            _, remaining = await Deleter(cluster, order.uid, tell, self.force_after).until_gone(own, within)
-            shared = [ObjectId.parse(entry.id) for entry in leaving if is_copy(entry)]
+            _, remaining = await Deleter(cluster, order.uid, report, self.force_after).until_gone(own, within)
+            shared = [ObjectId.parse(entry.id) for entry in obsolete if is_copy(entry)]
             await release_all(cluster, shared, prepared.rendered.workload_name)
         held = {item.id for item in remaining}
-        return PruneResult(removed=[entry.id for entry in leaving if entry.id not in held], remaining=remaining)
+        return PruneResult(removed=[entry.id for entry in obsolete if entry.id not in held], remaining=remaining)
 
     @activity.defn
     async def teardown_replica_step(self, order: TeardownStep) -> TeardownStepResult:
-        """Do one step of the teardown: delete in order, and come back when nothing of it is left, or when patience ends.
+        """Run one step of the teardown: delete in order; return when nothing of it is left, or after `wait_seconds`.
 
-        Objects of somebody else are left alone and named in the answer; kinds that are not served have no objects.
+        Objects of other owners are left alone and named in the result; kinds that are not served have no objects.
         """
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating() as tell:
-            return await take_step(Deleter(cluster, order.uid, tell, self.force_after), order)
+        async with heartbeating() as report:
+            return await run_step(Deleter(cluster, order.uid, report, self.force_after), order)
 
 
-async def _make_room(leaver: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
-    """Wait for what must be gone before its successor is made, because both would want the same GPUs or the same name.
+async def _delete_replaced(deleter: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+    """Delete what must be gone before its replacement is created, because both need the same GPUs or the same name.
 
-    Gives what is gone, and notes it in `found`. Raises StillThere when that takes long.
+    Gives what is gone, and marks it as absent in `found`. Raises StillThere when that takes too long.
     """
     wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
-    leaving = [
+    replaced = [
         ObjectId.parse(entry.id)
         for entry in order.inventory
         if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
     ]
-    # Somebody deleted these; applying now would only be undone when the deletion ends.
-    leaving += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
+    # These are being deleted already; an apply now would be lost when the deletion ends.
+    replaced += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
     recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
-    leaving += [
+    replaced += [
         target
         for target, item in found.items()
         if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
     ]
-    _, remaining = await leaver.until_gone(leaving, _MAKE_ROOM_WITHIN)
+    _, remaining = await deleter.until_gone(replaced, _REPLACE_WITHIN)
     if remaining:
-        raise StillThere(f"cluster {order.cluster}: applies once these are gone: {', '.join(map(str, remaining[:_NAMED_MAX]))}")
-    found.update(dict.fromkeys((target for target in leaving if target in found), None))
-    return leaving
+        raise StillThere(f"cluster {order.cluster}: the apply waits until these are gone: {', '.join(map(str, remaining[:_NAMES_MAX]))}")
+    found.update(dict.fromkeys((target for target in replaced if target in found), None))
+    return replaced
 
 
 async def _read(cluster: ClusterApi, targets: Sequence[ObjectId]) -> dict[ObjectId, Json | None]:
-    gate = asyncio.Semaphore(_READS_AT_ONCE)
+    limit = asyncio.Semaphore(_READS_AT_ONCE)
 
     async def read(target: ObjectId) -> Json | None:
-        async with gate:
+        async with limit:
             return await cluster.get(target)
 
     return dict(zip(targets, await asyncio.gather(*map(read, targets)), strict=True))
 
 
 def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
-    """Tell whether an object needs no apply: rendered as before, and nobody has touched what is ours."""
+    """Tell whether an object needs no apply: it is rendered as before, and none of our fields was changed."""
     if item.create_only:
         return True
     stamped = (live["metadata"].get("annotations") or {}).get(labels.RENDER_HASH)

@@ -1,8 +1,8 @@
-"""Put copies of a tenant's Secrets and ConfigMaps beside the pods that name them, and take them away with the last one.
+"""Copies of a tenant's Secrets and ConfigMaps beside the pods that name them, deleted with the last of these pods.
 
-Which ones is decided by `render/propagation.py`, which sees no value. Values are read from the secret store here, written to the cluster,
-and forgotten. A copy is shared: each replica that needs it leaves its mark on it, every write names the version that was read, and who
-removes the last mark removes the copy. So no two replicas can take a copy from each other, on whichever worker they run.
+Which ones is decided by `render/objects/propagation.py`, which reads no value. Values go from the secret store to the cluster and are not
+kept. A copy is shared: each replica that needs it has an annotation on it, every write names the resource version that was read,
+and whoever removes the last annotation deletes the copy. So no replica can delete a copy that another one needs, on whichever worker.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
-from activities.cluster_objects.deletion import looks
+from activities.cluster_objects.deletion import poll_intervals
 from activities.cluster_objects.ownership import owner_of
 from activities.render.engines.admission import read_spec
 from activities.render.engines.references import references
@@ -37,7 +37,7 @@ class Needed:
     """The copies that one replica needs.
 
     `rewrites` is for `ReplicaInput.propagated`. `hash` covers the versions of what is copied. `kept` are copies whose source is gone: a
-    missing input takes nothing away from pods that run with it. `warnings` name keys that pods ask for and the source has not.
+    missing input deletes nothing that running pods use. `warnings` name keys that pods need and the source does not have.
     """
 
     copies: tuple[Copy, ...] = ()
@@ -60,7 +60,7 @@ def is_copy(entry: AppliedObject) -> bool:
 async def needed_copies(store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Needed:
     """Find out which copies a replica needs; a spec that cannot be read needs none, and rendering says why.
 
-    Raises CredentialsInvalid with reason SecretMissing for what must travel and is not in the store, or may not be read there.
+    Raises CredentialsInvalid with reason SecretMissing for what must be copied and is not in the store, or may not be read there.
     """
     findings = Findings()
     spec = read_spec(order.spec, findings)
@@ -85,7 +85,7 @@ async def needed_copies(store: SecretStore, order: ApplyReplica, settings: Rende
         hash=hashlib.sha256(canonical(versions).encode()).hexdigest()[:_HASH_LENGTH] if versions else "",
         kept=tuple(held.values()),
         warnings=tuple(
-            f"{name} of namespace {order.namespace} has no key {key!r}, which a pod names"
+            f"{name} of namespace {order.namespace} has no key {key!r}, which a pod references"
             for name, copy in copied.items()
             for key in copy.keys
             if (info := found[name]) and key not in info.keys
@@ -94,49 +94,49 @@ async def needed_copies(store: SecretStore, order: ApplyReplica, settings: Rende
 
 
 def copy_conflicts(needed: Needed, found: Mapping[ObjectId, Json | None]) -> list[str]:
-    """Say which names of copies are held by objects that are not the same copies."""
-    wrong = []
+    """Say which names of copies are taken by other objects."""
+    conflicts = []
     for copy in needed.copies:
         target = ObjectId.of(copy.manifest)
         live = found.get(target)
         if live and owner_of(live) != owner_of(copy.manifest):
-            wrong.append(f"{target} exists already and belongs to {owner_of(live)}")
-    return wrong
+            conflicts.append(f"{target} exists already and belongs to {owner_of(live)}")
+    return conflicts
 
 
 async def write_copy(cluster: ClusterApi, store: SecretStore, copy: Copy, user: str, uid: str) -> bool:
-    """Have one copy as its source is now, with the mark of the replica whose workload is named `user`. False if it was so already.
+    """Write one copy as its source is now, with the annotation of the replica whose workload is named `user`. False if nothing changed.
 
-    Raises CredentialsInvalid with reason SecretMissing if the source went away meanwhile, NameConflict if the name is somebody else's.
+    Raises CredentialsInvalid with reason SecretMissing if the source was deleted meanwhile, NameConflict if the object has another owner.
     """
     manifest = {**copy.manifest, **await _data(store, copy)}
     target = ObjectId.of(manifest)
-    async for _ in looks():
+    async for _ in poll_intervals():
         live = await cluster.get(target)
         if live is None:
-            if await cluster.create(_marked(manifest, {_mark(user): uid})):
+            if await cluster.create(_with_metadata(manifest, {_user_key(user): uid})):
                 return True
             continue
         if owner_of(live) != owner_of(manifest):
             raise NameConflict(f"{target} exists already and belongs to {owner_of(live)}; delete it there")
         if live["metadata"].get("deletionTimestamp"):
             continue
-        marks = {**_marks(live), _mark(user): uid}
-        if _is_as(manifest, live) and marks == _marks(live):
+        users = {**_users(live), _user_key(user): uid}
+        if _is_equal(manifest, live) and users == _users(live):
             return False
         metadata = live["metadata"]
         if live.get("type") != manifest.get("type"):
-            # The type of a Secret cannot be changed; pods that run have read what they need.
+            # The type of a Secret is immutable; running pods have read what they need.
             await cluster.delete(target, uid=metadata["uid"], resource_version=metadata["resourceVersion"], propagation="Background")
             continue
-        if await cluster.replace(_marked(manifest, marks, resource_version=metadata["resourceVersion"])):
+        if await cluster.replace(_with_metadata(manifest, users, resource_version=metadata["resourceVersion"])):
             return True
-    raise AssertionError("looks never end")
+    raise AssertionError("poll_intervals never ends")
 
 
 async def release_copy(cluster: ClusterApi, target: ObjectId, user: str) -> bool:
-    """Take a replica's mark off a copy, and the copy away with the last mark. False if the object is no copy of ours."""
-    async for _ in looks():
+    """Remove a replica's annotation from a copy, and delete the copy with the last one. False if the object is no copy of ours."""
+    async for _ in poll_intervals():
         live = await cluster.get(target)
         if live is None:
             return True
@@ -145,26 +145,26 @@ async def release_copy(cluster: ClusterApi, target: ObjectId, user: str) -> bool
         if live["metadata"].get("deletionTimestamp"):
             continue
         metadata = live["metadata"]
-        others = {mark: uid for mark, uid in _marks(live).items() if mark != _mark(user)}
+        others = {key: uid for key, uid in _users(live).items() if key != _user_key(user)}
         if not others:
             await cluster.delete(target, uid=metadata["uid"], resource_version=metadata["resourceVersion"], propagation="Background")
-        elif others == _marks(live) or await cluster.replace(_remarked(live, others)):
+        elif others == _users(live) or await cluster.replace(_with_users(live, others)):
             return True
-    raise AssertionError("looks never end")
+    raise AssertionError("poll_intervals never ends")
 
 
 async def copies_of(cluster: ClusterApi, namespace: str, user: str) -> list[ObjectId]:
-    """Find the copies that carry a replica's mark."""
+    """Find the copies that carry a replica's annotation."""
     selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE},{labels.COMPONENT}={_COMPONENT}"
     found: list[ObjectId] = []
     for name in _KINDS:
         listed = await cluster.list(Selection(Kind(apiversions.CORE, name), namespace, selector, metadata_only=True))
-        found += [ObjectId.of(item) for item in listed.items if _mark(user) in _marks(item)]
+        found += [ObjectId.of(item) for item in listed.items if _user_key(user) in _users(item)]
     return found
 
 
 async def release_all(cluster: ClusterApi, targets: Iterable[ObjectId], user: str) -> list[str]:
-    """Release copies. Gives why some were left alone."""
+    """Release copies. Gives why some were skipped."""
     return [f"{target} is no copy of ours" for target in targets if not await release_copy(cluster, target, user)]
 
 
@@ -172,7 +172,7 @@ async def _info(store: SecretStore, namespace: str, reference: Reference) -> Sec
     try:
         info = await store.describe(namespace, reference.name)
     except PermissionDenied as error:
-        raise CredentialsInvalid(f"{reference.kind} {namespace}/{reference.name} cannot be looked at: {error.message}", _REASON) from error
+        raise CredentialsInvalid(f"{reference.kind} {namespace}/{reference.name} cannot be read: {error.message}", _REASON) from error
     return info if info and info.kind == reference.kind else None
 
 
@@ -187,33 +187,34 @@ def _key(reference: Reference) -> str:
     return f"{reference.kind.lower()}-{reference.name}"
 
 
-def _mark(user: str) -> str:
+def _user_key(user: str) -> str:
     return f"{labels.USER_PREFIX}{user}"
 
 
-def _marks(item: Json) -> dict[str, str]:
-    notes = item["metadata"].get("annotations") or {}
-    return {key: value for key, value in notes.items() if key.startswith(labels.USER_PREFIX)}
+def _users(item: Json) -> dict[str, str]:
+    annotations = item["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key.startswith(labels.USER_PREFIX)}
 
 
-def _marked(manifest: Json, marks: Mapping[str, str], resource_version: str = "") -> Json:
-    metadata = {**manifest["metadata"], "annotations": {**manifest["metadata"]["annotations"], **marks}}
+def _with_metadata(manifest: Json, users: Mapping[str, str], resource_version: str = "") -> Json:
+    metadata = {**manifest["metadata"], "annotations": {**manifest["metadata"]["annotations"], **users}}
     return {**manifest, "metadata": {**metadata, **({"resourceVersion": resource_version} if resource_version else {})}}
 
 
-def _remarked(live: Json, marks: Mapping[str, str]) -> Json:
-    notes = {key: value for key, value in live["metadata"]["annotations"].items() if not key.startswith(labels.USER_PREFIX)}
-    return {**live, "metadata": {**live["metadata"], "annotations": {**notes, **marks}}}
+def _with_users(live: Json, users: Mapping[str, str]) -> Json:
+    annotations = {key: value for key, value in live["metadata"]["annotations"].items() if not key.startswith(labels.USER_PREFIX)}
+    return {**live, "metadata": {**live["metadata"], "annotations": {**annotations, **users}}}
 
 
-def _is_as(manifest: Json, live: Json) -> bool:
+def _is_equal(manifest: Json, live: Json) -> bool:
     def content(item: Json) -> list[Any]:
         return [item.get("type"), item.get("data") or {}, item.get("binaryData") or {}]
 
-    wanted = manifest["metadata"]
-    there = live["metadata"]
-    marks = all((there.get(part) or {}).get(key) == value for part in ("labels", "annotations") for key, value in wanted[part].items())
-    return marks and content(manifest) == content(live)
+    wanted, stored = manifest["metadata"], live["metadata"]
+    same_metadata = all(
+        (stored.get(part) or {}).get(key) == value for part in ("labels", "annotations") for key, value in wanted[part].items()
+    )
+    return same_metadata and content(manifest) == content(live)
 
 
 def _is_ours(item: Json) -> bool:

@@ -1,4 +1,4 @@
-"""Turn an order into what rendering needs: the replica, the cluster, the copies of Secrets, and the queue of its tenant."""
+"""Gather what rendering needs: the replica, the cluster, the copies of Secrets, and the queue of the tenant."""
 
 from dataclasses import dataclass
 
@@ -19,19 +19,19 @@ _QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "Local
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a replica puts on its cluster: its own objects, and its share in copies."""
+    """What a replica has on its cluster: its own objects, and the copies that it shares."""
 
     rendered: Rendered
     needed: Needed
 
     @property
     def warnings(self) -> list[str]:
-        """Everything that a user should be told."""
+        """All warnings for the user."""
         return [*self.rendered.warnings, *self.needed.warnings]
 
 
 async def prepare(cluster: ClusterApi, store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Prepared:
-    """Gather and render.
+    """Gather the inputs and render.
 
     Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason
     is the error's first detail.
@@ -60,7 +60,7 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
 
 
 async def _queues(cluster: ClusterApi, order: ApplyReplica, settings: RenderSettings) -> frozenset[str] | None:
-    """Look for the tenant's queue: a queue that does not exist parks pods without an error. None where nothing queues."""
+    """Read the tenant's queue: pods of a queue that does not exist wait without an error. None where no scheduler has queues."""
     if order.facts.scheduler_type not in _QUEUES:
         return None
     wanted = _QUEUES[order.facts.scheduler_type]

@@ -1,4 +1,4 @@
-"""The adapters by name; a cluster chooses one by annotation, and without one its declared capacity counts.
+"""The adapters by name; a cluster selects one by annotation, and without one its declared capacity counts.
 
 A new adapter is one module that maps objects, and one row here.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from activities.cluster_objects.kinds import LWS_NAME_LABEL
 from activities.clusters.capacity import kai, kube, kueue
-from activities.clusters.capacity.admission import Pod, Word, admission
+from activities.clusters.capacity.admission import Pod, PodAdmission, admission
 from activities.clusters.capacity.objects import Objects
 from api_types import labels
 from api_types.messages.capacity import CapacityQueue, CapacitySnapshot
@@ -20,25 +20,25 @@ _KUEUE = "kueue.x-k8s.io/v1beta2"
 _KUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "Workload")
 
 
-def _nothing(_: Objects) -> list[CapacityQueue]:
+def _no_queues(_: Objects) -> list[CapacityQueue]:
     return []
 
 
-def _no_words(_: Objects) -> dict[Pod, Word]:
+def _no_pod_admissions(_: Objects) -> dict[Pod, PodAdmission]:
     return {}
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """What an adapter reads ((apiVersion, kind, label selector)), and how it finds queues and what an admission says of pods."""
+    """What an adapter reads ((apiVersion, kind, label selector)), and how it maps queues and the admission of pods."""
 
     name: str
     kinds: tuple[tuple[str, str, str], ...] = (*_KUBE_KINDS, *_PODS)
-    queues: Callable[[Objects], list[CapacityQueue]] = field(default=_nothing)
-    words: Callable[[Objects], dict[Pod, Word]] = field(default=_no_words)
+    queues: Callable[[Objects], list[CapacityQueue]] = field(default=_no_queues)
+    pod_admissions: Callable[[Objects], dict[Pod, PodAdmission]] = field(default=_no_pod_admissions)
 
     def snapshot(self, cluster: str, objects: Objects, observed_at: int) -> CapacitySnapshot:
-        """Map the objects; `observed_at` in ms. Raises ValueError naming an amount that cannot be read."""
+        """Map the objects; `observed_at` in ms. Raises ValueError naming an invalid quantity."""
         return CapacitySnapshot(
             cluster=cluster,
             source=self.name,
@@ -47,7 +47,7 @@ class Adapter:
             generation=objects.changes,
             pools=kube.pools(objects),
             queues=self.queues(objects),
-            admission=admission(objects, self.words(objects)),
+            admission=admission(objects, self.pod_admissions(objects)),
         )
 
 
@@ -59,13 +59,13 @@ ADAPTERS: Mapping[str, Adapter] = {
             "kueue",
             (*_KUBE_KINDS, *_PODS, *((_KUEUE, kind, "") for kind in _KUEUE_KINDS)),
             kueue.queues,
-            kueue.words,
+            kueue.pod_admissions,
         ),
         Adapter(
             "kai",
             (*_KUBE_KINDS, *_PODS, ("scheduling.run.ai/v2", "Queue", ""), ("scheduling.run.ai/v2alpha2", "PodGroup", "")),
             kai.queues,
-            kai.words,
+            kai.pod_admissions,
         ),
     )
 }

@@ -1,16 +1,16 @@
-"""KAI: what its Queues would still take, in GPUs, and why its PodGroups wait.
+"""KAI: what its Queues still admit, in GPUs, and why its PodGroups wait.
 
-A pod that KAI evicts says so itself, like one that the plain scheduler preempts; the PodGroup only tells why the next ones wait.
+A pod that KAI evicts has a condition for it, like one that kube-scheduler preempts; the PodGroup only tells why pending pods wait.
 
 A queue's quota is what it deserves, its limit what it may have at most; negative means without limit. Its parents bound it too. Without a
-share of what is left over (`overQuotaWeight` 0) a queue never exceeds its quota. Parts of a GPU count as a whole one.
+share of what is left over (`overQuotaWeight` 0) a queue never exceeds its quota. Fractions of a GPU count as a whole one.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from activities.clusters.capacity.admission import Pod, Word, marked, said
+from activities.clusters.capacity.admission import Pod, PodAdmission, condition_text, pods_with
 from activities.clusters.capacity.counts import amount, ceiling, floor
 from activities.clusters.capacity.objects import Objects
 from api_types.messages.capacity import CapacityQueue
@@ -67,27 +67,27 @@ def _amount_of(queue: dict[str, Any], field: str) -> Fraction:
     return amount((queue["status"].get(field) or {}).get(_GPU, 0))
 
 
-def words(objects: Objects) -> dict[Pod, Word]:
-    """Give the words of PodGroups that wait, by pod."""
-    told = {
-        (group["metadata"].get("namespace", ""), group["metadata"]["name"]): Word(reason)
+def pod_admissions(objects: Objects) -> dict[Pod, PodAdmission]:
+    """Give the reason of PodGroups that wait, by pod."""
+    waiting = {
+        (group["metadata"].get("namespace", ""), group["metadata"]["name"]): PodAdmission(reason)
         for group in objects.of("PodGroup")
         if (reason := _reason(group["status"]))
     }
-    return {pod: told[pod[0], group] for group, pod in marked(objects, "annotations", _POD_GROUP) if (pod[0], group) in told}
+    return {pod: waiting[pod[0], group] for group, pod in pods_with(objects, "annotations", _POD_GROUP) if (pod[0], group) in waiting}
 
 
 def _reason(status: Mapping[str, Any]) -> str:
-    """Give why a group does not run: of the scheduler's verdicts the newest, else of the plain conditions."""
-    verdicts = [verdict for verdict in status.get("schedulingConditions") or () if verdict.get("status") == "True"]
-    if verdicts:
-        newest = max(verdicts, key=_transition)
-        return "; ".join(said(reason) for reason in newest.get("reasons") or ()) or said(newest)
+    """Give why a group does not run: from the newest scheduling condition, else from the plain conditions."""
+    scheduling = [entry for entry in status.get("schedulingConditions") or () if entry.get("status") == "True"]
+    if scheduling:
+        newest = max(scheduling, key=_transition)
+        return "; ".join(condition_text(reason) for reason in newest.get("reasons") or ()) or condition_text(newest)
     conditions = [c for c in status.get("conditions") or () if c.get("status") == "True" and c.get("reason")]
-    return said(max(conditions, key=lambda c: str(c.get("lastTransitionTime", "")))) if conditions else ""
+    return condition_text(max(conditions, key=lambda c: str(c.get("lastTransitionTime", "")))) if conditions else ""
 
 
-def _transition(verdict: Mapping[str, Any]) -> int:
-    """Give the number of a verdict: they are counted, because several come within one second."""
-    number = str(verdict.get("transitionID", ""))
+def _transition(entry: Mapping[str, Any]) -> int:
+    """Give the number of a scheduling condition: they are numbered, because several are written within one second."""
+    number = str(entry.get("transitionID", ""))
     return int(number) if number.isascii() and number.isdigit() else -1

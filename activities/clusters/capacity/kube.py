@@ -1,17 +1,17 @@
 """The plain adapter: nodes, ResourceSlices, ResourceClaims.
 
-A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes nothing; neither does one whose devices
-somebody else has claimed.
+A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes no pods; neither does one with devices that
+claims of others have allocated.
 """
 
 from collections import Counter, defaultdict
 from typing import Any
 
-from activities.clusters.capacity.objects import Objects, holds
+from activities.clusters.capacity.objects import Objects, is_true
 from api_types import labels
 from api_types.messages.capacity import CapacityPool
 
-# Every engine pod tolerates the taint that keeps others off GPU nodes.
+# Every engine pod tolerates the usual taint of GPU nodes.
 _TOLERATED = frozenset({"nvidia.com/gpu"})
 _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -24,18 +24,18 @@ def pools(objects: Objects) -> list[CapacityPool]:
         if pool:
             members[pool].append(node)
     published = _published(objects)
-    ours, theirs = _claimed(objects, published)
-    return [_pool(name, nodes, published, ours, theirs) for name, nodes in sorted(members.items())]
+    own, foreign = _claimed(objects, published)
+    return [_pool(name, nodes, published, own, foreign) for name, nodes in sorted(members.items())]
 
 
 def _pool(
     name: str,
     nodes: list[dict[str, Any]],
     published: dict[tuple[str, str], tuple[str, set[str]]],
-    ours: Counter[tuple[str, str]],
-    theirs: Counter[tuple[str, str]],
+    own: Counter[tuple[str, str]],
+    foreign: Counter[tuple[str, str]],
 ) -> CapacityPool:
-    foreign = {node for (node, _), count in theirs.items() if count}
+    foreign_nodes = {node for (node, _), count in foreign.items() if count}
     usable = [node["metadata"]["name"] for node in nodes if _takes_pods(node)]
     histogram: dict[str, Counter[int]] = defaultdict(Counter)
     devices: Counter[tuple[str, str]] = Counter()
@@ -43,12 +43,12 @@ def _pool(
         devices[node, driver] += len(names)
     for (node, driver), count in devices.items():
         if node in usable:
-            histogram[driver][count - ours[node, driver] - theirs[node, driver]] += 1
+            histogram[driver][count - own[node, driver] - foreign[node, driver]] += 1
     return CapacityPool(
         name=name,
         nodes_total=len(nodes),
-        nodes_schedulable=sum(node not in foreign for node in usable),
-        foreign_nodes=sum(node in foreign for node in usable),
+        nodes_schedulable=sum(node not in foreign_nodes for node in usable),
+        foreign_nodes=sum(node in foreign_nodes for node in usable),
         device_free={driver: dict(sorted(counts.items())) for driver, counts in sorted(histogram.items())},
     )
 
@@ -56,24 +56,24 @@ def _pool(
 def _takes_pods(node: dict[str, Any]) -> bool:
     taints = node["spec"].get("taints") or ()
     blocked = any(taint.get("effect") in _BLOCKING and taint.get("key") not in _TOLERATED for taint in taints)
-    return holds(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
+    return is_true(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
 
 
 def _published(objects: Objects) -> dict[tuple[str, str], tuple[str, set[str]]]:
     """Give (driver, driver's pool) -> (node, devices); within a driver's pool only the newest generation counts."""
     newest: dict[tuple[str, str], int] = {}
     slices = list(objects.of("ResourceSlice"))
-    for piece in slices:
-        pool = piece["spec"].get("pool") or {}
-        key = (piece["spec"].get("driver", ""), pool.get("name", ""))
+    for item in slices:
+        pool = item["spec"].get("pool") or {}
+        key = (item["spec"].get("driver", ""), pool.get("name", ""))
         newest[key] = max(newest.get(key, 0), pool.get("generation", 0))
     found: dict[tuple[str, str], tuple[str, set[str]]] = {}
-    for piece in slices:
-        pool = piece["spec"].get("pool") or {}
-        key = (piece["spec"].get("driver", ""), pool.get("name", ""))
+    for item in slices:
+        pool = item["spec"].get("pool") or {}
+        key = (item["spec"].get("driver", ""), pool.get("name", ""))
         if pool.get("generation", 0) == newest[key]:
-            node, names = found.setdefault(key, (piece["spec"].get("nodeName", ""), set()))
-            names.update(device["name"] for device in piece["spec"].get("devices") or ())
+            node, names = found.setdefault(key, (item["spec"].get("nodeName", ""), set()))
+            names.update(device["name"] for device in item["spec"].get("devices") or ())
             found[key] = (node, names)
     return found
 
@@ -81,19 +81,19 @@ def _published(objects: Objects) -> dict[tuple[str, str], tuple[str, set[str]]]:
 def _claimed(
     objects: Objects, published: dict[tuple[str, str], tuple[str, set[str]]]
 ) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """Count allocated devices per (node, driver): ours, and everybody else's."""
+    """Count allocated devices per (node, driver): of our claims, and of all others."""
     pods = {(pod["metadata"].get("namespace", ""), pod["metadata"]["name"]) for pod in objects.of("Pod")}
-    ours: Counter[tuple[str, str]] = Counter()
-    theirs: Counter[tuple[str, str]] = Counter()
+    own: Counter[tuple[str, str]] = Counter()
+    foreign: Counter[tuple[str, str]] = Counter()
     for claim in objects.of("ResourceClaim"):
         namespace = claim["metadata"].get("namespace", "")
         users = {(namespace, user.get("name", "")) for user in claim["status"].get("reservedFor") or ()}
-        marked = (claim["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
-        counted = ours if marked or users & pods else theirs
+        managed = (claim["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+        counted = own if managed or users & pods else foreign
         results = ((claim["status"].get("allocation") or {}).get("devices") or {}).get("results") or ()
         for device in results:
             if device.get("adminAccess"):
-                continue  # looks at a device that others use
+                continue  # monitors a device that others use
             node, _ = published.get((device.get("driver", ""), device.get("pool", "")), ("", set()))
             counted[node, device.get("driver", "")] += 1
-    return ours, theirs
+    return own, foreign

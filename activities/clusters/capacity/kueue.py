@@ -1,22 +1,22 @@
-"""Kueue: what its ClusterQueues would still admit, in devices.
+"""Kueue: what its ClusterQueues still admit, in devices.
 
 Used is what is reserved, not what runs: a workload that holds quota while its pods still start has it. Free is nominal less used plus what
 may be borrowed from the cohort. A queue that is stopped or not Active admits nothing.
 
-A Workload stands for one pod, which owns it, or for a group of pods, which name it. An evicted one stays so until it has quota again.
+A Workload is for one pod, which owns it, or for a group of pods, which name it. An evicted one stays evicted until it has quota again.
 """
 
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from activities.clusters.capacity.admission import Pod, Word, marked, said
+from activities.clusters.capacity.admission import Pod, PodAdmission, condition_text, pods_with
 from activities.clusters.capacity.counts import amount, ceiling, floor
-from activities.clusters.capacity.objects import Objects, holding, holds, milliseconds
+from activities.clusters.capacity.objects import Objects, condition_with, is_true, milliseconds
 from api_types import labels
 from api_types.messages.capacity import CapacityQueue
 
-# What every pod asks for; only devices say how many replicas fit.
+# What every pod requests; only devices limit how many replicas fit.
 _ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 Share = tuple[str, str]
@@ -33,7 +33,7 @@ class _Quota:
 
     @property
     def to_lend(self) -> Fraction:
-        """What others of the cohort may take of it."""
+        """What others of the cohort may borrow."""
         spare = max(Fraction(0), self.nominal - self.used)
         return spare if self.lending is None else min(spare, self.lending)
 
@@ -67,7 +67,7 @@ def queues(objects: Objects) -> list[CapacityQueue]:
 
 
 def _queue(queue: dict[str, Any], flavor: str, quota: _Quota, *, pool: str | None, lent: Fraction, tenants: list[str]) -> CapacityQueue:
-    active = holds(queue, "Active") and queue["spec"].get("stopPolicy", "None") == "None"
+    active = is_true(queue, "Active") and queue["spec"].get("stopPolicy", "None") == "None"
     borrowed = max(Fraction(0), quota.used - quota.nominal)
     borrowable = lent if quota.borrowing is None else min(lent, max(Fraction(0), quota.borrowing - borrowed))
     limit = -1 if quota.borrowing is None else floor(quota.nominal + quota.borrowing)
@@ -110,28 +110,28 @@ def _shares(owner: dict[str, Any]) -> list[tuple[Share, dict[str, Any]]]:
     ]
 
 
-def words(objects: Objects) -> dict[Pod, Word]:
-    """Give what Workloads say that were evicted or wait for quota, by pod."""
+def pod_admissions(objects: Objects) -> dict[Pod, PodAdmission]:
+    """Give the admission of Workloads that were evicted or wait for quota, by pod."""
     members: dict[Pod, list[Pod]] = defaultdict(list)
-    for group, pod in marked(objects, "labels", _POD_GROUP):
+    for group, pod in pods_with(objects, "labels", _POD_GROUP):
         members[pod[0], group].append(pod)
-    told: dict[Pod, Word] = {}
+    found: dict[Pod, PodAdmission] = {}
     for workload in objects.of("Workload"):
-        word = _word(workload)
-        if word is None:
+        admission = _admission_of(workload)
+        if admission is None:
             continue
         namespace, name = workload["metadata"].get("namespace", ""), workload["metadata"]["name"]
         references = workload["metadata"].get("ownerReferences") or ()
         owners = [(namespace, owner["name"]) for owner in references if owner["kind"] == "Pod"]
-        told |= dict.fromkeys((*members[namespace, name], *owners), word)
-    return told
+        found |= dict.fromkeys((*members[namespace, name], *owners), admission)
+    return found
 
 
-def _word(workload: dict[str, Any]) -> Word | None:
-    if holds(workload, "Finished"):
+def _admission_of(workload: dict[str, Any]) -> PodAdmission | None:
+    if is_true(workload, "Finished"):
         return None
-    evicted = holding(workload, "Evicted")
+    evicted = condition_with(workload, "Evicted")
     if evicted:
-        return Word(said(evicted), milliseconds(evicted.get("lastTransitionTime", "")))
-    waits = holding(workload, "QuotaReserved", "False")
-    return Word(said(waits)) if waits else None
+        return PodAdmission(condition_text(evicted), milliseconds(evicted.get("lastTransitionTime", "")))
+    waits = condition_with(workload, "QuotaReserved", "False")
+    return PodAdmission(condition_text(waits)) if waits else None

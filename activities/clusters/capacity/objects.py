@@ -1,6 +1,6 @@
 """The objects that adapters read, as far as they read them, kept by kind and key.
 
-The same objects give the same picture, whether they came as a list or as a series of changes.
+The same objects give the same snapshot, whether they were listed or came as changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 Json = Mapping[str, Any]
 _KEPT_METADATA = ("name", "namespace", "labels", "annotations")
-# Of these kinds there are many, and most of what they say is not read here: (more of the metadata, fields of the spec, of the status).
+# Many objects, most fields not read here: (more of the metadata, fields of the spec, of the status).
 _KEPT = {
     "Node": ((), ("taints", "unschedulable"), ("conditions",)),
     "Pod": (("creationTimestamp",), (), ("conditions",)),
@@ -35,7 +35,7 @@ class Objects:
         self._kept: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
 
     def put(self, kind: str, namespace: str, name: str, item: dict[str, Any] | None) -> bool:
-        """Keep an object, or forget it (None); True if that changed anything."""
+        """Keep an object, or drop it (None); True if that changed anything."""
         kept = self._kept.setdefault(kind, {})
         if kept.get((namespace, name)) == item:
             return False
@@ -52,14 +52,14 @@ class Objects:
         return (kept[key] for key in sorted(kept))
 
 
-def holding(item: Json, kind: str, status: str = "True") -> Json | None:
+def condition_with(item: Json, kind: str, status: str = "True") -> Json | None:
     """Give an object's condition of that type if it has that status."""
     return next((c for c in item["status"].get("conditions") or () if c.get("type") == kind and c.get("status") == status), None)
 
 
-def holds(item: Json, kind: str) -> bool:
+def is_true(item: Json, kind: str) -> bool:
     """Whether a condition of an object is True."""
-    return holding(item, kind) is not None
+    return condition_with(item, kind) is not None
 
 
 def milliseconds(stamp: str) -> int:

@@ -1,4 +1,4 @@
-"""What is known of the caches on a cluster, by owner."""
+"""The observed state of the caches on a cluster, by owner."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from api_types.messages.observations import ObservedCache
 
 
 class CacheObservationIndex:
-    """Volume claims, Jobs and pods of caches. `touch` is told every cache for which something changed."""
+    """Volume claims, Jobs and pods of caches. `enqueue` is called with every cache for which something changed."""
 
-    def __init__(self, cluster: str, touch: Callable[[Owner], None]) -> None:
+    def __init__(self, cluster: str, enqueue: Callable[[Owner], None]) -> None:
         self._cluster = cluster
-        self._touch = touch
+        self._enqueue = enqueue
         self._volumes: dict[Key, VolumeSeen] = {}
         self._jobs: dict[Key, JobSeen] = {}
         self._owners_of_jobs: dict[str, Owner] = {}
@@ -31,14 +31,14 @@ class CacheObservationIndex:
         return {"caches": len(self._owned), "cachePods": len(self._pods)}
 
     def put_volume(self, key: Key, seen: VolumeSeen | None) -> None:
-        """Keep one volume claim, or forget it."""
+        """Keep one volume claim, or drop it."""
         old = self._volumes.pop(key, None)
         if seen:
             self._volumes[key] = seen
         self._own(key, old.owner if old else None, seen.owner if seen else None)
 
     def put_job(self, key: Key, seen: JobSeen | None) -> None:
-        """Keep one Job, or forget it."""
+        """Keep one Job, or drop it."""
         old = self._jobs.pop(key, None)
         if old:
             self._owners_of_jobs.pop(old.uid, None)
@@ -48,7 +48,7 @@ class CacheObservationIndex:
         self._own(key, old.owner if old else None, seen.owner if seen else None)
 
     def put_pod(self, key: Key, seen: JobPodSeen | None) -> None:
-        """Keep one pod of a Job, or forget it."""
+        """Keep one pod of a Job, or drop it."""
         old = self._pods.pop(key, None)
         if old:
             pods = self._pods_of[old.job_uid]
@@ -60,10 +60,10 @@ class CacheObservationIndex:
             self._pods_of[seen.job_uid][key] = seen
         for pod in (old, seen):
             if pod and (owner := self._owners_of_jobs.get(pod.job_uid)):
-                self._touch(owner)
+                self._enqueue(owner)
 
-    def note(self, owner: Owner) -> ObservedCache:
-        """Put together what a cache should know now."""
+    def observation_for(self, owner: Owner) -> ObservedCache:
+        """Build what a cache should know now."""
         keys = self._owned.get(owner, {})
         volumes = [volume for key in keys if (volume := self._volumes.get(key)) and volume.owner == owner]
         jobs = [job for key in keys if (job := self._jobs.get(key)) and job.owner == owner]
@@ -71,11 +71,11 @@ class CacheObservationIndex:
         return observe_cache(self._cluster, volumes, jobs, pods)
 
     def is_empty(self, owner: Owner) -> bool:
-        """Tell whether nothing of a cache is left here."""
+        """Tell whether a cache has no objects here any more."""
         return not self._owned.get(owner)
 
     def forget(self, owner: Owner) -> None:
-        """Drop a cache of which nothing is left."""
+        """Drop a cache that has no objects here any more."""
         if not self._owned.get(owner, True):
             del self._owned[owner]
 
@@ -83,7 +83,7 @@ class CacheObservationIndex:
         # A claim and a Job never share a key: the name of a Job is its claim's with a suffix.
         if before:
             self._owned[before].pop(key, None)
-            self._touch(before)
+            self._enqueue(before)
         if after:
             self._owned[after][key] = None
-            self._touch(after)
+            self._enqueue(after)

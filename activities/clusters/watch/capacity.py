@@ -1,7 +1,7 @@
-"""The capacity of one cluster as its adapter sees it, kept while the cluster is watched.
+"""The capacity of one cluster as its adapter maps it, kept while the cluster is watched.
 
-A snapshot says when it was taken, so that its reader can tell an old one. It is taken anew when anything changed that the adapter reads,
-and otherwise now and then, so that a quiet cluster is not taken for a lost one.
+A snapshot has a timestamp, so that its reader can detect a stale one. A new one is taken when anything changed that the adapter reads, and
+otherwise periodically, so that a quiet cluster is not mistaken for a lost one.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from activities.clusters.capacity.objects import Objects
 from api_types.messages.capacity import CapacitySnapshot
 
 # Well within the ten minutes after which a snapshot is ignored.
-_AGAIN_SECONDS = 300
+_RESYNC_SECONDS = 300
 
 
-def capacity_book(adapter: str, cluster: str) -> CapacityBook | None:
-    """Give the book of a cluster's adapter; None where declared capacity counts."""
+def capacity_tracker(adapter: str, cluster: str) -> CapacityTracker | None:
+    """Give the tracker with a cluster's adapter; None where declared capacity counts."""
     found = ADAPTERS.get(adapter)
-    return CapacityBook(found, cluster) if found else None
+    return CapacityTracker(found, cluster) if found else None
 
 
-class CapacityBook:
-    """What an adapter reads, and its last snapshot. `whole`: nothing of it is still to be listed; who fills the book says so."""
+class CapacityTracker:
+    """The objects that an adapter reads, and its last snapshot. `synced`: all of them were listed; the watch sets it."""
 
     def __init__(self, adapter: Adapter, cluster: str) -> None:
         self.adapter = adapter
         self.objects = Objects()
-        self.whole = False
+        self.synced = False
         self._cluster = cluster
         self._last: CapacitySnapshot | None = None
 
     def snapshot(self, now: datetime) -> CapacitySnapshot | None:
-        """Give what the cluster has now; a snapshot that says nothing new keeps its time until it is old. None before the first one."""
-        if not self.whole:
+        """Give the current capacity; a snapshot without changes keeps its timestamp until it is old. None before the first one."""
+        if not self.synced:
             return self._last
         try:
             found = self.adapter.snapshot(self._cluster, self.objects, int(now.timestamp() * 1000))
         except ValueError:
-            # A queue with an amount that nobody can read: what was seen before grows old and is then ignored, by its own time.
+            # A queue with an invalid quantity: the last snapshot stays until it is stale by its own timestamp.
             return self._last
         last = self._last
         same = last is not None and found.model_copy(update={"observed_at": last.observed_at, "generation": last.generation}) == last
@@ -48,6 +48,6 @@ class CapacityBook:
         return self._last
 
     def due_at(self) -> datetime:
-        """Say when the snapshot has to be taken anew even if nothing changes."""
+        """Give the time at which a new snapshot is due even if nothing changes."""
         taken = self._last.observed_at if self._last else 0
-        return datetime.fromtimestamp(taken / 1000, UTC) + timedelta(seconds=_AGAIN_SECONDS)
+        return datetime.fromtimestamp(taken / 1000, UTC) + timedelta(seconds=_RESYNC_SECONDS)

@@ -1,4 +1,4 @@
-"""The watch over one cluster, put together: who is followed, what is kept, who is told."""
+"""The watch over one cluster: which objects are watched, what is kept of them, which owners are signalled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resource, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.capacity.objects import reduced
-from activities.clusters.watch.capacity import CapacityBook
+from activities.clusters.watch.capacity import CapacityTracker
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex
@@ -25,43 +25,43 @@ from api_types.errors import ModelplaneError
 
 _DISCOVERY_SECONDS = 60.0
 
-Absent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
-_OURS = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
-_OF_CACHES = f"{_OURS},{labels.CACHE}"
+FindAbsent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
+_MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
+_OF_CACHES = f"{_MANAGED},{labels.CACHE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
-_ABOUT_CLUSTER = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
+_CLUSTER_KINDS = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
 # Selectors know no "or". Leaders carry both labels, so the second selection takes followers only.
 _PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
 
 
-class Follow(NamedTuple):
-    """How objects of a selection are reduced, and who is told of a changed one (None: it is gone)."""
+class Handler(NamedTuple):
+    """How objects of a selection are reduced, and what gets a changed record (None: the object is gone)."""
 
     read: Callable[[Json], Any]
-    changed: Callable[[Key, Any], None]
+    on_change: Callable[[Key, Any], None]
 
 
-def joined(follows: Sequence[Follow]) -> Follow:
-    """Let several readers follow one selection."""
-    if len(follows) == 1:
-        return follows[0]
+def merged(handlers: Sequence[Handler]) -> Handler:
+    """Combine several handlers of one selection."""
+    if len(handlers) == 1:
+        return handlers[0]
 
     def read(item: Json) -> tuple[Any, ...] | None:
-        records = tuple(follow.read(item) for follow in follows)
+        records = tuple(handler.read(item) for handler in handlers)
         return None if all(record is None for record in records) else records
 
-    def changed(key: Key, records: tuple[Any, ...] | None) -> None:
-        for follow, record in zip(follows, records or (None,) * len(follows), strict=True):
-            follow.changed(key, record)
+    def on_change(key: Key, records: tuple[Any, ...] | None) -> None:
+        for handler, record in zip(handlers, records or (None,) * len(handlers), strict=True):
+            handler.on_change(key, record)
 
-    return Follow(read, changed)
+    return Handler(read, on_change)
 
 
 class ClusterWatch:
     """One cluster, watched until cancelled.
 
-    `cluster` is the entity that hears of the cluster itself. `absent` is asked once, with the workflow ids that have objects here, for the
-    owners that believe to have some and have none: what was deleted while nobody watched leaves no trace on the cluster.
+    `cluster` is the entity that gets observations of the cluster itself. `find_absent` is called once, with the workflow ids that have
+    objects here, for the owners that should have some and have none: what was deleted while no watch ran leaves no trace on the cluster.
     """
 
     def __init__(
@@ -69,48 +69,48 @@ class ClusterWatch:
         cluster: Owner,
         resolve: Resolve,
         send: Send,
-        absent: Absent,
+        find_absent: FindAbsent,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         *,
-        capacity: CapacityBook | None = None,
+        capacity: CapacityTracker | None = None,
     ) -> None:
         self._capacity = capacity
         self._cluster = cluster
-        self._absent = absent
-        self._teller = ChangeNotifier(send, self._is_held)
-        self._board = ObservationIndex(cluster, self._teller.touch, capacity)
+        self._find_absent = find_absent
+        self._notifier = ChangeNotifier(send, self._is_blocked)
+        self._index = ObservationIndex(cluster, self._notifier.enqueue, capacity)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}
         self._running: dict[Selection, asyncio.Task[None]] = {}
         self._for_capacity: set[Selection] = set()
         self._connected = asyncio.Event()
-        self._whole = asyncio.Event()
+        self._all_listed = asyncio.Event()
 
     def counts(self) -> dict[str, int]:
         """Give counters for the heartbeat."""
         listings = sum(reflector.listings for reflector in self._reflectors.values())
-        return {**self._board.counts(), "watches": len(self._reflectors), "listings": listings, "signals": self._teller.sent}
+        return {**self._index.counts(), "watches": len(self._reflectors), "listings": listings, "signals": self._notifier.sent}
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        self._teller.touch(self._cluster)
+        self._notifier.enqueue(self._cluster)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._teller.run(self._board))
+            tasks.create_task(self._notifier.run(self._index))
             tasks.create_task(self._stay_connected())
             tasks.create_task(self._follow_kinds(tasks))
-            tasks.create_task(self._tell_absent())
+            tasks.create_task(self._notify_absent())
 
-    async def _tell_absent(self) -> None:
-        await self._whole.wait()
-        here = frozenset(owner.workflow_id for owner in self._board.owners())
-        for owner in await self._absent(here):
-            self._teller.touch(owner)
+    async def _notify_absent(self) -> None:
+        await self._all_listed.wait()
+        here = frozenset(owner.workflow_id for owner in self._index.owners())
+        for owner in await self._find_absent(here):
+            self._notifier.enqueue(owner)
 
     async def _stay_connected(self) -> None:
         while True:
             wait_seconds = await self._health.probe()
-            self._say_health()
+            self._put_health()
             await asyncio.sleep(wait_seconds)
 
     async def _follow_kinds(self, tasks: asyncio.TaskGroup) -> None:
@@ -120,103 +120,103 @@ class ClusterWatch:
             try:
                 served = await self._current().resources(refresh=True)
             except ModelplaneError:
-                # Why it does not answer is the probe's to find out and to tell.
+                # The probe finds out why it does not respond, and reports it.
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            for selection, make in self._wanted(served).items():
+            for selection, make in self._reflectors_for(served).items():
                 task = self._running.get(selection)
-                # A reflector ends when its kind is no longer served; it begins again when the kind is back.
+                # A reflector ends when its kind is no longer served; it starts again when the kind is back.
                 if task is None or task.done():
                     self._reflectors[selection] = make(selection)
                     self._running[selection] = tasks.create_task(self._reflectors[selection].run())
-            self._note_capacity()
+            self._update_capacity()
             await asyncio.sleep(_DISCOVERY_SECONDS)
 
-    def _wanted(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
-        """Give a maker of reflectors for each selection; what two readers want of one selection is followed once."""
-        follows = {selection: [follow] for selection, follow in self._followed(served).items()}
-        for_capacity = self._capacity_followed(served)
+    def _reflectors_for(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
+        """Give a function that makes the reflector of each selection; a selection that two handlers need is watched once."""
+        handlers = {selection: [handler] for selection, handler in self._object_handlers(served).items()}
+        for_capacity = self._capacity_handlers(served)
         self._for_capacity = set(for_capacity)
-        for selection, follow in for_capacity.items():
-            follows.setdefault(selection, []).append(follow)
-        return {selection: partial(self._reflector, joined(wanted)) for selection, wanted in follows.items()}
+        for selection, handler in for_capacity.items():
+            handlers.setdefault(selection, []).append(handler)
+        return {selection: partial(self._reflector, merged(found)) for selection, found in handlers.items()}
 
-    def _capacity_followed(self, served: Mapping[Kind, Resource]) -> dict[Selection, Follow]:
-        found: dict[Selection, Follow] = {}
+    def _capacity_handlers(self, served: Mapping[Kind, Resource]) -> dict[Selection, Handler]:
+        found: dict[Selection, Handler] = {}
         for api_version, name, selector in self._capacity.adapter.kinds if self._capacity else ():
             kind = kinds.resolve((api_version, name), served)
             if kind:
-                found[Selection(kind, labels=selector)] = Follow(partial(reduced, name), partial(self._board.put_capacity, name))
+                found[Selection(kind, labels=selector)] = Handler(partial(reduced, name), partial(self._index.put_capacity, name))
         return found
 
-    def _followed(self, served: Mapping[Kind, Resource]) -> dict[Selection, Follow]:
-        board = self._board
-        wanted: dict[Selection, Follow] = {
-            Selection(kind, labels=_OURS, metadata_only=kind == kinds.SECRET): Follow(read_object, partial(board.put_object, kind))
-            for kind in kinds.ours(served)
+    def _object_handlers(self, served: Mapping[Kind, Resource]) -> dict[Selection, Handler]:
+        index = self._index
+        handlers: dict[Selection, Handler] = {
+            Selection(kind, labels=_MANAGED, metadata_only=kind == kinds.SECRET): Handler(read_object, partial(index.put_object, kind))
+            for kind in kinds.replica_kinds(served)
         }
-        wanted |= {Selection(kinds.POD, labels=selector): Follow(read_pod, board.put_pod) for selector in _PODS}
-        caches = board.caches
-        wanted[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = Follow(read_volume, caches.put_volume)
-        wanted[Selection(kinds.JOB, labels=_OF_CACHES)] = Follow(read_job, caches.put_job)
-        wanted[Selection(kinds.POD, labels=labels.CACHE)] = Follow(read_job_pod, caches.put_pod)
-        wanted[Selection(kinds.NODE, labels=labels.POOL)] = Follow(read_node, board.put_node)
-        wanted[Selection(kinds.ENDPOINT_SLICE, labels=_OURS)] = Follow(read_endpoints, board.put_endpoints)
+        handlers |= {Selection(kinds.POD, labels=selector): Handler(read_pod, index.put_pod) for selector in _PODS}
+        caches = index.caches
+        handlers[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = Handler(read_volume, caches.put_volume)
+        handlers[Selection(kinds.JOB, labels=_OF_CACHES)] = Handler(read_job, caches.put_job)
+        handlers[Selection(kinds.POD, labels=labels.CACHE)] = Handler(read_job_pod, caches.put_pod)
+        handlers[Selection(kinds.NODE, labels=labels.POOL)] = Handler(read_node, index.put_node)
+        handlers[Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)] = Handler(read_endpoints, index.put_endpoints)
         if kinds.GATEWAY in served:
-            wanted[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = Follow(
-                observe_gateway, lambda _key, seen: board.put_gateway(seen)
+            handlers[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = Handler(
+                observe_gateway, lambda _key, seen: index.put_gateway(seen)
             )
-        for kind in kinds.only_watched(served):
+        for kind in kinds.watched_kinds(served):
             if kind.kind == kinds.RESOURCE_SLICE:
-                wanted[Selection(kind)] = Follow(read_slice, board.put_device_slice)
-        return wanted
+                handlers[Selection(kind)] = Handler(read_slice, index.put_device_slice)
+        return handlers
 
-    def _reflector(self, follow: Follow, selection: Selection) -> Reflector[Any]:
-        return Reflector(self._current, selection, follow.read, follow.changed, self._listed)
+    def _reflector(self, handler: Handler, selection: Selection) -> Reflector[Any]:
+        return Reflector(self._current, selection, handler.read, handler.on_change, self._listed)
 
     def _current(self) -> ClusterApi:
         if self._client is None:
-            raise AssertionError("reflectors start after the first answer")
+            raise AssertionError("reflectors start after the first response")
         return self._client
 
     def _recovered(self, client: ClusterApi) -> None:
         self._client = client
         self._connected.set()
-        # Connections that were open when the silence began may be dead without knowing it: all watches are taken up anew.
+        # Connections that were open before the outage may be dead without an error: all watches are restarted.
         for reflector in self._reflectors.values():
             reflector.resume()
 
     def _listed(self) -> None:
-        """Note that a selection was listed whole; when all were, the first picture is complete and owners may be told."""
+        """Record that a selection was listed; when all are, observations are complete and owners may be signalled."""
         if all(reflector.synced for reflector in self._reflectors.values()):
-            self._whole.set()
-        self._note_capacity()
-        self._teller.wake()
+            self._all_listed.set()
+        self._update_capacity()
+        self._notifier.wake()
 
-    def _note_capacity(self) -> None:
-        """Let the book speak once it holds all that its adapter reads: a queue without its tenants looks like one for nobody."""
+    def _update_capacity(self) -> None:
+        """Allow snapshots once everything is listed that the adapter reads: a queue without its tenants looks like an unused one."""
         if self._capacity:
-            self._capacity.whole = all(self._reflectors[selection].synced for selection in self._for_capacity)
+            self._capacity.synced = all(self._reflectors[selection].synced for selection in self._for_capacity)
 
-    def _is_held(self, owner: Owner) -> bool:
-        """Tell whether an owner must wait: until what concerns it was listed once, for half a picture looks like losses."""
+    def _is_blocked(self, owner: Owner) -> bool:
+        """Tell whether an owner must wait until what concerns it was listed once: a partial list looks like deleted objects."""
         if owner != self._cluster:
-            return not self._whole.is_set()
+            return not self._all_listed.is_set()
         if self._health.lost:
             return False
-        about_cluster = [found for selection, found in self._reflectors.items() if selection.kind.kind in _ABOUT_CLUSTER]
-        # What the cluster refuses to list is told as its problem, and then nothing is told of capacity.
-        coming = any(not (found.synced or found.problem) for found in map(self._reflectors.__getitem__, self._for_capacity))
-        return coming or not (about_cluster and all(found.synced for found in about_cluster))
+        about_cluster = [found for selection, found in self._reflectors.items() if selection.kind.kind in _CLUSTER_KINDS]
+        # What the cluster refuses to list is reported as its problem, and then there is no capacity snapshot.
+        pending = any(not (found.synced or found.problem) for found in map(self._reflectors.__getitem__, self._for_capacity))
+        return pending or not (about_cluster and all(found.synced for found in about_cluster))
 
-    def _say_health(self) -> None:
+    def _put_health(self) -> None:
         error = self._health.error
         if error is not None and self._health.lost:
-            # What the cluster's entity would otherwise wait for may never come.
-            self._teller.wake()
-            self._board.put_health(reachable=False, error_type=error.type or "", error=error.message)
+            # The list that the cluster's entity waits for may never complete.
+            self._notifier.wake()
+            self._index.put_health(reachable=False, error_type=error.type or "", error=error.message)
         elif error is None:
             refused = next((found.problem for found in self._reflectors.values() if found.problem and not found.synced), None)
-            self._board.put_health(
+            self._index.put_health(
                 reachable=True, error_type=(refused.type or "") if refused else "", error=refused.message if refused else ""
             )

@@ -1,6 +1,6 @@
-"""What is known of a cluster, by owner.
+"""The observed state of a cluster, by owner.
 
-Reflectors put records in; whoever owns what changed is marked. An observation is put together from an owner's own records only, so its cost
+Reflectors put records in, and the owner of what changed is queued. An observation is built from an owner's own records only, so its cost
 does not grow with the cluster.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cache_observation_index import CacheObservationIndex
-from activities.clusters.watch.capacity import CapacityBook
+from activities.clusters.watch.capacity import CapacityTracker
 from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes
@@ -30,7 +30,7 @@ _DIGEST_LENGTH = 16
 
 
 class PendingObservation(NamedTuple):
-    """What to tell an owner, and when time alone would change it (None: never). `last`: nothing of the owner is left here."""
+    """What to signal an owner, and when time alone would change it (None: never). `last`: the owner has no objects here any more."""
 
     observed: Observed
     changes_at: datetime | None = None
@@ -38,16 +38,16 @@ class PendingObservation(NamedTuple):
 
 
 class ObservationIndex:
-    """The records of one cluster. `touch` is told every owner for whom something changed; `cluster` is the cluster's own entity."""
+    """The records of one cluster. `enqueue` is called with every owner that has changes; `cluster` is the cluster's own entity."""
 
-    def __init__(self, cluster: Owner, touch: Callable[[Owner], None], capacity: CapacityBook | None = None) -> None:
+    def __init__(self, cluster: Owner, enqueue: Callable[[Owner], None], capacity: CapacityTracker | None = None) -> None:
         self._capacity = capacity
         self.reachable = True
         self.error_type = ""
         self.error = ""
-        self.caches = CacheObservationIndex(cluster.name, touch)
+        self.caches = CacheObservationIndex(cluster.name, enqueue)
         self._cluster = cluster
-        self._touch = touch
+        self._enqueue = enqueue
         self._objects: dict[ObjectId, ObjectSeen] = {}
         self._owned: defaultdict[Owner, set[ObjectId]] = defaultdict(set)
         self._workloads: dict[WorkloadKey, Owner] = {}
@@ -61,7 +61,7 @@ class ObservationIndex:
         self._gateway: GatewayState = observe_gateway(None)
 
     def owners(self) -> list[Owner]:
-        """Give everybody who is told something: the cluster itself, and each replica and cache with objects here."""
+        """Give all owners that are signalled: the cluster itself, and each replica and cache with objects here."""
         return [self._cluster, *self._owned, *self.caches.owners()]
 
     def counts(self) -> dict[str, int]:
@@ -70,14 +70,14 @@ class ObservationIndex:
         return counts | self.caches.counts()
 
     def put_object(self, kind: Kind, key: Key, seen: ObjectSeen | None) -> None:
-        """Keep one object of ours, or forget it."""
+        """Keep one object of ours, or drop it."""
         target = ObjectId(kind, key.namespace, key.name)
         if old := self._objects.pop(target, None):
             self._owned[old.owner].discard(target)
             self._workloads.pop(workload_key(old), None)
             if old.backend:
                 self._backends.pop((key.namespace, key.name), None)
-            self._mark(old.owner)
+            self._enqueue(old.owner)
         if seen is None or seen.owner.kind != REPLICA:
             return
         self._objects[target] = seen
@@ -86,10 +86,10 @@ class ObservationIndex:
             self._workloads[workload_key(seen)] = seen.owner
         if seen.backend:
             self._backends[key.namespace, key.name] = seen.owner
-        self._mark(seen.owner)
+        self._enqueue(seen.owner)
 
     def put_pod(self, key: Key, seen: PodSeen | None) -> None:
-        """Keep one pod of an engine, or forget it."""
+        """Keep one pod of an engine, or drop it."""
         old = self._pods.pop(key, None)
         if old:
             pods = self._pods_of[old.workload]
@@ -101,10 +101,10 @@ class ObservationIndex:
             self._pods_of[seen.workload][key] = seen
         for pod in (old, seen):
             if pod and (owner := self._workloads.get(pod.workload)):
-                self._mark(owner)
+                self._enqueue(owner)
 
     def put_endpoints(self, key: Key, seen: EndpointsSeen | None) -> None:
-        """Keep one EndpointSlice, or forget it."""
+        """Keep one EndpointSlice, or drop it."""
         old = self._endpoint_slices.pop(key, None)
         if old:
             slices = self._slices_of[old.namespace, old.service]
@@ -114,63 +114,60 @@ class ObservationIndex:
         if seen:
             self._endpoint_slices[key] = seen
             self._slices_of[seen.namespace, seen.service][key] = seen
-        for piece in (old, seen):
-            if piece and (owner := self._backends.get((piece.namespace, piece.service))):
-                self._mark(owner)
+        for endpoints in (old, seen):
+            if endpoints and (owner := self._backends.get((endpoints.namespace, endpoints.service))):
+                self._enqueue(owner)
 
     def put_node(self, key: Key, seen: NodeSeen | None) -> None:
-        """Keep one node of our pools, or forget it."""
+        """Keep one node of our pools, or drop it."""
         self._nodes.pop(key, None)
         if seen:
             self._nodes[key] = seen
-        self._touch(self._cluster)
+        self._enqueue(self._cluster)
 
     def put_device_slice(self, key: Key, seen: SliceSeen | None) -> None:
-        """Keep one ResourceSlice, or forget it."""
+        """Keep one ResourceSlice, or drop it."""
         self._device_slices.pop(key, None)
         if seen:
             self._device_slices[key] = seen
-        self._touch(self._cluster)
+        self._enqueue(self._cluster)
 
     def put_capacity(self, kind: str, key: Key, item: dict[str, Any] | None) -> None:
-        """Keep an object that the capacity adapter reads, or forget it."""
+        """Keep an object that the capacity adapter reads, or drop it."""
         if self._capacity and self._capacity.objects.put(kind, key.namespace, key.name, item):
-            self._touch(self._cluster)
+            self._enqueue(self._cluster)
 
     def put_gateway(self, seen: GatewayState | None) -> None:
         """Keep the state of the gateway."""
         self._gateway = seen or observe_gateway(None)
-        self._touch(self._cluster)
+        self._enqueue(self._cluster)
 
     def put_health(self, *, reachable: bool, error_type: str = "", error: str = "") -> None:
-        """Keep whether the API server answers, and why not."""
+        """Keep whether the API server is reachable, and why not."""
         if (reachable, error_type, error) != (self.reachable, self.error_type, self.error):
             self.reachable, self.error_type, self.error = reachable, error_type, error
-            self._touch(self._cluster)
+            self._enqueue(self._cluster)
 
-    def note(self, owner: Owner, now: datetime) -> PendingObservation:
-        """Put together what an owner should know now."""
+    def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
+        """Build what an owner should know now."""
         if owner == self._cluster:
             observed = self._observe_cluster(now)
             return PendingObservation(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
         if owner.kind == MODEL_CACHE:
-            return PendingObservation(_observed(owner, cache=self.caches.note(owner)), last=self.caches.is_empty(owner))
+            return PendingObservation(_observed(owner, cache=self.caches.observation_for(owner)), last=self.caches.is_empty(owner))
         targets = self._owned.get(owner, set())
         objects = [self._objects[target] for target in targets]
         pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
         backends = [(seen.target.namespace, seen.target.name) for seen in objects if seen.backend]
-        endpoints = {where: sum(piece.ready for piece in self._slices_of[where].values()) for where in backends if where in self._slices_of}
+        endpoints = {where: sum(found.ready for found in self._slices_of[where].values()) for where in backends if where in self._slices_of}
         view = observe_replica(objects, pods, endpoints, now)
         return PendingObservation(_observed(owner, replica=view.observed), view.changes_at, last=not objects)
 
     def forget(self, owner: Owner) -> None:
-        """Drop an owner of whom nothing is left."""
+        """Drop an owner that has no objects here any more."""
         if not self._owned.get(owner, True):
             del self._owned[owner]
         self.caches.forget(owner)
-
-    def _mark(self, owner: Owner) -> None:
-        self._touch(owner)
 
     def _observe_cluster(self, now: datetime) -> ObservedCluster:
         return ObservedCluster(

@@ -1,7 +1,7 @@
-"""A small copy of one selection of objects, kept true by list and watch.
+"""A small copy of one selection of objects, kept current by list and watch, as client-go's Reflector does.
 
-Each object is reduced to a record at once and then forgotten. A lost connection is picked up where it broke; when the cluster no longer
-remembers that point everything is listed again, and only what differs is passed on.
+Each object is reduced to a record at once and not kept. After a lost connection the watch continues from the last resource version; when
+the cluster no longer has that version everything is listed again, and only what differs is passed on.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from api_types.errors import ModelplaneError, StackMissing
 Record = TypeVar("Record")
 
 _RETRY_SECONDS = (1.0, 30.0)
-# Between two watches that both end at once, as those of a server that is just going down do.
+# Between two watches that both end at once, as on a server that shuts down.
 _RESUME_SECONDS = 0.2
 
 
@@ -29,8 +29,8 @@ class Key(NamedTuple):
 class Reflector(Generic[Record]):
     """The copy of one selection.
 
-    `read` reduces an object (None: not ours); `changed` is told the key, and the record or None; `whole` is told of every complete list.
-    `problem` is why the copy cannot be kept true at present.
+    `read` reduces an object (None: not ours); `on_change` gets the key, and the record or None; `on_list` is called after every complete
+    list. `problem` is why the copy cannot be kept current at present.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Reflector(Generic[Record]):
         cluster: Callable[[], ClusterApi],
         selection: Selection,
         read: Callable[[Json], Record | None],
-        changed: Callable[[Key, Record | None], None],
-        whole: Callable[[], None],
+        on_change: Callable[[Key, Record | None], None],
+        on_list: Callable[[], None],
     ) -> None:
         self.selection = selection
         self.synced = False
@@ -47,25 +47,26 @@ class Reflector(Generic[Record]):
         self.listings = 0
         self._cluster = cluster
         self._read = read
-        self._changed = changed
-        self._whole = whole
+        self._on_change = on_change
+        self._on_list = on_list
         self._records: dict[Key, Record] = {}
         self._version = ""
-        self._hurry = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
+        self._retry_now = asyncio.Event()
+        self._follow_task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Keep the copy true, until cancelled or until the cluster stops serving the kind; then the copy is empty."""
+        """Keep the copy current, until cancelled or until the cluster stops serving the kind; then the copy is empty."""
         wait_seconds, longest = _RETRY_SECONDS
         while True:
-            self._following = asyncio.create_task(self._follow())
+            self._follow_task = asyncio.create_task(self._follow())
             try:
-                await self._following
+                await self._follow_task
                 wait_seconds = _RETRY_SECONDS[0]
                 await asyncio.sleep(_RESUME_SECONDS)
             except asyncio.CancelledError:
-                if not self._is_asked_to_resume():
+                if not self._was_resumed():
                     raise
+                self._retry_now.clear()
             except WatchExpired:
                 self._version = ""
             except StackMissing:
@@ -76,25 +77,24 @@ class Reflector(Generic[Record]):
                 self.problem = error
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_seconds):
-                        await self._hurry.wait()
-                self._hurry.clear()
+                        await self._retry_now.wait()
+                self._retry_now.clear()
                 wait_seconds = min(wait_seconds * 2, longest)
 
     def resume(self) -> None:
-        """Take the watch up anew at the point where it is, over a new connection, and now if it waits for its next attempt."""
-        self._hurry.set()
-        if self._following:
-            self._following.cancel()
+        """Restart the watch from its last resource version, over a new connection, and at once if it waits for its next attempt."""
+        self._retry_now.set()
+        if self._follow_task:
+            self._follow_task.cancel()
 
-    def _is_asked_to_resume(self) -> bool:
-        """Tell a watch that was cut short from a reflector that shall end."""
+    def _was_resumed(self) -> bool:
+        """Tell a watch that `resume` cancelled from a reflector that is cancelled itself."""
         task = asyncio.current_task()
-        self._hurry.clear()
         return task is not None and not task.cancelling()
 
     def _sync(self) -> None:
         self.synced = True
-        self._whole()
+        self._on_list()
 
     async def _follow(self) -> None:
         cluster = self._cluster()
@@ -123,7 +123,7 @@ class Reflector(Generic[Record]):
             del self._records[key]
         else:
             self._records[key] = record
-        self._changed(key, record)
+        self._on_change(key, record)
 
 
 def _key(item: Json) -> Key:

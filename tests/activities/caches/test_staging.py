@@ -150,9 +150,9 @@ async def test_a_volume_that_cannot_grow_or_change_its_class_stays_and_says_so(w
     applied = await apply(world, order)
     await bound(world, order, applied)
     grown = await apply(world, resized(order, 40))
-    assert grown.warnings == [f"ExpansionUnsupported: class {SHARED} cannot grow volumes, it stays at 20Gi"]
+    assert grown.warnings == [f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, the volume keeps 20Gi"]
     moved = await apply(world, order.model_copy(update={"storage_class_name": "another", "hydrate": False}))
-    assert moved.warnings == [f"the volume stays in class {SHARED}; another counts from the next artefact on"]
+    assert moved.warnings == [f"the volume keeps storage class {SHARED}; another is used from the next artifact on"]
     shrunk = await apply(world, resized(order, 10))
     assert shrunk.warnings == []
     volume = await live(world, order, applied, kinds.VOLUME_CLAIM)
@@ -174,7 +174,7 @@ async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(world: W
     }
     await api.create(growing)
     applied = await apply(world, order)
-    with pytest.raises(ServerError, match="it can be raised to 40Gi when it is bound"):
+    with pytest.raises(ServerError, match="it can be expanded to 40Gi when it is Bound"):
         await apply(world, resized(order, 40))
     volume = {
         "apiVersion": "v1",

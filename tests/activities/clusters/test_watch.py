@@ -168,7 +168,7 @@ async def test_a_worker_that_shuts_down_hands_the_watch_over_at_once(world: Worl
     task = asyncio.create_task(environment.run(ClusterActivities(world.pool).watch_cluster, order))
     await eventually(lambda: world.heartbeats)
     environment.worker_shutdown()
-    with pytest.raises(TransientError, match="another one takes the watch over"):
+    with pytest.raises(TransientError, match="another one takes over the watch"):
         await asyncio.wait_for(task, 5)
 
 

@@ -105,9 +105,9 @@ def test_a_volume_claim_is_told_with_its_phase() -> None:
     bound = read_volume(an_object(CLAIM, status={"phase": "Bound"}))
     assert bound
     assert bound.volume.phase == "Bound"
-    leaving = read_volume(an_object(CLAIM, status={"phase": "Bound"}, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
-    assert leaving
-    assert leaving.volume.phase == "Terminating"
+    deleting = read_volume(an_object(CLAIM, status={"phase": "Bound"}, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    assert deleting
+    assert deleting.volume.phase == "Terminating"
 
 
 def test_objects_of_others_are_nothing_to_a_cache() -> None:
@@ -120,45 +120,45 @@ def test_objects_of_others_are_nothing_to_a_cache() -> None:
 class TestBoard:
     """Who is told when what changes."""
 
-    def board(self) -> tuple[CacheObservationIndex, list[Owner]]:
+    def index(self) -> tuple[CacheObservationIndex, list[Owner]]:
         touched: list[Owner] = []
         return CacheObservationIndex("eu-1", touched.append), touched
 
     def test_a_pods_failure_is_news_for_the_cache_of_its_job(self) -> None:
-        board, touched = self.board()
-        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job()))
+        index, touched = self.index()
+        index.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job()))
         touched.clear()
-        board.put_pod(Key("ml-team", "pod"), read_job_pod(a_pod(41, phase="Failed")))
+        index.put_pod(Key("ml-team", "pod"), read_job_pod(a_pod(41, phase="Failed")))
         assert touched == [CACHE]
-        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
-        assert board.note(CACHE).jobs[0].exit_code == 41
+        index.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
+        assert index.observation_for(CACHE).jobs[0].exit_code == 41
 
     def test_what_is_gone_is_told_once_more_and_then_forgotten(self) -> None:
-        board, touched = self.board()
+        index, touched = self.index()
         key = Key("ml-team", CLAIM)
-        board.put_volume(key, read_volume(an_object(CLAIM, status={"phase": "Bound"})))
-        assert [volume.claim for volume in board.note(CACHE).volumes] == [CLAIM]
-        board.put_volume(key, None)
+        index.put_volume(key, read_volume(an_object(CLAIM, status={"phase": "Bound"})))
+        assert [volume.claim for volume in index.observation_for(CACHE).volumes] == [CLAIM]
+        index.put_volume(key, None)
         assert touched == [CACHE, CACHE]
-        assert board.is_empty(CACHE)
-        assert board.note(CACHE).volumes == list[ObservedVolume]()
-        board.forget(CACHE)
-        assert board.owners() == []
+        assert index.is_empty(CACHE)
+        assert index.observation_for(CACHE).volumes == list[ObservedVolume]()
+        index.forget(CACHE)
+        assert index.owners() == []
 
     def test_caches_of_two_namespaces_do_not_mix(self) -> None:
-        board, _ = self.board()
+        index, _ = self.index()
         other = Owner("ModelCache", "other", "qwen", "uid-o")
-        board.put_volume(Key("ml-team", CLAIM), read_volume(an_object(CLAIM)))
-        board.put_volume(Key("other", CLAIM), read_volume(an_object(CLAIM, other)))
-        assert [len(board.note(owner).volumes) for owner in (CACHE, other)] == [1, 1]
-        board.put_volume(Key("ml-team", CLAIM), None)
-        assert [len(board.note(owner).volumes) for owner in (CACHE, other)] == [0, 1]
+        index.put_volume(Key("ml-team", CLAIM), read_volume(an_object(CLAIM)))
+        index.put_volume(Key("other", CLAIM), read_volume(an_object(CLAIM, other)))
+        assert [len(index.observation_for(owner).volumes) for owner in (CACHE, other)] == [1, 1]
+        index.put_volume(Key("ml-team", CLAIM), None)
+        assert [len(index.observation_for(owner).volumes) for owner in (CACHE, other)] == [0, 1]
 
     def test_a_pod_whose_job_is_unknown_waits_for_it(self) -> None:
-        board, touched = self.board()
+        index, touched = self.index()
         pod = read_job_pod(a_pod(41, phase="Failed"))
         assert isinstance(pod, JobPodSeen)
-        board.put_pod(Key("ml-team", "pod"), pod)
+        index.put_pod(Key("ml-team", "pod"), pod)
         assert touched == []
-        board.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
-        assert board.note(CACHE).jobs[0].exit_code == 41
+        index.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
+        assert index.observation_for(CACHE).jobs[0].exit_code == 41

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from activities.observe.pods import PodSeen, Trouble, WorkloadKey, dominant, read_pod
+from activities.observe.pods import NotReadyReason, PodSeen, WorkloadKey, dominant_reason, read_pod
 
 STANDALONE = {"modelplane.ai/workload": "main", "modelplane.ai/serving": "W"}
 LEADER = {"leaderworkerset.sigs.k8s.io/name": "gang", "modelplane.ai/serving": "W"}
@@ -90,7 +90,7 @@ CASES = [
 def test_the_trouble_of_a_pod_is_told_in_words(case: Case) -> None:
     seen = read_pod(case.pod)
     assert seen is not None
-    assert (seen.trouble.text if seen.trouble else "") == case.says
+    assert (seen.not_ready.text if seen.not_ready else "") == case.says
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def a_seen(rank: int | None, text: str = "", *, terminating: bool = False) -> Po
         ready=rank is None,
         terminating=terminating,
         template_hash="",
-        trouble=None if rank is None else Trouble(rank, text),
+        not_ready=None if rank is None else NotReadyReason(rank, text),
     )
 
 
@@ -133,8 +133,8 @@ def test_the_worst_trouble_is_told_with_its_share() -> None:
         a_seen(6, "starting"),
         a_seen(0, "crashing", terminating=True),
     ]
-    assert dominant(pods) == "2 of 4 pods crashing: x"
+    assert dominant_reason(pods) == "2 of 4 pods crashing: x"
 
 
 def test_ready_pods_have_no_trouble() -> None:
-    assert dominant([a_seen(None), a_seen(6, "starting", terminating=True)]) == ""
+    assert dominant_reason([a_seen(None), a_seen(6, "starting", terminating=True)]) == ""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from activities.observe.objects import ObjectSeen, read_object
-from activities.observe.pods import PodSeen, Trouble, WorkloadKey
+from activities.observe.pods import NotReadyReason, PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica
 from api_types.messages.observations import ObservedWorkload
 
@@ -48,7 +48,7 @@ def seen(kind: str, **parts: Any) -> ObjectSeen:
 def a_pod(
     kind: str = "Deployment", *, ready: bool = True, hash_: str = "new", serving: bool = True, terminating: bool = False, group: str = ""
 ) -> PodSeen:
-    trouble = None if ready else Trouble(6, "starting")
+    trouble = None if ready else NotReadyReason(6, "starting")
     return PodSeen(WorkloadKey(kind, "ml-team", "main"), serving, ready, terminating, hash_, trouble, group)
 
 
@@ -135,7 +135,7 @@ def test_a_gang_that_is_not_available_has_no_available_copy() -> None:
     assert observe(gang).available == 0
 
 
-class Judged(NamedTuple):
+class StatusCase(NamedTuple):
     """What gateways wrote into a route or pool, and why it is not accepted (empty: it is)."""
 
     story: str
@@ -153,31 +153,31 @@ def a_parent(
     return {"parentRef": {"name": name, "namespace": "modelplane-system"}, "conditions": conditions}
 
 
-JUDGED = [
-    Judged("a route that is whole", "HTTPRoute", [a_parent()], ""),
-    Judged("a route that nobody judged", "HTTPRoute", [], "no gateway has judged it yet"),
-    Judged(
+STATUS_CASES = [
+    StatusCase("a route that is whole", "HTTPRoute", [a_parent()], ""),
+    StatusCase("a route without a status", "HTTPRoute", [], "no gateway has reported a status for it yet"),
+    StatusCase(
         "wkl-73 a refused route",
         "HTTPRoute",
         [a_parent("False", reason="NotAllowedByListeners")],
         "Accepted is False: NotAllowedByListeners",
     ),
-    Judged(
+    StatusCase(
         "a route with a lost backend",
         "HTTPRoute",
         [a_parent(resolved="False", reason="BackendNotFound")],
         "ResolvedRefs is False: BackendNotFound",
     ),
-    Judged("another gateway's verdict", "HTTPRoute", [a_parent(name="other")], "no gateway has judged it yet"),
-    Judged("a route whose references nobody spoke of", "HTTPRoute", [a_parent(resolved="")], "ResolvedRefs is not reported yet"),
-    Judged("a pool whose references nobody spoke of", "InferencePool", [a_parent(resolved="")], ""),
-    Judged("a pool with a lost picker", "InferencePool", [a_parent(resolved="False", reason="X")], "ResolvedRefs is False: X"),
-    Judged("our gateway accepts what another refuses", "HTTPRoute", [a_parent("False", name="other"), a_parent()], ""),
+    StatusCase("another gateway's status", "HTTPRoute", [a_parent(name="other")], "no gateway has reported a status for it yet"),
+    StatusCase("a route whose references nobody spoke of", "HTTPRoute", [a_parent(resolved="")], "ResolvedRefs is not reported yet"),
+    StatusCase("a pool whose references nobody spoke of", "InferencePool", [a_parent(resolved="")], ""),
+    StatusCase("a pool with a lost picker", "InferencePool", [a_parent(resolved="False", reason="X")], "ResolvedRefs is False: X"),
+    StatusCase("our gateway accepts what another refuses", "HTTPRoute", [a_parent("False", name="other"), a_parent()], ""),
 ]
 
 
-@pytest.mark.parametrize("case", JUDGED, ids=lambda case: case.story)
-def test_a_route_or_pool_counts_as_our_gateway_judged_it(case: Judged) -> None:
+@pytest.mark.parametrize("case", STATUS_CASES, ids=lambda case: case.story)
+def test_a_route_or_pool_counts_as_our_gateway_reported(case: StatusCase) -> None:
     view = observe_replica([seen(case.kind, status={"parents": case.parents})], {}, {}, CREATED).observed
     (found,) = view.routes or view.pools
     assert (found.accepted, found.message) == (not case.message, case.message)
@@ -186,7 +186,7 @@ def test_a_route_or_pool_counts_as_our_gateway_judged_it(case: Judged) -> None:
 def test_a_verdict_on_an_older_spec_is_none() -> None:
     route = seen("HTTPRoute", generation=2, status={"parents": [a_parent(generation=1)]})
     (found,) = observe_replica([route], {}, {}, CREATED).observed.routes
-    assert (found.accepted, found.message) == (False, "Accepted is not judged yet for the newest spec")
+    assert (found.accepted, found.message) == (False, "Accepted is not reported yet for the current generation")
 
 
 def test_a_pool_that_its_gateway_never_judges_is_accepted_after_a_minute_if_the_route_is_whole() -> None:

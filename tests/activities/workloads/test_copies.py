@@ -193,7 +193,7 @@ async def test_somebody_elses_object_under_the_name_of_a_copy_is_never_overwritt
     api = await world.api()
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": place.name, "namespace": place.namespace}}
     await api.create({**foreign, "stringData": {"token": "theirs"}})
-    with pytest.raises(NameConflict, match="belongs to nobody known here"):
+    with pytest.raises(NameConflict, match="belongs to no known owner"):
         await world.apply(order)
     assert await world.step(order, applied, 10)
     found = await api.get(place)

@@ -59,7 +59,7 @@ async def test_an_object_without_our_labels_is_not_taken_over(world: World) -> N
     api = await world.api()
     foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": service.name, "namespace": service.namespace}}
     await api.create({**foreign, "spec": {"ports": [{"port": 80}]}})
-    with pytest.raises(NameConflict, match="belongs to nobody known here"):
+    with pytest.raises(NameConflict, match="belongs to no known owner"):
         await world.apply(order)
     found = await api.get(service)
     assert found is not None

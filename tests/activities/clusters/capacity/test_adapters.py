@@ -11,7 +11,7 @@ from activities.cluster_objects.kinds import LWS_NAME_LABEL
 from activities.clusters.capacity.adapters import ADAPTERS
 from activities.clusters.capacity.counts import amount, ceiling, floor
 from activities.clusters.capacity.objects import Objects, reduced
-from activities.clusters.watch.capacity import CapacityBook, capacity_book
+from activities.clusters.watch.capacity import CapacityTracker, capacity_tracker
 from api_types import labels
 from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
 from tests.activities.clusters.capacity import recorded as r
@@ -153,12 +153,12 @@ def test_18_5_kai_free_is_the_least_along_the_parents() -> None:
     assert found["modelplane-red"].tenants == ["modelplane-red"]
 
 
-def test_18_5_4_kai_gives_the_words_of_the_pod_group() -> None:
+def test_18_5_4_kai_gives_the_reason_of_the_pod_group() -> None:
     gang = next(seen for seen in snapshot("kai", [*r.KUBE, *r.KAI]).admission if seen.workload == "gang-22222222")
     assert (gang.state, gang.reason) == ("Pending", "OverLimit: the queue has no quota left")
 
 
-def test_18_5_4_kai_gives_the_words_of_plain_conditions_where_there_are_no_verdicts() -> None:
+def test_18_5_4_kai_gives_the_text_of_plain_conditions_without_scheduling_conditions() -> None:
     old = {"type": "Scheduled", "status": "True", "reason": "Old", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     new = {"type": "Unschedulable", "status": "True", "reason": "OverLimit", "lastTransitionTime": "2026-01-01T12:00:00Z"}
     group = next(item for kind, item in r.KAI if kind == "PodGroup")
@@ -223,7 +223,7 @@ def test_18_5_4_kueue_says_of_pods_what_their_workload_says(
 )
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
 def test_18_5_4_a_pod_that_a_scheduler_takes_off_its_node_says_so(adapter: str, reason: str, state: str) -> None:
-    """KAI says it with the words of the plain scheduler. A pod that a taint drives away is no matter of admission."""
+    """KAI sets the condition of kube-scheduler. A pod that a taint evicts is not a matter of admission."""
     lost = r.pod("chat-0", **{labels.SERVING: CHAT})
     taken = {
         "type": "DisruptionTarget",
@@ -244,7 +244,7 @@ def test_18_5_4_a_pod_that_no_scheduler_has_looked_at_waits_since_it_was_made() 
     new["metadata"]["creationTimestamp"] = "2026-01-01T12:01:00Z"
     new["status"] = {"phase": "Pending"}
     seen = admitted("kube", [*r.KUBE, ("Pod", new)])[CHAT]
-    assert (seen.state, seen.reason, seen.since) == ("Pending", "no scheduler has looked at it", NOON + MINUTE)
+    assert (seen.state, seen.reason, seen.since) == ("Pending", "no scheduler has reported on it", NOON + MINUTE)
 
 
 def test_18_5_4_a_pod_that_was_evicted_counts_more_than_one_that_waits() -> None:
@@ -263,66 +263,66 @@ def test_18_5_6_units_are_exact(text: Any, down: int, up: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "many", "1e3x", "0x10", "٣"])
-def test_an_amount_that_cannot_be_read_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="no amount of devices"):
+def test_an_invalid_quantity_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity of devices"):
         amount(text)
 
 
-def a_book(adapter: str) -> CapacityBook:
-    """A book for which everything was listed."""
-    book = capacity_book(adapter, "eu-1")
-    assert book is not None
-    book.whole = True
-    return book
+def a_tracker(adapter: str) -> CapacityTracker:
+    """A tracker for which everything was listed."""
+    tracker = capacity_tracker(adapter, "eu-1")
+    assert tracker is not None
+    tracker.synced = True
+    return tracker
 
 
 def test_18_5_2_half_a_list_is_no_snapshot() -> None:
     """A queue whose LocalQueues were not listed yet would look as if it held nobody back."""
-    book = a_book("kueue")
+    tracker = a_tracker("kueue")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    book.whole = False
-    put(book.objects, "ClusterQueue", r.cluster_queue("red", 16, "12"))
-    assert book.snapshot(now) is None
-    book.whole = True
-    before = book.snapshot(now)
+    tracker.synced = False
+    put(tracker.objects, "ClusterQueue", r.cluster_queue("red", 16, "12"))
+    assert tracker.snapshot(now) is None
+    tracker.synced = True
+    before = tracker.snapshot(now)
     assert before is not None
     # A kind that the cluster serves only now is not listed yet; until it is, the last whole picture grows old.
-    book.whole = False
-    put(book.objects, "ClusterQueue", r.cluster_queue("blue", 8, "0"))
-    assert book.snapshot(now) == before
+    tracker.synced = False
+    put(tracker.objects, "ClusterQueue", r.cluster_queue("blue", 8, "0"))
+    assert tracker.snapshot(now) == before
 
 
 def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_old() -> None:
-    book = a_book("kube")
+    tracker = a_tracker("kube")
     for kind, item in r.KUBE:
-        put(book.objects, kind, item)
+        put(tracker.objects, kind, item)
     start = datetime(2026, 1, 1, tzinfo=UTC)
 
     def at(seconds: int) -> int:
-        seen = book.snapshot(start + timedelta(seconds=seconds))
+        seen = tracker.snapshot(start + timedelta(seconds=seconds))
         assert seen is not None
         return seen.observed_at - int(start.timestamp() * 1000)
 
     assert [at(0), at(100), at(299)] == [0, 0, 0]
     assert at(300) == 300_000
     heartbeat = r.node("n1", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:05:00Z"}])
-    put(book.objects, "Node", heartbeat)
+    put(tracker.objects, "Node", heartbeat)
     assert at(310) == 300_000
-    put(book.objects, "Node", r.node("n1", unschedulable=True))
+    put(tracker.objects, "Node", r.node("n1", unschedulable=True))
     assert at(320) == 320_000
 
 
 def test_18_5_2_objects_that_cannot_be_read_leave_the_last_snapshot_to_grow_old() -> None:
-    book = a_book("kai")
+    tracker = a_tracker("kai")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    before = book.snapshot(now)
-    put(book.objects, "Queue", r.queue("odd", quota="lots"))
-    assert book.snapshot(now + timedelta(minutes=20)) == before
+    before = tracker.snapshot(now)
+    put(tracker.objects, "Queue", r.queue("odd", quota="lots"))
+    assert tracker.snapshot(now + timedelta(minutes=20)) == before
 
 
 @pytest.mark.parametrize("name", ["none", "", "slurm"])
 def test_18_5_without_a_known_adapter_nothing_is_observed(name: str) -> None:
-    assert capacity_book(name, "eu-1") is None
+    assert capacity_tracker(name, "eu-1") is None
 
 
 def test_what_is_not_read_is_not_kept() -> None:

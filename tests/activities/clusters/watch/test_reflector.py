@@ -47,18 +47,18 @@ class Script:
             yield event
 
 
-class Book:
-    """What a reflector told."""
+class Recorder:
+    """What a reflector reported."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, Any]] = []
-        self.whole = 0
+        self.listed_count = 0
 
     def changed(self, key: Key, record: Any) -> None:
         self.changes.append((key.name, record))
 
     def listed(self) -> None:
-        self.whole += 1
+        self.listed_count += 1
 
 
 @pytest.fixture(autouse=True)
@@ -68,29 +68,29 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RESUME_SECONDS", 0.001)
 
 
-async def play(script: Script, until: Callable[[Reflector[str]], Any] | None = None) -> tuple[Book, Reflector[str]]:
+async def play(script: Script, until: Callable[[Reflector[str]], Any] | None = None) -> tuple[Recorder, Reflector[str]]:
     """Run a reflector until the script is over, or until a condition holds."""
-    book = Book()
+    recorder = Recorder()
     reflector: Reflector[str] = Reflector(
-        lambda: cast(ClusterApi, script), SELECTION, lambda item: cast(str | None, item["value"]), book.changed, book.listed
+        lambda: cast(ClusterApi, script), SELECTION, lambda item: cast(str | None, item["value"]), recorder.changed, recorder.listed
     )
     task = asyncio.create_task(reflector.run())
     await (eventually(lambda: until(reflector)) if until else asyncio.wait_for(script.idle.wait(), 60))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return book, reflector
+    return recorder, reflector
 
 
 async def test_everything_is_told_once_and_then_what_changes() -> None:
     events = [Event("MODIFIED", an_item("a", "2", 101)), Event("ADDED", an_item("b", "1", 102)), Event("DELETED", an_item("a", "2", 103))]
-    book, reflector = await play(Script([[an_item("a", "1")]], [events]))
-    assert book.changes == [("a", "1"), ("a", "2"), ("b", "1"), ("a", None)]
-    assert (book.whole, reflector.listings, reflector.problem) == (1, 1, None)
+    recorder, reflector = await play(Script([[an_item("a", "1")]], [events]))
+    assert recorder.changes == [("a", "1"), ("a", "2"), ("b", "1"), ("a", None)]
+    assert (recorder.listed_count, reflector.listings, reflector.problem) == (1, 1, None)
 
 
 async def test_a_record_that_stays_the_same_is_not_told_again() -> None:
-    book, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", an_item("a", "1", 101))]]))
-    assert book.changes == [("a", "1")]
+    recorder, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", an_item("a", "1", 101))]]))
+    assert recorder.changes == [("a", "1")]
 
 
 async def test_a_watch_that_ends_goes_on_where_it_was_bookmarks_included() -> None:
@@ -101,15 +101,15 @@ async def test_a_watch_that_ends_goes_on_where_it_was_bookmarks_included() -> No
 
 async def test_what_the_server_forgot_is_listed_again_and_only_differences_are_told() -> None:
     script = Script([[an_item("a", "1"), an_item("b", "1")], [an_item("b", "1"), an_item("c", "1")]], [WatchExpired()])
-    book, _ = await play(script)
+    recorder, _ = await play(script)
     assert script.asked == ["list", "watch 100", "list", "watch 100"]
-    assert book.changes == [("a", "1"), ("b", "1"), ("a", None), ("c", "1")]
-    assert book.whole == 2
+    assert recorder.changes == [("a", "1"), ("b", "1"), ("a", None), ("c", "1")]
+    assert recorder.listed_count == 2
 
 
 async def test_nothing_is_told_before_a_list_was_whole() -> None:
-    book, reflector = await play(Script([ClusterUnreachable("x"), PermissionDenied("y"), [an_item("a", "1")]], []))
-    assert book.changes == [("a", "1")]
+    recorder, reflector = await play(Script([ClusterUnreachable("x"), PermissionDenied("y"), [an_item("a", "1")]], []))
+    assert recorder.changes == [("a", "1")]
     assert reflector.synced
 
 
@@ -122,15 +122,15 @@ async def test_a_refused_list_is_told_as_the_problem() -> None:
 
 async def test_a_kind_that_goes_away_takes_its_objects_along_and_ends_the_reflector() -> None:
     script = Script([[an_item("a", "1")]], [StackMissing("no longer served")])
-    book = Book()
+    recorder = Recorder()
     reflector: Reflector[str] = Reflector(
-        lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], book.changed, book.listed
+        lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], recorder.changed, recorder.listed
     )
     await asyncio.wait_for(reflector.run(), 60)
-    assert book.changes == [("a", "1"), ("a", None)]
+    assert recorder.changes == [("a", "1"), ("a", None)]
     assert reflector.synced
 
 
 async def test_an_object_that_is_no_longer_ours_is_forgotten() -> None:
-    book, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", {**an_item("a", "", 101), "value": None})]]))
-    assert book.changes == [("a", "1"), ("a", None)]
+    recorder, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", {**an_item("a", "", 101), "value": None})]]))
+    assert recorder.changes == [("a", "1"), ("a", None)]
