@@ -19,7 +19,7 @@ This module is the only one that others import from.
 """
 
 from scheduler.cel import check_selector
-from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain
+from scheduler.decide import apply, decide, decide_and_explain
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import registry, snapshot
 from scheduler.fleet.decision_state import decision_state, restore_decision_state
@@ -80,7 +80,6 @@ __all__ += [
     "Decision",
     "DeploymentView",
     "Eviction",
-    "ExplainedDecision",
     "KeptReplica",
     "Placement",
     "ScheduleRequest",

@@ -1,4 +1,4 @@
-"""The answers of `modelplane plan` to its questions, as people read them."""
+"""The text of the answers that `modelplane plan` gives to questions."""
 
 from collections.abc import Sequence
 
@@ -23,41 +23,41 @@ def _room_lines(tree: Tree) -> list[str]:
     lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: headroom {count}, wanted {tree['wanted']}"]
     if tree["clusters"]:
         lines += _indented(columns(["CLUSTER", "REPLICAS"], [[cluster, str(number)] for cluster, number in tree["clusters"].items()]))
-    return [*lines, f"{_INDENT}One more: {tree['message']}"] if tree["message"] else lines
+    return [*lines, f"{_INDENT}Next replica: {tree['message']}"] if tree["message"] else lines
 
 
 def _choice_lines(tree: Tree) -> list[str]:
     title = f"ModelDeployment {tree['namespace']}/{tree['name']}"
     if not tree["missing"]:
-        return [f"{title}: all {tree['wanted']} replicas have a place; nothing has to be added"]
-    head = f"{title}: {tree['missing']} of {tree['wanted']} replicas have no place"
-    verdict = f"the cheapest that is enough is {tree['cheapest']}" if tree["cheapest"] else "none of these clusters is enough alone"
+        return [f"{title}: all {tree['wanted']} replicas are placed; no cluster is needed"]
+    head = f"{title}: {tree['missing']} of {tree['wanted']} replicas are not placed"
+    verdict = f"the cheapest sufficient cluster is {tree['cheapest']}" if tree["cheapest"] else "none of these clusters is sufficient alone"
     rows = [
         [
             offer["cluster"],
             f"{offer['replicas']} of {tree['missing']}",
             ", ".join(f"{pool} x{nodes}" for pool, nodes in offer["nodes"].items()) or "-",
             price_text(offer["costMilli"]) if offer["nodes"] else "-",
-            offer["message"] or "enough",
+            offer["message"] or "sufficient",
         ]
         for offer in tree["offers"]
     ]
-    table = columns(["CLUSTER", "TAKES", "NODES", "COST/H", "RESULT"], rows) if rows else []
+    table = columns(["CLUSTER", "REPLICAS", "NODES", "COST/H", "RESULT"], rows) if rows else []
     return [f"{head}; {verdict}", *_indented(table)]
 
 
 def _drain_lines(tree: Tree) -> list[str]:
-    verdict = "can be drained now" if tree["possible"] else "cannot be drained now without a loss"
+    verdict = "can be drained now" if tree["possible"] else "cannot be drained now: some replicas would not be placed again"
     rows = [[_owner(move), _count(move["leaves"]), _where(move["comes"]), move["message"] or "-"] for move in tree["moves"]]
     stays = [
-        [_owner(one), one["replica"], "its deployment tolerates the drain" if one["tolerates"] else "its deployment is not known"]
+        [_owner(one), one["replica"], "its deployment tolerates the taint" if one["tolerates"] else "its deployment is unknown"]
         for one in tree["stays"]
     ]
     lines = [f"InferenceCluster {tree['cluster']} {verdict}"]
     if rows:
-        lines += _indented(columns(["DEPLOYMENT", "LEAVES", "COMES", "SHORT"], rows))
+        lines += _indented(columns(["DEPLOYMENT", "EVICTED", "PLACED ON", "SHORTFALL"], rows))
     if stays:
-        lines += [f"{_INDENT}What stays:", *_indented(columns(["DEPLOYMENT", "REPLICA", "WHY"], stays))]
+        lines += [f"{_INDENT}Not evicted:", *_indented(columns(["DEPLOYMENT", "REPLICA", "REASON"], stays))]
     return lines
 
 

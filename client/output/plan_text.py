@@ -1,4 +1,4 @@
-"""A plan as people read it: per deployment what comes, stays, changes and goes, and why something is missing."""
+"""The text of a plan: per deployment the replicas that are created, kept, changed and evicted, and why some are not placed."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from client.refs.tree import Tree
 
 _INDENT = "  "
 _EVICT = "Evict"
-# Where money is not known, as opposed to nothing.
+# A price that is not known, as opposed to 0.
 _UNKNOWN = "unknown"
 
 
@@ -26,7 +26,7 @@ def plan_lines(plan: Tree, *, wide: bool) -> list[str]:
 def decision_lines(decision: Tree, *, wide: bool) -> list[str]:
     """Give the lines of one decision."""
     placed = len(decision["placements"])
-    lines = [f"ModelDeployment {decision['namespace']}/{decision['name']}: {placed} of {decision['desired']} replicas have a place"]
+    lines = [f"ModelDeployment {decision['namespace']}/{decision['name']}: {placed} of {decision['desired']} replicas placed"]
     rows = [
         *[[each["action"], each["replica"], each["cluster"], pools_text(each["engines"]), "-"] for each in decision["placements"]],
         *[[_EVICT, each["replica"], each["cluster"], "-", each["reason"]] for each in decision["evictions"]],
@@ -41,10 +41,10 @@ def decision_lines(decision: Tree, *, wide: bool) -> list[str]:
 
 
 def cluster_lines(clusters: Tree) -> list[str]:
-    """Give a table of clusters and their pools with what keeps one more replica away; a pool that takes an engine has no reason."""
+    """Give a table of clusters and their pools with the reason why one more replica does not fit; a pool that fits an engine has none."""
     rows: list[list[str]] = []
     for cluster, found in clusters.items():
-        rows.append([cluster, "-", found["reason"] or "-", found["detail"] or "would take one more replica"])
+        rows.append([cluster, "-", found["reason"] or "-", found["detail"] or "fits one more replica"])
         rows += [[cluster, pool, seen["reason"] or "-", seen["detail"] or "fits"] for pool, seen in found["pools"].items()]
     return columns(["CLUSTER", "POOL", "REASON", "DETAIL"], rows)
 

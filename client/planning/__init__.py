@@ -1,1 +1,5 @@
-"""Plans and explanations on this machine: a read-only copy of the live fleet, hypotheses, rendering without a server."""
+"""Plans, explanations and rendering on this machine, over files or over a copy of the live fleet that is only read.
+
+The scheduler package decides; here its input is gathered and its answers become trees for `-o json`. Not here: how they are printed
+(`client/output`).
+"""

@@ -1,7 +1,7 @@
 """The live fleet, read for planning: every cluster, the scheduler's ledger, every deployment with its cache.
 
-The scheduler's ledger is one consistent account, reservations included, so it is asked for that and for nothing else. An owner that does
-not answer makes a plan impossible: what a silent cluster would take is not known, and a guess would look like an answer.
+Clusters and deployments come from their own workflows; the ledger, and the rest of the state that decisions depend on, from the
+scheduler. An object that does not answer makes a plan impossible: what an unknown cluster would take is a guess that looks like an answer.
 """
 
 import asyncio
@@ -31,23 +31,23 @@ from scheduler import (
 )
 from workflows.fleet_scheduler.packing import unpack
 
-# Each time, an owner has as long as a query waits. A worker that just started first replays what it owns.
-_ASKED_AGAIN = 3
+# Each time, an object has as long as a query waits. A worker that just started replays its workflows first.
+_DESCRIBE_RETRIES = 3
 
 # How often the ledger is read when it changes between two of its pages.
-_READ_AGAIN = 10
+_LEDGER_READS = 10
 
 
 @dataclass(frozen=True)
 class LiveFleet:
-    """The fleet with the manifests it was read from; objects that are being deleted, or never had a good spec, are not among them."""
+    """The fleet with the manifests it was read from; objects that are being deleted, or have no accepted spec, are not among them."""
 
     fleet: Fleet
     classes: Mapping[str, Tree]
     clusters: Mapping[str, Tree]
     deployments: Mapping[Owner, Tree]
     caches: Mapping[Owner, Tree]
-    # The replica count that was last applied, where it is known: another one may have been ordered since.
+    # The replica count that was last applied, where it is known: it may have been scaled since.
     applied: Mapping[Owner, int] = field(default_factory=dict)
 
     @property
@@ -65,11 +65,11 @@ class LiveFleet:
 
 
 async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
-    """Read the whole fleet; `written` are deployments that a file would apply. Raises `NoAnswer` naming who is silent, `Unreachable`."""
+    """Read the whole fleet; `written` are deployments in files to apply. Raises `NoAnswer` naming what did not answer, `Unreachable`."""
     classes, clusters, deployments, (entries, state), policy = await asyncio.gather(
-        _answered(plane, "InferenceClass"),
-        _answered(plane, "InferenceCluster"),
-        _answered(plane, "ModelDeployment"),
+        _list_all(plane, "InferenceClass"),
+        _list_all(plane, "InferenceCluster"),
+        _list_all(plane, "ModelDeployment"),
         _ledger(plane),
         _policy(plane),
     )
@@ -80,16 +80,16 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
     restore_decision_state(fleet, state)
     for entry in entries:
         fleet.put_replica(entry)
-    await _observe(plane, fleet)
-    standing = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
-    owners = {owner for seen in standing if (owner := cache_of(seen.tree))}
+    await _read_readiness(plane, fleet)
+    accepted = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
+    owners = {owner for seen in accepted if (owner := cache_of(seen.tree))}
     return LiveFleet(
         fleet,
         classes={seen.target.name: seen.tree for seen in classes},
         clusters={seen.target.name: seen.tree for seen in clusters},
-        deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in standing},
+        deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in accepted},
         caches=await _caches(plane, owners),
-        applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in standing} & set(written)),
+        applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in accepted} & set(written)),
     )
 
 
@@ -99,24 +99,24 @@ def cache_of(tree: Tree) -> Owner | None:
     return (tree["metadata"].get("namespace") or "default", reference["name"]) if reference.get("name") else None
 
 
-async def _answered(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
-    """List a kind with every owner's own answer; one that is slow is asked again. Raises `NoAnswer` naming who stays silent."""
+async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
+    """List a kind as its objects describe themselves, with retries for slow ones. Raises `NoAnswer` naming those that never answer."""
     found = await plane.list(BY_KIND[kind], None)
-    for _ in range(_ASKED_AGAIN):
+    for _ in range(_DESCRIBE_RETRIES):
         if all(seen.answered for seen in found):
             return found
-        found = [one for one in await asyncio.gather(*(_asked_again(plane, seen) for seen in found)) if one]
+        found = [one for one in await asyncio.gather(*(_described_again(plane, seen) for seen in found)) if one]
     silent = [seen.target.title for seen in found if not seen.answered]
     if silent:
         raise NoAnswer(
-            "the fleet cannot be read: some owners do not answer",
+            "the fleet cannot be read: some objects do not answer",
             details=silent,
             next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
         )
     return found
 
 
-async def _asked_again(plane: ControlPlane, seen: ListedObject) -> ListedObject | None:
+async def _described_again(plane: ControlPlane, seen: ListedObject) -> ListedObject | None:
     if seen.answered:
         return seen
     try:
@@ -139,7 +139,7 @@ async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObjec
 
 async def _ledger(plane: ControlPlane) -> tuple[list[ReplicaView], dict[str, Any]]:
     """Read the whole ledger, page by page, and what else decisions depend on. Raises `NoAnswer` when it changes whenever it is read."""
-    for _ in range(_READ_AGAIN):
+    for _ in range(_LEDGER_READS):
         entries: list[ReplicaView] = []
         state: dict[str, Any] = {}
         versions: set[int] = set()
@@ -148,7 +148,7 @@ async def _ledger(plane: ControlPlane) -> tuple[list[ReplicaView], dict[str, Any
             try:
                 page: dict[str, Any] = await plane.query(SCHEDULER, "ledger_page", after)
             except NotFound:
-                return [], {}  # it starts with the first thing that there is to decide
+                return [], {}  # the scheduler starts with the first request
             entries += unpack_rows(unpack(page["entries"]))
             # A worker of an older release gives no state.
             state |= unpack(page.get("state", "")) or {}
@@ -171,8 +171,8 @@ async def _policy(plane: ControlPlane) -> dict[str, Any]:
     return policy
 
 
-async def _observe(plane: ControlPlane, fleet: Fleet) -> None:
-    """Note which replicas are Ready: the ledger's owner hears of health only together with a request."""
+async def _read_readiness(plane: ControlPlane, fleet: Fleet) -> None:
+    """Note which replicas are Ready: the scheduler learns it only with the next request of their deployment."""
     uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != reasons.RELEASING}
     async for row in plane.rows(visibility_query(["ModelReplica"])):
         attributes = row.typed_search_attributes

@@ -1,6 +1,6 @@
-"""The questions that `modelplane plan` answers about one object: how many more fit, what to add for the rest, whether a cluster can go.
+"""The questions that `modelplane plan` answers: how many replicas fit, which cluster to add for the rest, can a cluster be drained.
 
-An answer is a tree for `-o json` with `question`, and `enough`: False fails a command that was told to fail on a shortfall.
+An answer is a tree for `-o json` with `question`, and `enough`: where that is False, `--fail-on-shortfall` fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,8 +41,8 @@ class Question:
 
 
 @dataclass(frozen=True)
-class World:
-    """What a question is asked about: clusters with what stands on them, every deployment, and the classes by name."""
+class QuestionContext:
+    """What a question is about: the fleet, every deployment in the order of arrival, and the classes by name."""
 
     fleet: Fleet
     views: Mapping[Owner, DeploymentView]
@@ -55,7 +55,7 @@ def read_question(
     """Read what is asked, None if nothing is. Raises `Refused` for what cannot be read, and for two questions at once."""
     asked = [name for name, given in ((HEADROOM, room_for), (CHEAPEST_CLUSTER, offer_file), (CAN_DRAIN, drain)) if given is not None]
     if len(asked) > 1:
-        raise Refused(f"{' and '.join(f'--{name}' for name in asked)} are several questions", next_step="ask one at a time")
+        raise Refused(f"{' and '.join(f'--{name}' for name in asked)} are separate questions", next_step="ask one at a time")
     if (offer_file is None) != (offer_for is None):
         raise Refused("--cheapest-cluster and --for go together", next_step="write --cheapest-cluster FILE --for md/NAME")
     if room_for is not None:
@@ -72,7 +72,7 @@ def _deployment(option: str, text: str, namespace: str | None) -> Owner:
     except (Refused, ValueError) as error:
         raise Refused(f"{option} {text}: {error}", next_step=f"write {option} md/NAME") from error
     if kind.kind != "ModelDeployment" or name is None:
-        raise Refused(f"{option} {text}: this is asked about a ModelDeployment", next_step=f"write {option} md/NAME")
+        raise Refused(f"{option} {text}: only a ModelDeployment can be named here", next_step=f"write {option} md/NAME")
     wanted = target(kind, namespace, name)
     return wanted.namespace, wanted.name
 
@@ -82,21 +82,21 @@ def _offered(file: str) -> tuple[Tree, ...]:
     others = sorted({tree["kind"] for tree in trees} - set(_OFFERED))
     if others:
         raise Refused(
-            f"{file} holds {', '.join(others)}: only clusters and classes can be chosen from",
-            next_step="leave in it the InferenceClusters to choose from, or InferenceClasses alone; name the rest with -f",
+            f"{file} contains {', '.join(others)}: only clusters and classes can be chosen from",
+            next_step="keep only the InferenceClusters to choose from, or only InferenceClasses; name other objects with -f",
         )
     return tuple(trees)
 
 
-def answer(question: Question, world: World, now: int) -> Tree:
-    """Answer a question once everything that is wanted has been placed; the world is only read.
+def answer(question: Question, context: QuestionContext, now: int) -> Tree:
+    """Answer a question after every deployment has been decided; the fleet is only read.
 
     Raises `NotFound` for an unknown object, `Refused` for offers that cannot be used.
     """
-    settled = replace(world, fleet=settle(world.fleet, world.views.values(), now).fleet)
+    settled = replace(context, fleet=settle(context.fleet, context.views.values(), now).fleet)
     if question.kind == CAN_DRAIN:
         return _drain(question.cluster, settled, now)
-    view = world.views.get(question.owner)
+    view = context.views.get(question.owner)
     if view is None:
         raise NotFound(
             f"ModelDeployment {'/'.join(question.owner)} is not among those planned", next_step="check its name and -n, or add it with -f"
@@ -104,8 +104,8 @@ def answer(question: Question, world: World, now: int) -> Tree:
     return _room(view, settled, now) if question.kind == HEADROOM else _choice(view, question.offered, settled, now)
 
 
-def _room(view: DeploymentView, world: World, now: int) -> Tree:
-    found = headroom(world.fleet, view, now)
+def _room(view: DeploymentView, context: QuestionContext, now: int) -> Tree:
+    found = headroom(context.fleet, view, now)
     return {
         "question": HEADROOM,
         "enough": found.replicas >= view.replicas,
@@ -118,8 +118,8 @@ def _room(view: DeploymentView, world: World, now: int) -> Tree:
     }
 
 
-def _choice(view: DeploymentView, offered: Sequence[Tree], world: World, now: int) -> Tree:
-    missing, ranked = offers(world.fleet, view, _clusters(view, offered, world), now)
+def _choice(view: DeploymentView, offered: Sequence[Tree], context: QuestionContext, now: int) -> Tree:
+    missing, ranked = offers(context.fleet, view, _clusters(view, offered, context), now)
     best = ranked[0].view.name if ranked and ranked[0].enough else ""
     return {
         "question": CHEAPEST_CLUSTER,
@@ -144,17 +144,17 @@ def _offer_tree(offer: Offer) -> Tree:
     }
 
 
-def _clusters(view: DeploymentView, offered: Sequence[Tree], world: World) -> list[ClusterView]:
+def _clusters(view: DeploymentView, offered: Sequence[Tree], context: QuestionContext) -> list[ClusterView]:
     """Give the clusters to choose from; classes alone stand for clusters of one pool each."""
     own = {tree["metadata"]["name"]: tree for tree in offered if tree["kind"] == "InferenceClass"}
     written = [tree for tree in offered if tree["kind"] == "InferenceCluster"]
     if not written:
         return [cluster_of_class(manifest, view) for manifest in own.values()]
-    classes = {**world.classes, **own}
+    classes = {**context.classes, **own}
     problems = [
-        f"InferenceCluster {tree['metadata']['name']} is in the fleet already; an offer needs a name of its own"
+        f"InferenceCluster {tree['metadata']['name']} is already in the fleet; an offered cluster needs an unused name"
         for tree in written
-        if tree["metadata"]["name"] in world.fleet.clusters
+        if tree["metadata"]["name"] in context.fleet.clusters
     ]
     problems += [
         f"InferenceCluster {tree['metadata']['name']}: class {pool['className']} of pool {pool['name']} is not known"
@@ -163,14 +163,14 @@ def _clusters(view: DeploymentView, offered: Sequence[Tree], world: World) -> li
         if pool["className"] not in classes
     ]
     if problems:
-        raise Refused("these clusters cannot be offered", details=problems, next_step="mend the file; classes may stand in it too")
+        raise Refused("these clusters cannot be offered", details=problems, next_step="fix the file; it may contain their classes too")
     return [offline_cluster(tree, classes) for tree in written]
 
 
-def _drain(cluster: str, world: World, now: int) -> Tree:
-    if cluster not in world.fleet.clusters:
+def _drain(cluster: str, context: QuestionContext, now: int) -> Tree:
+    if cluster not in context.fleet.clusters:
         raise NotFound(f"InferenceCluster {cluster} is not among those planned", next_step="`modelplane get ic` lists those of the fleet")
-    found = can_drain(world.fleet, cluster, list(world.views.values()), now)
+    found = can_drain(context.fleet, cluster, list(context.views.values()), now)
     return {
         "question": CAN_DRAIN,
         "enough": found.possible,
@@ -185,7 +185,7 @@ def _drain(cluster: str, world: World, now: int) -> Tree:
 
 
 def _move(cluster: str, diff: DeploymentDiff) -> Tree:
-    """Say what becomes of one deployment: its replicas that leave the cluster, and where new ones come."""
+    """Give the replicas of one deployment that are evicted from the cluster, and the clusters of those that replace them."""
     before = {placement.uid for placement in diff.before}
     return {
         "namespace": diff.namespace,

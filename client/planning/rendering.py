@@ -1,4 +1,4 @@
-"""What would be applied to clusters, from manifests and cluster facts alone.
+"""The Kubernetes objects that would be applied to clusters, from manifests and cluster facts alone.
 
 A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Nothing has
 an identity yet: every uid is zeros and every generation 1, so that equal input gives equal output.
@@ -50,13 +50,11 @@ def render_all(
         raise Refused(f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}", next_step="add one of them with -f")
     documents = sort_documents(trees)
     findings = Findings()
-    facts = {**_documented(documents, findings), **given}
+    facts = {**_declared_facts(documents, findings), **given}
     jobs = [*_caches(documents, facts, settings, findings), *_replicas(documents, facts, settings, findings, policy)]
     outputs = [output for job in jobs if (output := _run(job, findings))]
     if findings.problems:
-        raise Refused(
-            "not everything can be rendered", details=findings.problems, next_step="mend what is said above and run the command again"
-        )
+        raise Refused("not everything can be rendered", details=findings.problems, next_step="fix these problems and run the command again")
     return outputs, tuple(findings.warnings)
 
 
@@ -83,8 +81,8 @@ def _run(job: _Job, findings: Findings) -> Output | None:
     return Output(job.title, job.cluster, tuple(objects))
 
 
-def _documented(documents: Documents, findings: Findings) -> dict[str, ClusterInput]:
-    """Give the facts that clusters among the objects tell of themselves."""
+def _declared_facts(documents: Documents, findings: Findings) -> dict[str, ClusterInput]:
+    """Give the facts that the clusters among the objects declare."""
     found: dict[str, ClusterInput] = {}
     for name, manifest in documents.clusters.items():
         annotations = manifest["metadata"].get("annotations") or {}
@@ -112,7 +110,7 @@ def _caches(documents: Documents, facts: Mapping[str, ClusterInput], settings: R
 
 
 def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
-    """Whether a cache is staged on a cluster; one that is known by facts alone has no labels to be asked for."""
+    """Whether a cache is staged on a cluster; one that is known by facts alone has no labels to match."""
     if cluster is None:
         return True
     own = cluster["metadata"].get("labels") or {}
@@ -123,19 +121,19 @@ def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> boo
 def _replicas(
     documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings, policy: SchedulerOptions | None
 ) -> Iterator[_Job]:
-    for wanted in [*map(_written, documents.replicas), *_placed(documents, findings, policy)]:
+    for wanted in [*map(_replica_input, documents.replicas), *_planned_replicas(documents, findings, policy)]:
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:
             findings.problem(
                 title,
-                f"spec.clusterName: nothing is known of cluster {wanted.cluster}; add its InferenceCluster, "
+                f"spec.clusterName: nothing is known about cluster {wanted.cluster}; add its InferenceCluster, "
                 f"or `clusters: {{{wanted.cluster}: {{}}}}` with --cluster-facts",
             )
             continue
         yield _Job(title, wanted.cluster, partial(render_replica, wanted, facts[wanted.cluster], settings))
 
 
-def _written(manifest: Mapping[str, Any]) -> ReplicaInput:
+def _replica_input(manifest: Mapping[str, Any]) -> ReplicaInput:
     metadata = manifest["metadata"]
     own = metadata.get("labels") or {}
     index = str(own.get(labels.REPLICA_INDEX) or "")
@@ -151,8 +149,8 @@ def _written(manifest: Mapping[str, Any]) -> ReplicaInput:
     )
 
 
-def _placed(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
-    """Place the deployments and give the replicas that would be new or changed; those that stand are rendered as written."""
+def _planned_replicas(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
+    """Place the deployments and give the replicas that would be created or changed; kept ones are rendered as written."""
     if not documents.deployments:
         return
     if not (documents.clusters and documents.classes):
@@ -165,13 +163,13 @@ def _placed(documents: Documents, findings: Findings, policy: SchedulerOptions |
     for manifest, explained in zip(documents.deployments, decide_documents(documents, policy, now_ms()), strict=True):
         decision = explained.decision
         if decision.shortfall:
-            # What has a place is still worth seeing; nothing at all is no rendering.
+            # A part that is placed can be rendered; where nothing is, the output would be empty.
             note = findings.warn if decision.placements else findings.problem
             note(f"ModelDeployment {decision.namespace}/{decision.deployment}", decision.message)
-        yield from _stamped(manifest, decision)
+        yield from _replica_inputs(manifest, decision)
 
 
-def _stamped(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
+def _replica_inputs(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
     template = manifest["spec"]["template"]["spec"]
     for placement in decision.placements:
         if placement.action != reasons.KEEP:

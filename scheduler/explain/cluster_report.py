@@ -1,6 +1,6 @@
-"""Why each cluster and each of its pools takes one more replica of a deployment, or does not.
+"""Why each cluster and each of its pools fits one more replica of a deployment, or does not.
 
-Worked out only when somebody asks: it visits every pool of the fleet.
+It visits every pool of the fleet, so it is computed for explanations and plans, not for every decision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Say why the next replica of a deployment finds no place.
+"""Why the next replica of a deployment is not placed, in one sentence.
 
-The headline counts every cluster once, under the first filter it fails, and adds the nearest miss; it is cheap enough for every decision
-that falls short. The detail per cluster and pool is worked out only when somebody asks.
+It counts every cluster once, under the first filter that rejects it, and adds the nearest miss; it is cheap enough for every decision with
+a shortfall. The reasons per cluster and pool are in `cluster_report`.
 """
 
 from __future__ import annotations

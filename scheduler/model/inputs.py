@@ -306,4 +306,3 @@ class ScheduleRequest:
     fill: FillGate = field(default_factory=FillGate)
     kept: tuple[KeptReplica, ...] = ()
     dry_run: bool = False
-    submitted: int = 0

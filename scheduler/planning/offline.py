@@ -21,6 +21,7 @@ from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.constraints import required_anti_affinity
 from scheduler.planning.settle import settle_and_explain
 from scheduler.planning.trees import decision_tree
+from scheduler.planning.whatif import Changes, plan
 
 Tree = Mapping[str, Any]
 # Stands for an address that is not known offline; it is never shown.
@@ -154,10 +155,17 @@ def decide_documents(
     return [found[view.namespace, view.name] for view in views]
 
 
-def plan_offline(documents: Sequence[Tree], options: SchedulerOptions | None = None, now: int = 0) -> dict[str, Any]:
+def plan_offline(
+    documents: Sequence[Tree], options: SchedulerOptions | None = None, now: int = 0, *, with_steps: bool = False
+) -> dict[str, Any]:
     """Plan every ModelDeployment among manifests in canonical form, which have their status where there is one.
 
-    Gives the JSON tree of `plan -o json`: one decision per deployment in document order.
+    Gives the JSON tree of `plan -o json`: one decision per deployment in document order, and on request the steps that budgets stretch
+    them over.
     """
-    decided = decide_documents(sort_documents(documents), options, now, lambda _: True)
-    return {"decisions": [decision_tree(explained) for explained in decided]}
+    found = sort_documents(documents)
+    tree: dict[str, Any] = {"decisions": [decision_tree(explained) for explained in decide_documents(found, options, now, lambda _: True)]}
+    if with_steps:
+        views = tuple(offline_deployment(manifest, found) for manifest in found.deployments)
+        tree["steps"] = plan(offline_fleet(found, options), Changes(deployments=views), (), now).steps
+    return tree

@@ -56,7 +56,7 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What adding one cluster would do for the replicas without a place.
+    """What adding one cluster would do for the replicas that are not placed.
 
     Attributes:
         view: the cluster.
@@ -94,7 +94,7 @@ def _staying(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView]) 
 
 
 def headroom(fleet: Fleet, deployment: DeploymentView, now: int) -> Headroom:
-    """Find the largest replica count of a deployment that fits as a whole, up to 1,000, with nobody preempted for it."""
+    """Find the largest replica count of a deployment that fits as a whole, up to 1,000, without preemption."""
     low, high = 0, REPLICAS_MAX
     while low < high:
         middle = (low + high + 1) // 2
@@ -115,7 +115,7 @@ def _with_replicas(fleet: Fleet, deployment: DeploymentView, replicas: int, now:
 
 
 def offers(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterView], now: int) -> tuple[int, tuple[Offer, ...]]:
-    """Give how many replicas of a deployment have no place, and what each cluster, added alone, would do about it: the best first.
+    """Give how many replicas of a deployment are not placed, and what each cluster, added alone, would do about it: the best first.
 
     Enough comes before not enough, then the lower price per hour, an unknown price being the dearest. Without a missing replica there is
     nothing to offer.

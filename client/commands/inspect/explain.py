@@ -1,7 +1,7 @@
-"""`modelplane explain`: why each replica of a deployment is where it is, and why a missing one is nowhere.
+"""`modelplane explain`: why each replica of a deployment is where it is, and why a missing one is not placed.
 
-The answer is worked out on this machine over the live fleet, with the scheduler's own code, and stands beside what the deployment itself
-says; where the two differ, something changed a moment ago.
+The scheduler's own code decides on this machine over a copy of the live fleet. The conditions of the deployment are shown as well: where
+they differ, something changed a moment ago.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from client.errors import Refused
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text
 from client.output.tables import columns
+from client.planning.explanation import explanation
 from client.planning.live_fleet import read_live
-from client.planning.reasoning import explanation
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree
 from client.temporal.control_plane import control_plane
@@ -30,10 +30,10 @@ def explain(
     objects: Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")],
     namespace: options.Namespace = None,
     output: Annotated[
-        ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide shows every cluster even when all is placed.")
+        ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide shows every cluster even when all replicas are placed.")
     ] = ReportFormat.TABLE,
 ) -> None:
-    """Say for each replica why it is where it is, or per cluster and pool why it is nowhere. Nothing is changed."""
+    """Show for each replica why it is where it is, or per cluster and pool why it is not placed. Nothing is changed."""
     targets = objects_named(objects, namespace)
     if other := next((wanted for wanted in targets if wanted.kind.kind != "ModelDeployment"), None):
         raise Refused(f"{other.title} is not placed by the scheduler", next_step="explain a ModelDeployment: `modelplane explain md/NAME`")
@@ -48,28 +48,28 @@ def explain(
 async def _explain(targets: Sequence[Target]) -> list[Tree]:
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
-            await plane.describe(wanted)  # one that does not exist is said before the whole fleet is read
+            await plane.describe(wanted)  # fail early, before the whole fleet is read
         live = await read_live(plane)
     return [explanation(live, wanted, now_ms()) for wanted in targets]
 
 
 def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:
     """Give the lines of one explanation."""
-    standing = sum(replica["action"] != "Create" for replica in tree["replicas"])
-    lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: {standing} replicas of {tree['desired']} wanted"]
+    existing = sum(replica["action"] != "Create" for replica in tree["replicas"])
+    lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: {existing} replicas, {tree['desired']} wanted"]
     rows = [
         [replica["replica"], replica["cluster"], pools_text(replica["engines"]), replica["state"] or "-", replica["action"], replica["why"]]
         for replica in tree["replicas"]
     ]
     if rows:
-        lines += _indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "DECISION", "WHY"], rows))
+        lines += _indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows))
     if tree["shortfall"]:
-        lines += ["", f"{tree['shortfall']} without a place: {tree['message']}"]
+        lines += ["", f"{tree['shortfall']} not placed: {tree['message']}"]
     if tree["clusters"] and (wide or tree["shortfall"]):
         lines += _indented(cluster_lines(tree["clusters"]))
-    lines += ["", "The deployment itself says:"]
-    said = [[row.get("type", ""), row.get("status", ""), row.get("reason", ""), row.get("message", "")] for row in tree["conditions"]]
-    return [*lines, *_indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], said) if said else ["nothing yet"])]
+    lines += ["", "Conditions:"]
+    rows = [[row.get("type", ""), row.get("status", ""), row.get("reason", ""), row.get("message", "")] for row in tree["conditions"]]
+    return [*lines, *_indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows) if rows else ["none yet"])]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""Verbs that show what would happen: plan, render, validate."""
+"""Verbs that show what would be done, and change nothing: plan, render, validate."""

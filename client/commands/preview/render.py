@@ -28,9 +28,9 @@ def render(
     policy: Annotated[Path | None, typer.Option("--policy", help="File with the fleet policy to place with.", show_default=False)] = None,
     output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the objects.")] = TreeFormat.YAML,
 ) -> None:
-    """Print the objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
+    """Print the Kubernetes objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
 
-    A ModelReplica needs only facts about its cluster. Data of Secrets is left out.
+    A ModelReplica needs only facts about its cluster. The data of Secrets is left out.
     """
     given = _facts(cluster_facts) if cluster_facts else {}
     chosen = read_policy_file(policy) if policy else None
@@ -44,14 +44,14 @@ def _facts(file: Path) -> dict[str, ClusterInput]:
     try:
         return read_facts(read_yaml(file, "facts"), str(file))
     except InvalidFactsFile as error:
-        raise Refused(f"{file} has facts that cannot be", details=error.problems, next_step="mend these fields") from error
+        raise Refused(f"{file} has invalid facts", details=error.problems, next_step="fix these fields") from error
 
 
 def _settings() -> RenderSettings:
     try:
         return render_settings(load_settings())
     except InvalidSettings as error:
-        raise Refused("the settings cannot be rendered with", details=error.problems, next_step="mend these settings") from error
+        raise Refused("the settings cannot be rendered with", details=error.problems, next_step="fix these settings") from error
 
 
 def _yaml(outputs: list[Output]) -> str:

@@ -90,7 +90,10 @@ def test_18_6_4_what_a_question_is_answered_the_plan_confirms(
     name = min(here.clusters)
     assert ask("--can-drain", name)["possible"]
     full = cli("plan", "-n", tenant, "--can-drain", name, "--scale", f"md/demo={most}", "--fail-on-shortfall")
-    assert (full.code, full.out.splitlines()[0]) == (1, f"InferenceCluster {name} cannot be drained now without a loss")
+    assert (full.code, full.out.splitlines()[0]) == (
+        1,
+        f"InferenceCluster {name} cannot be drained now: some replicas would not be placed again",
+    )
 
 
 def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, tenant: str, tmp_path: Path) -> None:  # noqa: F811
@@ -104,7 +107,7 @@ def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, te
     assert nowhere.code == 0
     assert "0/2 clusters are available: 2 had no pool for engine main." in nowhere.out
     assert "SelectorNoMatch" in nowhere.out
-    assert "InsufficientCapacity" in nowhere.out.partition("The deployment itself says:")[2]
+    assert "InsufficientCapacity" in nowhere.out.partition("Conditions:")[2]
 
 
 @pytest.mark.usefixtures("here")

@@ -98,7 +98,7 @@ def test_a_shortfall_is_told_and_fails_only_on_request(cli: Cli, tmp_path: Path)
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=3))
     result = cli("plan", "--offline", "-f", file)
     title, header, row, why = result.out.splitlines()
-    assert (result.code, title) == (0, "ModelDeployment ml/chat: 1 of 3 replicas have a place")
+    assert (result.code, title) == (0, "ModelDeployment ml/chat: 1 of 3 replicas placed")
     assert header.split() == ["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"]
     assert row.split()[0] == "Create"
     assert "0/1 clusters are available: 1 had too few free nodes for engine main (best: needs 1, 0 free on eu/h200)." in why

@@ -99,7 +99,7 @@ def test_a_part_without_a_place_is_a_warning(cli: Cli, tmp_path: Path) -> None:
 REFUSED = [
     ("ruling-G9 a deployment alone", [a_deployment()], "add each InferenceCluster and InferenceClass with -f"),
     ("ruling-G9 a deployment without classes", [a_deployment(), a_cluster("eu")], "add each InferenceClass with -f"),
-    ("ruling-G9 a replica on a cluster that nobody told of", [a_replica("chat-1", "oslo")], "nothing is known of cluster oslo"),
+    ("ruling-G9 a replica on an unknown cluster", [a_replica("chat-1", "oslo")], "nothing is known about cluster oslo"),
     ("ruling-G9 a cache without a cluster", [a_cache()], "no cluster to render it for"),
     ("ruling-G9 nothing that can be rendered", [a_class()], "nothing to render"),
     ("a deployment that fits nowhere", [a_class(), a_cluster("eu"), a_deployment(memory="999Gi")], "0/1 clusters are available"),

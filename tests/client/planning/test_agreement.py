@@ -10,12 +10,12 @@ import pytest
 from activities.render.inputs.settings import RenderSettings
 from api_types.resources.kinds import BY_KIND
 from client.errors import Refused
-from client.planning.hypothesis import Hypothesis, owner_of
+from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet
-from client.planning.questions import HEADROOM, Question, World, answer
-from client.planning.reasoning import explanation
+from client.planning.live_plan import plan_live
+from client.planning.proposed_changes import ProposedChanges, owner_of
+from client.planning.questions import HEADROOM, Question, QuestionContext, answer
 from client.planning.rendering import render_all
-from client.planning.whatif import live_plan
 from client.refs.targets import target
 from scheduler import (
     Decision,
@@ -207,13 +207,13 @@ def test_an_offline_plan_agrees(case: Case) -> None:
 @BY_STORY
 def test_a_live_plan_agrees(case: Case) -> None:
     live = live_fleet(case, before(case), case.running)
-    tree = live_plan(live, Hypothesis(trees=case.arriving), None, NOW)
+    tree = plan_live(live, ProposedChanges(trees=case.arriving), None, NOW)
     assert placed(tree["decisions"]) == expected(case)
 
 
 @BY_STORY
 def test_a_live_plan_lists_as_steps_what_it_decides(case: Case) -> None:
-    tree = live_plan(live_fleet(case, before(case), case.running), Hypothesis(trees=case.arriving), None, NOW)
+    tree = plan_live(live_fleet(case, before(case), case.running), ProposedChanges(trees=case.arriving), None, NOW)
     created = [f"+ {p['cluster']}/{p['replica']} {p['action']}" for d in tree["decisions"] for p in d["placements"]]
     assert sorted(line for step in tree["steps"] for line in step) == sorted(created)
 
@@ -260,7 +260,7 @@ def test_a_question_settles_the_others_in_the_order_of_their_arrival() -> None:
     case = CASES[0]
     documents = sort_documents(documents_of(case))
     views = {(view.namespace, view.name): view for view in (offline_deployment(tree, documents) for tree in documents.deployments)}
-    world = World(offline_fleet(documents), views, documents.classes)
+    world = QuestionContext(offline_fleet(documents), views, documents.classes)
     room = {name: answer(Question(HEADROOM, ("ml", name)), world, NOW)["headroom"] for name in case.want}
     assert room == {"zeta": 1, "alpha": 0}
 
@@ -270,6 +270,6 @@ def test_a_new_deployment_is_planned_after_those_that_wait() -> None:
     case = Case("", (a_cluster("eu", nodes=1),), (a_deployment("first", 1), a_deployment("waits", 1)), {})
     fleet = before(case)
     scheduled(fleet, case)
-    supposed = Hypothesis(trees=[a_cluster("us", nodes=1), a_deployment("a-new-one", 1)])
-    tree = live_plan(live_fleet(case, fleet, case.arriving), supposed, None, NOW)
+    proposed = ProposedChanges(trees=[a_cluster("us", nodes=1), a_deployment("a-new-one", 1)])
+    tree = plan_live(live_fleet(case, fleet, case.arriving), proposed, None, NOW)
     assert {name: clusters for name, (clusters, _) in placed(tree["decisions"]).items()} == {"a-new-one": [], "waits": ["us"]}

@@ -9,10 +9,10 @@ from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.explain import explanation_lines
 from client.errors import Conflict, NotFound
-from client.planning.hypothesis import Hypothesis, owner_of
+from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet
-from client.planning.reasoning import explanation
-from client.planning.whatif import live_plan
+from client.planning.live_plan import plan_live
+from client.planning.proposed_changes import ProposedChanges, owner_of
 from client.refs.targets import target
 from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
@@ -70,39 +70,45 @@ def moves(tree: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]], int]
 
 
 KEPT = [("Keep", "eu"), ("Keep", "us")]
-SUPPOSED = [
-    ("sch-18.6 a drain moves what is there", Hypothesis(drained=("eu",)), [("Keep", "us"), ("Create", "us")], [("chat-e", "Drained")], 0),
-    ("sch-18.6 a scale adds", Hypothesis(scales={CHAT: 3}), [("Keep", "eu"), ("Create", "eu"), ("Keep", "us")], [], 0),
-    ("sch-18.6 a scale to nothing evicts", Hypothesis(scales={CHAT: 0}), [], [("chat-e", "ScaledDown"), ("chat-u", "ScaledDown")], 0),
-    ("sch-18.6 a scale beyond the fleet falls short", Hypothesis(scales={CHAT: 5}), None, [], 1),
+PROPOSED = [
+    (
+        "sch-18.6 a drain moves replicas",
+        ProposedChanges(drained=("eu",)),
+        [("Keep", "us"), ("Create", "us")],
+        [("chat-e", "Drained")],
+        0,
+    ),
+    ("sch-18.6 a scale adds", ProposedChanges(scales={CHAT: 3}), [("Keep", "eu"), ("Create", "eu"), ("Keep", "us")], [], 0),
+    ("sch-18.6 a scale to nothing evicts", ProposedChanges(scales={CHAT: 0}), [], [("chat-e", "ScaledDown"), ("chat-u", "ScaledDown")], 0),
+    ("sch-18.6 a scale beyond the fleet falls short", ProposedChanges(scales={CHAT: 5}), None, [], 1),
     (
         "a changed file counts as applied",
-        Hypothesis(trees=[a_deployment(replicas=3)]),
+        ProposedChanges(trees=[a_deployment(replicas=3)]),
         [("Keep", "eu"), ("Create", "eu"), ("Keep", "us")],
         [],
         0,
     ),
-    ("an unchanged file changes nothing", Hypothesis(trees=[a_deployment(replicas=2)]), KEPT, [], 0),
+    ("an unchanged file changes nothing", ProposedChanges(trees=[a_deployment(replicas=2)]), KEPT, [], 0),
 ]
 
 
-@pytest.mark.parametrize(("supposed", "placed", "evicted", "short"), [row[1:] for row in SUPPOSED], ids=[row[0] for row in SUPPOSED])
+@pytest.mark.parametrize(("proposed", "placed", "evicted", "short"), [row[1:] for row in PROPOSED], ids=[row[0] for row in PROPOSED])
 def test_a_plan_says_what_would_change(
-    supposed: Hypothesis, placed: list[tuple[str, str]] | None, evicted: list[tuple[str, str]], short: int
+    proposed: ProposedChanges, placed: list[tuple[str, str]] | None, evicted: list[tuple[str, str]], short: int
 ) -> None:
-    found = moves(live_plan(two_sites(), supposed, None, now_ms()))
+    found = moves(plan_live(two_sites(), proposed, None, now_ms()))
     assert found == (found[0] if placed is None else placed, evicted, short)
 
 
 @pytest.mark.parametrize(
     ("applied", "written", "planned"), [(2, 2, 3), (2, 1, 1), (None, 2, 2)], ids=["the applied count again", "another count", "unknown"]
 )
-def test_ruling_g14_a_count_that_was_applied_before_is_no_new_order(applied: int | None, written: int, planned: int) -> None:
-    """Two were applied, and an autoscaler ordered three since."""
+def test_ruling_g14_applying_the_same_count_again_keeps_a_scale_since_then(applied: int | None, written: int, planned: int) -> None:
+    """Two were applied, and an autoscaler has set three since."""
     live = two_sites()
     live.deployments[CHAT]["spec"]["replicas"] = 3
     live = replace(live, applied={} if applied is None else {CHAT: applied})
-    tree = live_plan(live, Hypothesis(trees=[a_deployment(replicas=written)]), None, now_ms())
+    tree = plan_live(live, ProposedChanges(trees=[a_deployment(replicas=written)]), None, now_ms())
     assert tree["decisions"][0]["desired"] == planned
 
 
@@ -111,23 +117,23 @@ def test_sch_18_5_a_plan_counts_with_what_is_really_there() -> None:
     seen = {"observedAt": now_ms(), "pools": [{"name": "h200", "nodesTotal": 2, "nodesSchedulable": 1}]}
     eu["status"]["capacity"] = seen
     live = a_live(a_class(), eu, us, stored(a_deployment(replicas=4)))
-    supposed = Hypothesis(trees=[a_deployment(replicas=4)])
-    assert moves(live_plan(live, supposed, None, now_ms())) == ([("Create", "eu"), ("Create", "us"), ("Create", "us")], [], 1)
+    proposed = ProposedChanges(trees=[a_deployment(replicas=4)])
+    assert moves(plan_live(live, proposed, None, now_ms())) == ([("Create", "eu"), ("Create", "us"), ("Create", "us")], [], 1)
     edited = {**a_cluster("eu", pools=("h200",)), "metadata": {"name": "eu", "labels": {"tier": "gold"}}}
-    assert moves(live_plan(live, Hypothesis(trees=[edited, a_deployment(replicas=4)]), None, now_ms()))[2] == 1
+    assert moves(plan_live(live, ProposedChanges(trees=[edited, a_deployment(replicas=4)]), None, now_ms()))[2] == 1
 
 
 def test_planning_changes_nothing() -> None:
     live = two_sites()
     before = snapshot.dump(live.fleet)
-    live_plan(live, Hypothesis(drained=("eu",), scales={CHAT: 4}), None, now_ms())
+    plan_live(live, ProposedChanges(drained=("eu",), scales={CHAT: 4}), None, now_ms())
     assert snapshot.dump(live.fleet) == before
 
 
-def test_a_removed_pool_is_left_for_another() -> None:
+def test_replicas_of_a_removed_pool_move_to_another() -> None:
     chat = stored(a_deployment(replicas=1))
     live = a_live(a_class(), published("eu", ("h200", 1), ("spare", 1)), chat, a_replica("chat-e", "eu"))
-    tree = live_plan(live, Hypothesis(pools=(("eu", "h200"),)), None, now_ms())
+    tree = plan_live(live, ProposedChanges(pools=(("eu", "h200"),)), None, now_ms())
     assert tree["decisions"][0]["placements"][0]["engines"] == [{"name": "main", "pool": "spare", "nodes": 1}]
     assert [(pool["pool"], pool["nodesBefore"], pool["nodesAfter"]) for pool in tree["pools"]] == [("h200", 1, 0), ("spare", 0, 1)]
 
@@ -135,26 +141,26 @@ def test_a_removed_pool_is_left_for_another() -> None:
 def test_a_new_cluster_in_a_file_takes_replicas() -> None:
     chat = stored(a_deployment(replicas=2))
     live = a_live(a_class(), published("eu", ("h200", 1)), chat, a_replica("chat-e", "eu"))
-    assert moves(live_plan(live, Hypothesis(trees=[a_cluster("new")]), None, now_ms()))[0] == [("Keep", "eu"), ("Create", "new")]
+    assert moves(plan_live(live, ProposedChanges(trees=[a_cluster("new")]), None, now_ms()))[0] == [("Keep", "eu"), ("Create", "new")]
 
 
-def test_a_known_cluster_in_a_file_keeps_what_only_its_owner_knows() -> None:
+def test_an_existing_cluster_in_a_file_keeps_its_observed_state() -> None:
     broken = published("eu", ("h200", 1))
     broken["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     live = a_live(a_class(), broken, stored(a_deployment(replicas=1)))
-    tree = live_plan(live, Hypothesis(trees=[a_cluster("eu", nodes=9), a_deployment(replicas=1)]), None, now_ms())
+    tree = plan_live(live, ProposedChanges(trees=[a_cluster("eu", nodes=9), a_deployment(replicas=1)]), None, now_ms())
     assert tree["decisions"][0]["clusters"]["eu"]["reason"] == "NotReady"
 
 
 def test_another_policy_is_tried() -> None:
     policy = SchedulerOptions(quotas=(Quota("ml", max_nodes=2),))
-    assert moves(live_plan(two_sites(), Hypothesis(scales={CHAT: 3}), policy, now_ms())) == (KEPT, [], 1)
+    assert moves(plan_live(two_sites(), ProposedChanges(scales={CHAT: 3}), policy, now_ms())) == (KEPT, [], 1)
 
 
 def test_everything_that_does_not_exist_is_named_at_once() -> None:
-    supposed = Hypothesis(drained=("oslo",), pools=(("eu", "b200"),), scales={("ml", "nope"): 1})
+    proposed = ProposedChanges(drained=("oslo",), pools=(("eu", "b200"),), scales={("ml", "nope"): 1})
     with pytest.raises(NotFound) as caught:
-        live_plan(two_sites(), supposed, None, now_ms())
+        plan_live(two_sites(), proposed, None, now_ms())
     assert caught.value.details == ("InferenceCluster oslo", "node pool b200 of InferenceCluster eu", "ModelDeployment ml/nope")
 
 
@@ -162,16 +168,16 @@ def explained(live: LiveFleet) -> Any:
     return explanation(live, target(BY_KIND["ModelDeployment"], *CHAT), now_ms())
 
 
-def test_a_replica_that_stands_says_why_it_is_there() -> None:
+def test_a_placed_replica_is_explained() -> None:
     first = explained(two_sites())["replicas"][0]
     assert (first["replica"], first["cluster"], first["action"], first["state"]) == ("chat-e", "eu", "Keep", "Bound")
     assert first["why"] == (
-        "it stands here, and what stands is not moved; engine main: pool h200 (h200) grants gpu 1 x gpu.nvidia.com; "
+        "already placed here; placed replicas are not moved; engine main: pool h200 (h200) allocates gpu 1 x gpu.nvidia.com; "
         "1 of 2 replicas of this deployment are here (profile default)"
     )
 
 
-def test_a_replica_that_is_nowhere_says_why_per_cluster_and_pool() -> None:
+def test_a_missing_replica_is_explained_per_cluster_and_pool() -> None:
     live = a_live(a_class(), published("eu", ("h200", 1)), stored(a_deployment(replicas=2)), a_replica("chat-e", "eu"))
     tree = explained(live)
     assert (tree["shortfall"], tree["clusters"]["eu"]["pools"]["h200"]["reason"]) == (1, "InsufficientNodes")
@@ -179,12 +185,12 @@ def test_a_replica_that_is_nowhere_says_why_per_cluster_and_pool() -> None:
     assert "0/1 clusters are available: 1 had too few free nodes for engine main" in "\n".join(lines)
 
 
-def test_a_replica_that_leaves_is_shown_until_it_is_gone() -> None:
+def test_a_replica_that_is_being_deleted_is_shown() -> None:
     leaving = a_replica("chat-x", "eu", index=1, deletionTimestamp="2026-03-01T12:00:00Z")
     assert [(row["replica"], row["state"], row["why"]) for row in explained(two_sites(leaving))["replicas"]][-1] == (
         "chat-x",
         "Releasing",
-        "leaves; holds its nodes until it is gone",
+        "is being deleted; holds its nodes until its objects are gone",
     )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from api_types.clock import now_ms
 from client.errors import NotFound
-from client.planning.hypothesis import Hypothesis
+from client.planning.live_plan import question_context
+from client.planning.proposed_changes import ProposedChanges
 from client.planning.questions import CAN_DRAIN, HEADROOM, Question, answer
-from client.planning.whatif import live_world
 from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from tests.client.conftest import Cli
@@ -53,14 +53,14 @@ def test_18_6_4_headroom_counts_beside_everything_that_is_wanted(cli: Cli, tmp_p
     assert "0/2 clusters are available" in found["message"]
 
 
-def test_18_6_4_headroom_for_people_says_what_keeps_the_next_one_away(cli: Cli, tmp_path: Path) -> None:
+def test_18_6_4_the_text_of_headroom_says_why_the_next_replica_does_not_fit(cli: Cli, tmp_path: Path) -> None:
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
     words = ("plan", "--offline", "-f", file, "--headroom", "md/chat", "-n", "ml")
     result = cli(*words)
     title, header, row, why = result.out.splitlines()
     assert (result.code, title) == (0, "ModelDeployment ml/chat: headroom 1, wanted 2")
     assert (header.split(), row.split()) == (["CLUSTER", "REPLICAS"], ["eu", "1"])
-    assert why.startswith("  One more: 1 of 2 replicas scheduled")
+    assert why.startswith("  Next replica: 1 of 2 replicas scheduled")
     failed = cli(*words, "--fail-on-shortfall")
     assert (failed.code, failed.out) == (1, result.out)
 
@@ -98,10 +98,10 @@ def test_18_6_4_the_cheapest_of_the_offered_clusters_is_named(cli: Cli, tmp_path
         ("weak-one", 0, {}, 0, False),
     ]
     shown = cli("plan", "--offline", "-f", a_file(tmp_path, *fleet), "-n", "ml", *words).out.splitlines()
-    assert shown[0] == "ModelDeployment ml/chat: 2 of 3 replicas have no place; the cheapest that is enough is slow-one"
-    assert shown[1].split() == ["CLUSTER", "TAKES", "NODES", "COST/H", "RESULT"]
-    assert shown[2].split() == ["slow-one", "2", "of", "2", "h200", "x2", "25.00", "enough"]
-    assert shown[4].split()[-2:] == ["unknown", "enough"]
+    assert shown[0] == "ModelDeployment ml/chat: 2 of 3 replicas are not placed; the cheapest sufficient cluster is slow-one"
+    assert shown[1].split() == ["CLUSTER", "REPLICAS", "NODES", "COST/H", "RESULT"]
+    assert shown[2].split() == ["slow-one", "2", "of", "2", "h200", "x2", "25.00", "sufficient"]
+    assert shown[4].split()[-2:] == ["unknown", "sufficient"]
 
 
 def test_18_6_4_classes_alone_stand_for_clusters_that_the_deployment_would_select(cli: Cli, tmp_path: Path) -> None:
@@ -115,14 +115,14 @@ def test_18_6_4_where_nothing_is_missing_nothing_has_to_be_added(cli: Cli, tmp_p
     offers = a_file(tmp_path, priced("slow", "12.5"), name="offers.json")
     fleet = a_file(tmp_path, a_class(), a_cluster("eu"), a_deployment(replicas=2))
     result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat", "--fail-on-shortfall")
-    assert (result.code, result.out) == (0, "ModelDeployment ml/chat: all 2 replicas have a place; nothing has to be added\n")
+    assert (result.code, result.out) == (0, "ModelDeployment ml/chat: all 2 replicas are placed; no cluster is needed\n")
 
 
 def test_18_6_4_no_offer_that_is_enough_is_a_no(cli: Cli, tmp_path: Path) -> None:
     offers = a_file(tmp_path, priced("weak", "1", memory="24Gi"), name="offers.json")
     fleet = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
     result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat", "--fail-on-shortfall")
-    assert (result.code, result.out.splitlines()[0].endswith("none of these clusters is enough alone")) == (1, True)
+    assert (result.code, result.out.splitlines()[0].endswith("none of these clusters is sufficient alone")) == (1, True)
     assert "had no pool for engine main" in result.out
 
 
@@ -143,8 +143,8 @@ def test_18_6_4_a_drain_that_would_lose_a_replica_is_a_no(cli: Cli, tmp_path: Pa
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=1), a_replica("chat-1", "eu"))
     result = cli("plan", "--offline", "-f", file, "--can-drain", "ic/eu", "--fail-on-shortfall")
     title, header, row = result.out.splitlines()
-    assert (result.code, title) == (1, "InferenceCluster eu cannot be drained now without a loss")
-    assert header.split() == ["DEPLOYMENT", "LEAVES", "COMES", "SHORT"]
+    assert (result.code, title) == (1, "InferenceCluster eu cannot be drained now: some replicas would not be placed again")
+    assert header.split() == ["DEPLOYMENT", "EVICTED", "PLACED", "ON", "SHORTFALL"]
     assert row.split()[:3] == ["ml/chat", "1", "-"]
     assert "had untolerated taint" in row
 
@@ -152,19 +152,19 @@ def test_18_6_4_a_drain_that_would_lose_a_replica_is_a_no(cli: Cli, tmp_path: Pa
 # --- the live fleet -------------------------------------------------------------------------------------------------------------------
 
 
-def test_18_6_4_questions_about_the_live_fleet_take_suppositions_with_them() -> None:
-    """Four nodes on two sites, two of them used; a quota, a scale and a drain are supposed."""
+def test_18_6_4_questions_about_the_live_fleet_include_proposed_changes() -> None:
+    """Four nodes on two sites, two of them used; a quota, a scale and a drain are proposed."""
     live = two_sites()
     before = snapshot.dump(live.fleet)
 
-    def headroom(supposed: Hypothesis, policy: SchedulerOptions | None = None) -> Any:
-        return answer(Question(HEADROOM, CHAT), live_world(live, supposed, policy, now_ms()), now_ms())["headroom"]
+    def headroom(proposed: ProposedChanges, policy: SchedulerOptions | None = None) -> Any:
+        return answer(Question(HEADROOM, CHAT), question_context(live, proposed, policy, now_ms()), now_ms())["headroom"]
 
-    assert headroom(Hypothesis()) == 4
-    assert headroom(Hypothesis(drained=("eu",))) == 2
-    assert headroom(Hypothesis(trees=[a_cluster("new", nodes=3)])) == 7
-    assert headroom(Hypothesis(), SchedulerOptions(quotas=(Quota("ml", max_nodes=3),))) == 3
-    drain = answer(Question(CAN_DRAIN, cluster="eu"), live_world(live, Hypothesis(scales={CHAT: 3}), None, now_ms()), now_ms())
+    assert headroom(ProposedChanges()) == 4
+    assert headroom(ProposedChanges(drained=("eu",))) == 2
+    assert headroom(ProposedChanges(trees=[a_cluster("new", nodes=3)])) == 7
+    assert headroom(ProposedChanges(), SchedulerOptions(quotas=(Quota("ml", max_nodes=3),))) == 3
+    drain = answer(Question(CAN_DRAIN, cluster="eu"), question_context(live, ProposedChanges(scales={CHAT: 3}), None, now_ms()), now_ms())
     assert (drain["possible"], drain["moves"][0]["missing"]) == (False, 1)
     assert snapshot.dump(live.fleet) == before
 
@@ -176,23 +176,23 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("story", "question", "say"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
-def test_a_question_about_what_is_not_there_names_it(story: str, question: Question, say: str) -> None:
+def test_a_question_about_an_unknown_object_names_it(story: str, question: Question, say: str) -> None:
     del story
     with pytest.raises(NotFound, match=say):
-        answer(question, live_world(two_sites(), Hypothesis(), None, now_ms()), now_ms())
+        answer(question, question_context(two_sites(), ProposedChanges(), None, now_ms()), now_ms())
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------------------------------
 
 BAD_USAGE = [
-    ("two questions", ["--headroom", "md/chat", "--can-drain", "eu"], "--headroom and --can-drain are several questions"),
-    ("offers for nobody", ["--cheapest-cluster", "offers.yaml"], "--cheapest-cluster and --for go together"),
-    ("nobody's offers", ["--for", "md/chat"], "--cheapest-cluster and --for go together"),
-    ("headroom of a cluster", ["--headroom", "ic/eu"], "this is asked about a ModelDeployment"),
-    ("headroom of a kind", ["--headroom", "md"], "this is asked about a ModelDeployment"),
+    ("two questions", ["--headroom", "md/chat", "--can-drain", "eu"], "--headroom and --can-drain are separate questions"),
+    ("offers without a deployment", ["--cheapest-cluster", "offers.yaml"], "--cheapest-cluster and --for go together"),
+    ("a deployment without offers", ["--for", "md/chat"], "--cheapest-cluster and --for go together"),
+    ("headroom of a cluster", ["--headroom", "ic/eu"], "only a ModelDeployment can be named here"),
+    ("headroom of a kind", ["--headroom", "md"], "only a ModelDeployment can be named here"),
     ("headroom of several kinds", ["--headroom", "md,ic"], "write --headroom md/NAME"),
     ("offers that are not there", ["--cheapest-cluster", "/nope.yaml", "--for", "md/chat"], "/nope.yaml"),
-    ("the reference knows no questions", ["--offline", "--headroom", "md/chat", "--compat", "reference"], "answers no such question"),
+    ("the reference answers no questions", ["--offline", "--headroom", "md/chat", "--compat", "reference"], "answers no such question"),
     ("a question about no files", ["--offline", "--headroom", "md/chat"], "nothing to read"),
 ]
 
@@ -210,8 +210,8 @@ def test_every_offer_that_cannot_be_used_is_named_at_once(cli: Cli, tmp_path: Pa
     offers = a_file(tmp_path, a_cluster("eu"), of_class("new", "b200"), name="offers.json")
     result = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", offers, "--for", "md/chat")
     assert result.code == 2
-    assert "InferenceCluster eu is in the fleet already; an offer needs a name of its own" in result.err
+    assert "InferenceCluster eu is already in the fleet; an offered cluster needs an unused name" in result.err
     assert "InferenceCluster new: class b200 of pool h200 is not known" in result.err
-    strange = a_file(tmp_path, a_deployment(), name="strange.json")
-    refused = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", strange, "--for", "md/chat")
-    assert (refused.code, "holds ModelDeployment" in refused.err) == (2, True)
+    other = a_file(tmp_path, a_deployment(), name="other.json")
+    refused = cli("plan", "--offline", "-f", fleet, "-n", "ml", "--cheapest-cluster", other, "--for", "md/chat")
+    assert (refused.code, "contains ModelDeployment" in refused.err) == (2, True)

@@ -154,7 +154,7 @@ def test_150_deciding_again_keeps_everything() -> None:
     assert again.ledger_delta == ()
 
 
-def test_151_strangers_change_nothing_for_what_is_kept() -> None:
+def test_151_other_clusters_and_deployments_change_nothing_for_kept_replicas() -> None:
     world = fleet(cluster("b", 2))
     settled(world, deployment())
     world.put_cluster(cluster("a", 9))

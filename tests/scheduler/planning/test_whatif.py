@@ -129,7 +129,7 @@ def test_18_6_4_headroom_is_the_largest_count_that_fits() -> None:
     assert headroom(fleet(cluster("a", 2000)), deployment(want=1), NOW) == Headroom(1000, {"a": 1000}, "")
 
 
-def test_18_6_4_headroom_preempts_nobody() -> None:
+def test_18_6_4_headroom_preempts_no_replica() -> None:
     options = SchedulerOptions(priority_classes={"gold": 100})
     world = fleet(cluster("a", 2), options=options)
     standing(world, deployment(name="low", want=2), "a/0", "a/1")

@@ -1,4 +1,4 @@
-"""What a plan supposes: objects from files, and the options of `modelplane plan`."""
+"""The changes that a plan proposes: objects from files, and the options of `modelplane plan`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +19,8 @@ def owner_of(tree: Tree) -> Owner:
 
 
 @dataclass(frozen=True)
-class Hypothesis:
-    """What is supposed. `pools` are (cluster, pool) to remove, `scales` the replica counts by deployment."""
+class ProposedChanges:
+    """What would change: objects to apply, clusters to drain, `pools` (cluster, pool) to remove, replica counts by deployment."""
 
     trees: Sequence[Tree] = ()
     drained: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Hypothesis:
 
     @property
     def deployments(self) -> set[Owner]:
-        """The deployments that it is about."""
+        """The deployments that the proposal names."""
         return {owner_of(tree) for tree in self.of("ModelDeployment")} | set(self.scales)
 
     def of(self, kind: str) -> list[Tree]:
@@ -37,16 +37,16 @@ class Hypothesis:
         return [tree for tree in self.trees if tree["kind"] == kind]
 
 
-def read_hypothesis(
+def read_proposed_changes(
     trees: Sequence[Tree],
     drain: Sequence[str] | None,
     delete_pool: Sequence[str] | None,
     scale: Sequence[str] | None,
     namespace: str | None,
     *,
-    may_be_nothing: bool = False,
-) -> Hypothesis:
-    """Read what is supposed. Raises `Refused` with everything that cannot be read, and for nothing at all unless that is allowed."""
+    may_be_empty: bool = False,
+) -> ProposedChanges:
+    """Read what is proposed. Raises `Refused` with everything that cannot be read, and for an empty proposal unless `may_be_empty`."""
     problems: list[str] = []
     pools: list[tuple[str, str]] = []
     scales: dict[Owner, int] = {}
@@ -63,27 +63,27 @@ def read_hypothesis(
             problems.append(f"--scale {text}: {refusal}")
     drained = tuple(name.removeprefix("ic/") for name in drain or ())
     if problems:
-        raise Refused("the options cannot be read", details=problems, next_step="mend them and run the command again")
-    if not (may_be_nothing or any(tree["kind"] in _READ for tree in trees) or drained or pools or scales):
+        raise Refused("the options cannot be read", details=problems, next_step="fix them and run the command again")
+    if not (may_be_empty or any(tree["kind"] in _READ for tree in trees) or drained or pools or scales):
         raise Refused(
             "nothing to plan",
-            next_step="name manifests with -f, or ask with --drain CLUSTER, --delete-pool CLUSTER/POOL, --scale md/NAME=N",
+            next_step="name manifests with -f, or use --drain CLUSTER, --delete-pool CLUSTER/POOL, --scale md/NAME=N",
         )
-    return Hypothesis(trees, drained, tuple(pools), scales)
+    return ProposedChanges(trees, drained, tuple(pools), scales)
 
 
-def changes_of(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None) -> Changes:
-    """Give the changes that the suppositions make to the live fleet. Raises `NotFound` with everything that does not exist."""
-    named = {owner_of(tree) for tree in supposed.of("ModelDeployment")}
+def changes_of(live: LiveFleet, proposed: ProposedChanges, policy: SchedulerOptions | None) -> Changes:
+    """Give the proposed changes in the scheduler's terms. Raises `NotFound` with everything that does not exist."""
+    named = {owner_of(tree) for tree in proposed.of("ModelDeployment")}
     missing = [
-        *(f"InferenceCluster {name}" for name in supposed.drained if name not in live.clusters),
-        *(f"node pool {pool} of InferenceCluster {name}" for name, pool in supposed.pools if not _has_pool(live, name, pool)),
-        *(f"ModelDeployment {owner[0]}/{owner[1]}" for owner in supposed.scales if owner not in live.deployments and owner not in named),
+        *(f"InferenceCluster {name}" for name in proposed.drained if name not in live.clusters),
+        *(f"node pool {pool} of InferenceCluster {name}" for name, pool in proposed.pools if not _has_pool(live, name, pool)),
+        *(f"ModelDeployment {owner[0]}/{owner[1]}" for owner in proposed.scales if owner not in live.deployments and owner not in named),
     ]
     if missing:
         raise NotFound("the fleet has no such objects", details=missing, next_step="`modelplane get ic,md -A` lists those that exist")
     return Changes(
-        clusters=tuple(_clusters(live, supposed)), drained=supposed.drained, deployments=tuple(_deployments(live, supposed)), options=policy
+        clusters=tuple(_clusters(live, proposed)), drained=proposed.drained, deployments=tuple(_deployments(live, proposed)), options=policy
     )
 
 
@@ -104,10 +104,10 @@ def _has_pool(live: LiveFleet, cluster: str, pool: str) -> bool:
     return view is not None and any(one.name == pool for one in view.pools)
 
 
-def _clusters(live: LiveFleet, supposed: Hypothesis) -> Iterator[ClusterView]:
-    written = {tree["metadata"]["name"]: tree for tree in supposed.of("InferenceCluster")}
-    changed = {tree["metadata"]["name"]: tree for tree in supposed.of("InferenceClass")}
-    removed = {name: {pool for cluster, pool in supposed.pools if cluster == name} for name, _ in supposed.pools}
+def _clusters(live: LiveFleet, proposed: ProposedChanges) -> Iterator[ClusterView]:
+    written = {tree["metadata"]["name"]: tree for tree in proposed.of("InferenceCluster")}
+    changed = {tree["metadata"]["name"]: tree for tree in proposed.of("InferenceClass")}
+    removed = {name: {pool for cluster, pool in proposed.pools if cluster == name} for name, _ in proposed.pools}
     for name in sorted({*live.clusters, *written}):
         old, new = live.clusters.get(name), written.get(name)
         manifest: Tree = new or old or {}
@@ -124,38 +124,38 @@ def _clusters(live: LiveFleet, supposed: Hypothesis) -> Iterator[ClusterView]:
 
 
 def _replaced(live: LiveFleet, old: Tree, manifest: Tree, classes: Mapping[str, Tree], *, republished: bool) -> ClusterView:
-    """Give a cluster that exists with another spec: what only its owner knows stays as the owner last said."""
+    """Give an existing cluster with another spec; what is observed of it stays as last reported."""
     status = {key: value for key, value in (old.get("status") or {}).items() if key != "gpuPools" or not republished}
-    told = cluster_view({**manifest, "status": status})
+    reported = cluster_view({**manifest, "status": status})
     view = offline_cluster({**manifest, "status": status}, classes)
     known = live.fleet.cluster(view.name)
     observed = {pool.name: pool.observed for pool in known.pools} if known else {}
     return replace(
         view,
-        ready=told.ready,
-        gateway_address=told.gateway_address,
-        cache_storage_class=told.cache_storage_class,
-        queues=told.queues,
-        admission=told.admission,
-        observed_at=told.observed_at,
+        ready=reported.ready,
+        gateway_address=reported.gateway_address,
+        cache_storage_class=reported.cache_storage_class,
+        queues=reported.queues,
+        admission=reported.admission,
+        observed_at=reported.observed_at,
         pools=tuple(replace(pool, observed=pool.observed or observed.get(pool.name)) for pool in view.pools),
     )
 
 
-def _deployments(live: LiveFleet, supposed: Hypothesis) -> Iterator[DeploymentView]:
-    caches = {owner_of(tree): tree for tree in supposed.of("ModelCache")}
-    trees = {owner: tree for owner, tree in live.deployments.items() if owner in supposed.scales or cache_of(tree) in caches}
-    for tree in supposed.of("ModelDeployment"):
+def _deployments(live: LiveFleet, proposed: ProposedChanges) -> Iterator[DeploymentView]:
+    caches = {owner_of(tree): tree for tree in proposed.of("ModelCache")}
+    trees = {owner: tree for owner, tree in live.deployments.items() if owner in proposed.scales or cache_of(tree) in caches}
+    for tree in proposed.of("ModelDeployment"):
         owner = owner_of(tree)
         before = live.deployments.get(owner)
         identity = {"uid": before["metadata"]["uid"], "generation": before["metadata"]["generation"] + 1} if before else {}
         trees[owner] = {**tree, "metadata": {**tree["metadata"], **identity}}
     for owner, tree in trees.items():
         view = live.view(tree, caches)
-        yield replace(view, replicas=supposed.scales.get(owner, _ordered(live, owner, view.replicas)))
+        yield replace(view, replicas=proposed.scales.get(owner, _replicas_after_apply(live, owner, view.replicas)))
 
 
-def _ordered(live: LiveFleet, owner: Owner, written: int) -> int:
-    """Give the replica count after an apply: what was applied before is no new order, so what somebody scaled to since stays."""
+def _replicas_after_apply(live: LiveFleet, owner: Owner, written: int) -> int:
+    """Give the replica count after an apply: a count equal to the one last applied changes nothing, so a scale since then stays."""
     before = live.deployments.get(owner)
     return int(before["spec"]["replicas"]) if before and live.applied.get(owner) == written else written

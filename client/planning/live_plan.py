@@ -3,22 +3,22 @@
 A question is asked about the same fleet with the same changes.
 """
 
-from client.planning.hypothesis import Hypothesis, changes_of
 from client.planning.live_fleet import LiveFleet
-from client.planning.questions import World
+from client.planning.proposed_changes import ProposedChanges, changes_of
+from client.planning.questions import QuestionContext
 from client.refs.tree import Tree
 from scheduler import SchedulerOptions, decision_tree, explain_plan, plan, with_changes
 
 
-def live_plan(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None, now: int) -> Tree:
-    """Give the decisions that would change or were asked about, by namespace and name; the fleet is only read. Raises `NotFound`.
+def plan_live(live: LiveFleet, proposed: ProposedChanges, policy: SchedulerOptions | None, now: int) -> Tree:
+    """Give the decisions that would change or that the proposal names, by namespace and name; the fleet is only read. Raises `NotFound`.
 
     Costs are in thousandths per hour, -1 where a price is not known.
     """
-    changes = changes_of(live, supposed, policy)
+    changes = changes_of(live, proposed, policy)
     views = list(live.views.values())
     result = plan(live.fleet, changes, views, now)
-    shown = supposed.deployments | {(diff.namespace, diff.name) for diff in result.deployments}
+    shown = proposed.deployments | {(diff.namespace, diff.name) for diff in result.deployments}
     return {
         "decisions": [decision_tree(explained) for explained in explain_plan(live.fleet, changes, views, now, shown)],
         "pools": [
@@ -36,9 +36,9 @@ def live_plan(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | 
     }
 
 
-def live_world(live: LiveFleet, supposed: Hypothesis, policy: SchedulerOptions | None, now: int) -> World:
-    """Give the fleet as it would be under a hypothesis, before anything is placed anew; the fleet is only read. Raises `NotFound`."""
-    changes = changes_of(live, supposed, policy)
+def question_context(live: LiveFleet, proposed: ProposedChanges, policy: SchedulerOptions | None, now: int) -> QuestionContext:
+    """Give the fleet with the proposed changes, before anything is decided, as questions need it. Raises `NotFound`."""
+    changes = changes_of(live, proposed, policy)
     views = {**live.views, **{(view.namespace, view.name): view for view in changes.deployments}}
-    classes = {**live.classes, **{tree["metadata"]["name"]: tree for tree in supposed.of("InferenceClass")}}
-    return World(with_changes(live.fleet, changes, now), views, classes)
+    classes = {**live.classes, **{tree["metadata"]["name"]: tree for tree in proposed.of("InferenceClass")}}
+    return QuestionContext(with_changes(live.fleet, changes, now), views, classes)

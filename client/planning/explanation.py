@@ -1,4 +1,4 @@
-"""The reasons behind one deployment's placement, from its replicas and from what the scheduler would decide about them now."""
+"""Why each replica of a deployment is where it is: its replicas beside what the scheduler would decide about them now."""
 
 from client.errors import Conflict
 from client.planning.live_fleet import LiveFleet
@@ -17,20 +17,20 @@ from scheduler import (
     reasons,
 )
 
-_NO_ORDER = "-"
+_NO_ACTION = "-"
 
 
 def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
     """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
 
-    Raises `Conflict` when it is being deleted, or never had a good spec.
+    Raises `Conflict` when it is being deleted, or has no accepted spec.
     """
     owner = (wanted.namespace, wanted.name)
     manifest = live.deployments.get(owner)
     if manifest is None:
         raise Conflict(
             f"{wanted.title} is not scheduled: it is being deleted, or was never accepted",
-            next_step=f"`modelplane describe {wanted.command}` shows how it stands",
+            next_step=f"`modelplane describe {wanted.command}` shows its status",
         )
     view = live.view(manifest)
     (explained,) = decide_and_explain(live.fleet, [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)], now)
@@ -47,12 +47,12 @@ def _replicas(live: LiveFleet, view: DeploymentView, decision: Decision) -> list
     entries = live.fleet.owned(view.namespace, view.name)
     rows = [_placed(live, view, decision, placement, entries.get(placement.uid)) for placement in decision.placements]
     leaving = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
-    told = {placement.uid for placement in decision.placements}
+    decided = {placement.uid for placement in decision.placements}
     for entry in sorted(entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)):
         if entry.uid in leaving:
             rows.append(_row(entry.name, entry, entry, "Evict", leaving[entry.uid]))
-        elif entry.uid not in told:
-            rows.append(_row(entry.name, entry, entry, _NO_ORDER, "leaves; holds its nodes until it is gone"))
+        elif entry.uid not in decided:
+            rows.append(_row(entry.name, entry, entry, _NO_ACTION, "is being deleted; holds its nodes until its objects are gone"))
     return rows
 
 
@@ -72,7 +72,7 @@ def _row(name: str, place: Placement | ReplicaView, entry: ReplicaView | None, a
 def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement: Placement, entry: ReplicaView | None) -> Tree:
     cluster = live.fleet.cluster(placement.cluster)
     own = sum(other.cluster == placement.cluster for other in decision.placements)
-    parts = [_ORDERS[placement.action]]
+    parts = [_ACTIONS[placement.action]]
     parts += [f"{note.reason}: {note.detail}" for note in decision.notes if note.replica_name == placement.replica_name]
     parts += _fits(view, cluster, placement)
     profile = view.policy.profile or live.fleet.options.profile
@@ -80,17 +80,17 @@ def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement
     return _row(placement.replica_name, placement, entry, placement.action, "; ".join(parts))
 
 
-_ORDERS = {
-    reasons.KEEP: "it stands here, and what stands is not moved",
-    reasons.UPDATE: "it stays here with a new template",
-    reasons.REPLACE: "it comes back under its name once the old one is gone",
-    reasons.CREATE: "it would be placed here now",
+_ACTIONS = {
+    reasons.KEEP: "already placed here; placed replicas are not moved",
+    reasons.UPDATE: "stays here with the new template",
+    reasons.REPLACE: "is created again under the same name once the old one is deleted",
+    reasons.CREATE: "would be placed here now",
 }
 
 
 def _fits(view: DeploymentView, cluster: ClusterView | None, placement: Placement) -> list[str]:
     if cluster is None:
-        return ["its cluster is not known"]
+        return ["the cluster is unknown"]
     matched = {key: value for key, value in view.match_labels.items() if cluster.labels.get(key) == value}
     parts = [f"cluster matches {', '.join(f'{key}={value}' for key, value in sorted(matched.items()))}"] if matched else []
     classes = {pool.name: pool.class_name for pool in cluster.pools}
@@ -100,6 +100,6 @@ def _fits(view: DeploymentView, cluster: ClusterView | None, placement: Placemen
             for member in engine.members
             for request in member.requests
         ]
-        granted = f" grants {', '.join(dict.fromkeys(claims))}" if claims else " claims nothing"
+        granted = f" allocates {', '.join(dict.fromkeys(claims))}" if claims else " claims nothing"
         parts.append(f"engine {engine.engine}: pool {engine.pool} ({classes.get(engine.pool) or 'class unknown'}){granted}")
     return parts
