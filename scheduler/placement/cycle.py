@@ -1,6 +1,6 @@
-"""One deployment's turn: retain, drain, scale down, replace, update, fill.
+"""The scheduling cycle of one deployment: retain, drain, scale down, replace, update, fill.
 
-The steps change nothing but the frame of the batch. What they add up to is written down by `decide`.
+The steps change nothing but the overlay of the batch. `decide` builds the decision from their outcome.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
 from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
 from scheduler.placement.device_accounting import counts_devices, grown_fits
-from scheduler.placement.filters import fill_hold
+from scheduler.placement.filters import hold_reason
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
 from scheduler.placement.quota import QuotaGate
 from scheduler.placement.reserved_pools import ReservedPools
-from scheduler.placement.retain import Kept, Retained, lost_capacity, own_entries, retain
-from scheduler.placement.rollout import Budget, budget_of, changeable, drained_now, is_outdated, unavailable_limit
-from scheduler.placement.scale_down import victims
+from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
+from scheduler.placement.rollout import Budget, budget_of, changeable, drained_replicas, is_outdated, unavailable_limit
+from scheduler.placement.scale_down import surplus_replicas
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class SchedulingCycle:
     compiled: CompiledTemplate | None = None
     invalid: str = ""
     held: str = ""
-    retained: Retained = field(default_factory=Retained)
-    kept: list[Kept] = field(default_factory=list)
+    retained: RetainResult = field(default_factory=RetainResult)
+    kept: list[RetainedReplica] = field(default_factory=list)
     updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
     restamped: list[ReplicaView] = field(default_factory=list)
     placed: list[Placement] = field(default_factory=list)
@@ -47,18 +47,18 @@ class SchedulingCycle:
     notes: list[Note] = field(default_factory=list)
     placer: ReplicaPlacer | None = None
     quota: QuotaGate | None = None
-    dropped: list[ReplicaView] = field(default_factory=list)
+    evicted_entries: list[ReplicaView] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     more: bool = False
     preemption: str = ""
 
     @property
     def deployment(self) -> DeploymentView:
-        """Whose turn it is."""
+        """The deployment that is scheduled."""
         return self.request.deployment
 
     def run(self) -> None:
-        """Take all steps in order; `finish` ends the turn once what it came to is written down."""
+        """Take all steps in order; `finish` ends the cycle once its decision is built."""
         self.compile()
         self.retain()
         self.drain()
@@ -72,22 +72,22 @@ class SchedulingCycle:
                 self.update(budget)
             return
         self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._standing(), self.quota)
-        for entry in self.dropped:
+        for entry in self.evicted_entries:
             self.placer.mark_vacated(entry)
         if surge:
             self.surge(budget)
         else:
-            self.replace_misfits(budget)
+            self.replace_mismatched(budget)
             self.update(budget)
         self.fill()
 
     def finish(self) -> None:
-        """Let whoever is decided next have what replicas gave up by shrinking; this turn's own decision did not have it."""
+        """Free the nodes that replicas give up by shrinking, for the requests decided next; this cycle's own decision did not use them."""
         for entry in self.restamped:
             self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
-        """Compile the selectors; when one does not compile, nothing new is placed and nothing is copied."""
+        """Compile the selectors; when one does not compile, nothing new is placed and no template is rolled out."""
         rules = self.overlay.rules.matching
         problems = [
             problem
@@ -100,17 +100,17 @@ class SchedulingCycle:
         else:
             self.compiled = compile_template(self.deployment.engines, rules)
         gate = self.request.fill
-        self.held = fill_hold(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
+        self.held = hold_reason(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
 
     def compiled_for_placing(self, compiled: CompiledTemplate) -> CompiledTemplate:
-        """Give the shape that new replicas are placed by; engines that may span pools are placed member by member."""
+        """Give the template that new replicas are placed by; engines that may span pools are placed member by member."""
         engines = self.deployment.engines
         if not self.overlay.rules.span_pools or not any(engine.span_pools for engine in engines):
             return compiled
         return compile_template(placing_units(engines), compiled.rules)
 
     def retain(self) -> None:
-        """Find out which replicas stay."""
+        """Find out which replicas are retained."""
         facts = {k.uid: (k.ready, k.serving, k.terminating) for k in self.request.kept}
         entries = own_entries(self.overlay, self.deployment, facts)
         self.retained = retain(self.overlay, self.deployment, self.compiled, entries, held=bool(self.held))
@@ -120,66 +120,66 @@ class SchedulingCycle:
             known = self.overlay.ledger.get(entry.uid)
             if known is not None and known.state != reasons.RELEASING:
                 self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
-        for drop in self.retained.drops:
-            self._evict(drop.entry, drop.reason, drop.detail)
+        for evicted in self.retained.evicted:
+            self._evict(evicted.entry, evicted.reason, evicted.detail)
         for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING]:
             # It is not known to be releasing, so no other replica of its deployment may reuse its nodes.
             kept.entry = replace(kept.entry, state=reasons.BOUND)
             self.overlay.ledger.put(kept.entry)
         if self.overlay.rules.evict_before_placing:
-            for kept in [k for k in self.kept if k.leave]:
-                self._drop(kept, kept.leave, kept.detail)
-        self.refuse()
+            for kept in [k for k in self.kept if k.replace_reason]:
+                self._evict_kept(kept, kept.replace_reason, kept.detail)
+        self.refuse_pools()
         self.notes += [note for kept in self.kept for note in lost_capacity(self.overlay, kept.entry)]
 
-    def refuse(self) -> None:
-        """Keep away for a while from pools that let a replica wait too long for admission."""
+    def refuse_pools(self) -> None:
+        """Refuse, for a while, pools that let a replica wait too long for admission."""
         for kept in self.kept:
-            if kept.leave == reasons.NOT_ADMITTED:
+            if kept.replace_reason == reasons.NOT_ADMITTED:
                 entry = kept.entry
                 for pool in charges(entry.engines):
                     self.overlay.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.overlay.now
                     self.refused.append((entry.cluster, pool))
 
     def drain(self) -> None:
-        """Let replicas leave drained clusters, as many as the drain budget allows."""
-        for kept in drained_now(self.deployment, self.kept, self.overlay.now):
-            self._drop(kept, reasons.DRAINED, kept.drain)
-        self.more = any(kept.drain for kept in self.kept)
+        """Evict replicas from drained clusters, as many as the drain budget allows."""
+        for kept in drained_replicas(self.deployment, self.kept, self.overlay.now):
+            self._evict_kept(kept, reasons.DRAINED, kept.drain_reason)
+        self.more = any(kept.drain_reason for kept in self.kept)
 
     def scale_down(self) -> int:
-        """Drop what is too many; gives the surge that stays allowed while a rollout replaces replicas."""
+        """Evict surplus replicas; gives the surge that is still allowed while a rollout replaces replicas."""
         surplus = len(self.kept) - self.deployment.replicas
         surge = 0
-        old = sum(is_outdated(self.deployment, k) or bool(k.leave) for k in self.kept)
+        old = sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in self.kept)
         if old:
             surge = budget_of(self.overlay, self.deployment, self.kept).surge
             # Only replicas that already carry the current template may be there in excess.
             surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
             return surge
-        leaving = [k for k in self.kept if k.leave]
-        for kept in victims(self.overlay, self.deployment, leaving, surplus):
-            self._drop(kept, reasons.SCALED_DOWN if self.held else kept.leave, kept.detail)
+        mismatched = [k for k in self.kept if k.replace_reason]
+        for kept in surplus_replicas(self.overlay, self.deployment, mismatched, surplus):
+            self._evict_kept(kept, reasons.SCALED_DOWN if self.held else kept.replace_reason, kept.detail)
             surplus -= 1
-        for kept in victims(self.overlay, self.deployment, self.kept, surplus):
-            self._drop(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
+        for kept in surplus_replicas(self.overlay, self.deployment, self.kept, surplus):
+            self._evict_kept(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
         return surge
 
-    def replace_misfits(self, budget: Budget) -> None:
-        """Replace replicas that no longer fit what is wanted; one that finds no other place stays where it is."""
+    def replace_mismatched(self, budget: Budget) -> None:
+        """Replace replicas that no longer match the deployment; one without another place stays where it is."""
         for kept in changeable(self.deployment, self.kept):
-            if not kept.leave:
+            if not kept.replace_reason:
                 continue
-            if kept.leave == reasons.NOT_ADMITTED:
-                # Nobody is served by it, so its move makes nothing unavailable.
+            if kept.replace_reason == reasons.NOT_ADMITTED:
+                # It serves no traffic, so moving it makes nothing unavailable.
                 self._replace(kept)
             elif budget.left is not None and budget.left <= 0:
                 self.more = True
             elif self._replace(kept):
                 budget.take()
 
-    def _replace(self, kept: Kept) -> bool:
+    def _replace(self, kept: RetainedReplica) -> bool:
         entry = kept.entry
         before = self.overlay.ledger.get(entry.uid)
         self.overlay.ledger.put(_releasing(entry, self.overlay.now))
@@ -193,13 +193,13 @@ class SchedulingCycle:
             return False
         self.placed.append(placement)
         self.kept.remove(kept)
-        self.evictions.append(_eviction(entry, kept.leave, kept.detail))
+        self.evictions.append(_eviction(entry, kept.replace_reason, kept.detail))
         return True
 
     def update(self, budget: Budget) -> None:
         """Bring replicas to the current template where they stand, growing only into free nodes."""
         for kept in changeable(self.deployment, self.kept):
-            if kept.leave or kept.drain or kept.target is None or not is_outdated(self.deployment, kept):
+            if kept.replace_reason or kept.drain_reason or kept.target is None or not is_outdated(self.deployment, kept):
                 continue
             blocked = self._growth_blocked(kept)
             if blocked:
@@ -211,7 +211,7 @@ class SchedulingCycle:
                 self.overlay.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
                 self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
 
-    def _growth_blocked(self, kept: Kept) -> str:
+    def _growth_blocked(self, kept: RetainedReplica) -> str:
         slot = self.overlay.clusters[kept.entry.cluster]
         owner = (self.deployment.namespace, self.deployment.name)
         if counts_devices(self.overlay):
@@ -227,8 +227,12 @@ class SchedulingCycle:
         return self._quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
 
     def surge(self, budget: Budget) -> None:
-        """Place replicas with the current template beside the old ones, and drop old ones as the new become Ready."""
-        old = [k for k in changeable(self.deployment, self.kept) if (is_outdated(self.deployment, k) or k.leave) and not k.drain]
+        """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""
+        old = [
+            k
+            for k in changeable(self.deployment, self.kept)
+            if (is_outdated(self.deployment, k) or k.replace_reason) and not k.drain_reason
+        ]
         self.more = self.more or bool(old)
         excess = len(self.kept) + len(self.placed) - self.deployment.replicas
         for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
@@ -243,10 +247,10 @@ class SchedulingCycle:
             if len(self.kept) + len(self.placed) <= self.deployment.replicas or (kept.entry.ready and ready - 1 < floor):
                 return
             ready -= kept.entry.ready
-            self._drop(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
+            self._evict_kept(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
 
     def fill(self) -> None:
-        """Place what is missing; stop at the first replica without a place."""
+        """Place what is missing; stop at the first replica that no cluster takes."""
         size = max(1, self.deployment.policy.gang_replicas)
         missing = self.deployment.replicas - len(self.kept) - len(self.placed)
         while missing > 0:
@@ -258,7 +262,7 @@ class SchedulingCycle:
         self.preempt(missing)
 
     def preempt(self, missing: int) -> None:
-        """Let replicas of lower priority go for what is still missing."""
+        """Preempt replicas of lower priority for what is still missing."""
         policy = self.deployment.policy
         asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
         while missing > 0 and asked and self.overlay.rules.preempt:
@@ -274,22 +278,22 @@ class SchedulingCycle:
     @property
     def _placer(self) -> ReplicaPlacer:
         if self.placer is None:
-            raise RuntimeError("placing began before the filler was made")
+            raise RuntimeError("replicas are placed before the placer exists")
         return self.placer
 
     @property
     def _quota(self) -> QuotaGate:
         if self.quota is None:
-            raise RuntimeError("growth was asked about before quotas were read")
+            raise RuntimeError("growth is checked before quotas are read")
         return self.quota
 
     def _standing(self) -> list[ReplicaView]:
-        """List what holds an index or nodes: kept replicas, those leaving since before, and as leaving those dropped just now."""
-        gone = {entry.uid for entry in self.dropped}
+        """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
+        gone = {entry.uid for entry in self.evicted_entries}
         terminating = [_releasing(e, e.since) for e in self.retained.terminating if e.uid not in gone]
-        return [*(k.entry for k in self.kept), *terminating, *self.retained.hidden]
+        return [*(k.entry for k in self.kept), *terminating, *self.retained.duplicates]
 
-    def _drop(self, kept: Kept, reason: str, detail: str) -> None:
+    def _evict_kept(self, kept: RetainedReplica, reason: str, detail: str) -> None:
         self.kept.remove(kept)
         self._evict(kept.entry, reason, detail)
 
@@ -297,11 +301,11 @@ class SchedulingCycle:
         self.overlay.ledger.put(_releasing(entry, self.overlay.now))
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
-            self.dropped.append(entry)
+            self.evicted_entries.append(entry)
 
 
 def restamped(entry: ReplicaView, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> ReplicaView:
-    """Give a ledger entry after its replica was told to carry the current template."""
+    """Give the ledger entry of a replica that is updated to the current template."""
     return replace(entry, engines=engines, template=deployment.template, ready=False)
 
 

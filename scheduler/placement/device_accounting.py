@@ -4,9 +4,9 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
 
 * safe: a pod is admitted only if, whatever nodes the scheduler picks and in whatever order all pods come back after a restart, none is
   ever left without a node. For one kind of device with D per node, a pod of size s is refused by a node that already carries T or more,
-  T being the smallest multiple of the greatest common divisor of all sizes that exceeds D - s; so at most (U - s) // T nodes can be in its
-  way, and that must be less than the number of nodes. Several kinds of devices can each be in the way of some nodes: the sum must be less.
-* packed: pods get node slots here, the tightest that fits, and the slot is stamped. Only where the cluster is known to follow.
+  T being the smallest multiple of the greatest common divisor of all sizes that exceeds D - s; so at most (U - s) // T nodes can block it,
+  U being the devices in use, and that must be less than the number of nodes. Each kind of device can block nodes: the sum must be less.
+* packed: pods get node slots here, the tightest that fits, and the slot is stamped. Only where the cluster is known to follow slots.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods alike of one member: how many, what each takes, on how many nodes its own siblings can be in its way."""
+    """Pods alike of one member: how many, what each takes, on how many nodes its siblings can block it."""
 
     size: Vector
     count: int
@@ -76,7 +76,7 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
 
 
 def residents(overlay: FleetOverlay, slot: Slot, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
-    """Give the pods on a pool, without those that the owner's own replicas are leaving and without the entry `skip`."""
+    """Give the pods on a pool, without those of the owner's releasing replicas and without the entry `skip`."""
     found = []
     for entry in overlay.ledger.on_cluster(slot.name).values():
         nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
@@ -207,7 +207,7 @@ def with_slots(overlay: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement
 
 
 def grown_fits(overlay: FleetOverlay, slot: Slot, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
-    """Whether a replica may become what `target` says in place of what it is now."""
+    """Whether a replica may be updated in place to the engines of `target`."""
     return all(admits(overlay, pool, residents(overlay, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
 
 

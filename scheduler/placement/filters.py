@@ -64,7 +64,7 @@ def passing(results: Iterable[FilterResult], everything: ClusterSet) -> ClusterS
     return ClusterSet(found)
 
 
-def fill_hold(deployment: DeploymentView) -> str:
+def hold_reason(deployment: DeploymentView) -> str:
     """Say why the deployment's cache holds back new replicas, "" if it does not."""
     cache = deployment.cache
     if cache.state == "Unresolved":

@@ -1,8 +1,8 @@
-"""Make room for a replica of higher priority by letting whole replicas of lower priority go.
+"""Free capacity for a replica of higher priority by preempting whole replicas of lower priority.
 
-Only when nothing else helps, only if the deployment asks for it, and as little as possible: of all sets of victims the one whose highest
-priority is lowest, then the fewest, then the lowest sum, then the least surplus, then the youngest. The nodes of victims are promised to
-the preemptor from that moment; its pods wait until the victims are gone.
+Only when there is no other way, only if the deployment allows it, and as little as possible: of all sets of victims the one whose highest
+priority is lowest, then the fewest, then the lowest sum, then the least surplus, then the youngest. The nodes of victims are nominated for
+the preemptor at once; its pods wait until the victims are gone.
 """
 
 from __future__ import annotations
@@ -100,17 +100,17 @@ def _cheapest(placer: ReplicaPlacer, slot: Slot, candidates: Sequence[ReplicaVie
         if best is not None and highest > best.cost[0]:
             return None
         within = sorted((e for e in candidates if e.priority <= highest), key=lambda e: (e.priority, -e.since, e.name))
-        everyone = _limited(placer, within)
-        if not _fits(placer, slot, everyone):
+        whole_set = _limited(placer, within)
+        if not _fits(placer, slot, whole_set):
             continue
-        for size in range(1, len(everyone) + 1):
+        for size in range(1, len(whole_set) + 1):
             sets = list(islice(combinations(within, size), _SETS_MAX + 1))
             if len(sets) > _SETS_MAX:
                 break
             fitting = [chosen for chosen in sets if len(_limited(placer, chosen)) == size and _fits(placer, slot, chosen)]
             if fitting:
                 return min((_choice(placer, slot, chosen) for chosen in fitting), key=lambda c: c.cost)
-        return _choice(placer, slot, _pruned(placer, slot, everyone))
+        return _choice(placer, slot, _pruned(placer, slot, whole_set))
     return None
 
 
@@ -127,7 +127,7 @@ def _limited(placer: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[Repli
 
 
 def _pruned(placer: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
-    """Drop victims one by one, the highest priority first, as long as the rest still makes room."""
+    """Leave out victims one by one, the highest priority first, as long as the rest still frees enough."""
     kept = list(chosen)
     for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
         rest = [e for e in kept if e is not entry]
@@ -139,13 +139,13 @@ def _pruned(placer: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tup
 def _fits(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
-        freed.update(_held(victim))
+        freed.update(_freed_by(victim))
     free = [nodes + freed[pool.name] for nodes, pool in zip(placer.reserved.left(slot, placer.overlay.free(slot)), slot.pools, strict=True)]
     return fit_nodes(placer.compiled.on(slot.layout), free).failed < 0
 
 
 def _choice(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
-    freed = sum(sum(_held(victim).values()) for victim in victims)
+    freed = sum(sum(_freed_by(victim).values()) for victim in victims)
     needed = sum(engine.cost for engine in placer.compiled.on(slot.layout).engines)
     cost = (
         max(victim.priority for victim in victims),
@@ -158,8 +158,8 @@ def _choice(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -
     return Choice(cost, slot, tuple(victims))
 
 
-def _held(entry: ReplicaView) -> Mapping[str, int]:
-    """Give the nodes that go with an entry: its own, or those that it was promised and that pass on with the promise."""
+def _freed_by(entry: ReplicaView) -> Mapping[str, int]:
+    """Give the nodes that are freed with an entry: its own, or those that were nominated for it and are nominated again."""
     return charges(entry.engines)
 
 

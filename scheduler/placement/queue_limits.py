@@ -1,7 +1,7 @@
 """What a cluster's own admission allows: queues that would admit no more, and pools that let a replica wait too long.
 
-A queue counts devices, the ledger nodes; a node is worth all the claimable devices of its pool. What the queue has admitted already it has
-taken off itself, so only charges that it has not admitted yet are taken off here. An old picture is ignored, like any observation.
+A queue counts devices, the ledger nodes; a node counts as all the claimable devices of its pool. What a queue has admitted is subtracted by
+the queue itself, so only charges that it has not admitted yet are subtracted here. An old observation is ignored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from scheduler.model.policy import SchedulerOptions
 ADMITTED = "Admitted"
 PENDING = "Pending"
 EVICTED = "Evicted"
-# Pods that were taken off their nodes wait for them again, and as long as others may.
-_OUTSIDE = frozenset({PENDING, EVICTED})
+# Evicted pods wait for admission again, and may wait as long as pending ones.
+_WAITING_STATES = frozenset({PENDING, EVICTED})
 Refusal = tuple[str, str, str, str]
 
 
 def is_old(view: ClusterView, now: int, options: SchedulerOptions) -> bool:
-    """Whether what the adapter saw of a cluster is too old to be believed, or was never seen."""
+    """Whether what the adapter saw of a cluster is too old to be used, or was never seen."""
     return now - view.observed_at > options.observed_limit_seconds * 1000
 
 
@@ -83,8 +83,8 @@ def _waiting(overlay: FleetOverlay, slot: Slot, queue: QueueView) -> int:
 
 
 def not_admitted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
-    """Say why a replica that nobody is served by waits for admission for too long, "" if it does not."""
-    seen = None if entry.serving or entry.ready else _outside(overlay, slot, entry)
+    """Say why a replica that serves no traffic has waited too long for admission, "" if it has not."""
+    seen = None if entry.serving or entry.ready else _unadmitted_workload(overlay, slot, entry)
     if seen is None or not seen.since:
         return ""
     waited = (overlay.now - seen.since) // 1000
@@ -95,24 +95,24 @@ def not_admitted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
     return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
 
 
-def evicted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
-    """Say why the cluster's admission took pods of a replica off their nodes, "" if it did not; nothing is moved for that yet."""
-    seen = _outside(overlay, slot, entry)
+def eviction_text(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
+    """Say why the cluster's admission evicted pods of a replica, "" if it did not; nothing is moved for that yet."""
+    seen = _unadmitted_workload(overlay, slot, entry)
     return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
 
 
 def evicted_workloads(view: ClusterView) -> frozenset[str]:
-    """Name the workloads that a cluster's admission took off their nodes."""
+    """Name the workloads that a cluster's admission evicted."""
     return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
 
 
-def _outside(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
-    """Give what a cluster that is observed says of a replica whose pods are not all on nodes."""
+def _unadmitted_workload(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+    """Give what an observed cluster reports of a replica whose pods are not all admitted."""
     if not slot.view.admission or is_old(slot.view, overlay.now, overlay.options):
         return None
     workload = workload_name(entry.namespace, entry.name)
     seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
-    return seen if seen and seen.state in _OUTSIDE else None
+    return seen if seen and seen.state in _WAITING_STATES else None
 
 
 def _where(slot: Slot, entry: ReplicaView) -> str:
@@ -120,7 +120,7 @@ def _where(slot: Slot, entry: ReplicaView) -> str:
 
 
 def refused_positions(overlay: FleetOverlay, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
-    """Give the pools of a cluster that a deployment keeps away from, because they let one of its replicas wait too long."""
+    """Give the pools of a cluster that are refused to a deployment, because they let one of its replicas wait too long."""
     if not overlay.refused:
         return frozenset()
     limit = overlay.now - overlay.options.refusal_seconds * 1000
@@ -132,5 +132,5 @@ def refused_positions(overlay: FleetOverlay, slot: Slot, namespace: str, deploym
 def next_timeouts(view: ClusterView, options: SchedulerOptions) -> Iterator[tuple[str, int]]:
     """Give (workload, ms) for every workload of a cluster that waits: when it has waited too long."""
     for seen in view.admission:
-        if seen.state in _OUTSIDE and seen.since:
+        if seen.state in _WAITING_STATES and seen.since:
             yield seen.workload, seen.since + (options.admission_timeout_seconds + 1) * 1000

@@ -1,4 +1,4 @@
-"""Limits per namespace, asked when something is placed or grows, never about what runs."""
+"""Quotas of namespaces, checked when something is placed or grows, never for what runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QuotaGate:
         return next((text for text in self._refusals(slot, before, after) if text), "")
 
     def charge(self, slot: Slot, engines: Sequence[EnginePlacement], sign: int) -> None:
-        """Count a placement, or take it back."""
+        """Count a placement, or with sign -1 remove it."""
         for i, quota in enumerate(self._quotas):
             nodes, devices = _amount(quota, slot, engines)
             self._used[i] = (self._used[i][0] + sign * nodes, self._used[i][1] + sign * devices)
@@ -58,7 +58,7 @@ class QuotaGate:
                 yield f"used {used_devices} of {quota.max_devices} devices, needs {more_devices} more"
 
     def _count(self, quota: Quota) -> Amount:
-        """Count what the namespace holds; what this deployment is leaving does not stand in its own way."""
+        """Count what the namespace uses; releasing replicas of this deployment do not count against it."""
         nodes = devices = 0
         requester = self._deployment.name
         for owner in self._overlay.ledger.owners((quota.namespace,)):
@@ -95,5 +95,5 @@ def _concerns(quota: Quota, pool: PoolView) -> bool:
     try:
         selector = compile_selector(quota.device_selector)
     except SelectorError:
-        return True  # a limit that cannot be read limits everything, it does not vanish
+        return True  # a quota whose selector cannot be read applies to every pool
     return any(selector.match(entry).matched for entry in pool.device_set.entries)

@@ -1,7 +1,7 @@
-"""Which of a deployment's own replicas stay, and why the others do not.
+"""Which of a deployment's own replicas are retained, and why the others are not.
 
-A kept replica keeps cluster, index and pools. Readiness, gateway, NoSchedule taints, labels, free nodes and better pools are not asked:
-nothing moves for those. What changed under a replica without the deployment asking for it (a class edit) is reported, never acted on.
+A retained replica keeps cluster, index and pools. Readiness, gateway, NoSchedule taints, labels, free nodes and better pools do not
+matter: nothing moves for those. What changed under a replica without an edit of its deployment (a class edit) is only reported.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
 from scheduler.model.inputs import DeploymentView, EngineView, MemberView, ReplicaView
-from scheduler.placement.queue_limits import evicted, not_admitted
+from scheduler.placement.queue_limits import eviction_text, not_admitted
 
 
 @dataclass(slots=True)
-class Kept:
-    """A replica that stays for now.
+class RetainedReplica:
+    """A replica that is retained for now.
 
     Attributes:
-        target: its engines as the deployment wants them on its pins, None when it has to stay as stamped.
-        leave: why it would lose its place if a successor could be placed, "" if it need not.
-        drain: the taint that will drive it out under the drain budget, "" if none.
+        target: its engines as the deployment wants them on the pools it is pinned to, None when it has to stay as stamped.
+        replace_reason: why it is replaced as soon as a successor can be placed, "" if it is not.
+        detail: what `replace_reason` found.
+        drain_reason: the taint for which it is evicted under the drain budget, "" if none.
+        drain_since: when that taint was first seen, in ms.
 
     """
 
     entry: ReplicaView
     target: tuple[EnginePlacement, ...] | None = None
-    leave: str = ""
+    replace_reason: str = ""
     detail: str = ""
-    drain: str = ""
+    drain_reason: str = ""
     drain_since: int = 0
 
 
 @dataclass(slots=True)
-class Drop:
-    """A replica that loses its place now."""
+class EvictedReplica:
+    """A replica that is evicted now."""
 
     entry: ReplicaView
     reason: str
@@ -49,14 +51,14 @@ class Drop:
 
 
 @dataclass(slots=True)
-class Retained:
-    """The outcome; `terminating` are replicas that were leaving before."""
+class RetainResult:
+    """The outcome; `terminating` are replicas that were releasing before, `duplicates` share the identity of a retained one."""
 
-    kept: list[Kept] = field(default_factory=list)
-    drops: list[Drop] = field(default_factory=list)
+    kept: list[RetainedReplica] = field(default_factory=list)
+    evicted: list[EvictedReplica] = field(default_factory=list)
     terminating: list[ReplicaView] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    hidden: list[ReplicaView] = field(default_factory=list)
+    duplicates: list[ReplicaView] = field(default_factory=list)
 
 
 def own_entries(overlay: FleetOverlay, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
@@ -76,19 +78,19 @@ def own_entries(overlay: FleetOverlay, deployment: DeploymentView, facts: dict[s
 
 def retain(
     overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, entries: list[ReplicaView], *, held: bool
-) -> Retained:
-    """Sort the deployment's replicas into those that stay and those that go.
+) -> RetainResult:
+    """Sort the deployment's replicas into those that are retained and those that are evicted.
 
     Args:
         overlay: the fleet as this batch sees it.
         deployment: what is wanted.
         compiled: its compiled engines; None when a selector does not compile, then every replica stays as stamped.
         entries: its replicas in name order.
-        held: no new replica may be placed; then only a lost or drained cluster drops one.
+        held: no new replica may be placed; then replicas are evicted only because of a lost or drained cluster.
 
     """
     rules = overlay.rules
-    found = Retained()
+    found = RetainResult()
     taken: set[tuple[str, int]] = set()
     for entry in entries:
         if entry.state == reasons.RELEASING and rules.know_releasing:
@@ -96,35 +98,35 @@ def retain(
             continue
         slot = overlay.clusters.get(entry.cluster)
         if slot is None and not overlay.fleet.rebuilding:
-            found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
+            found.evicted.append(EvictedReplica(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
             continue
         if rules.replace_unselected and slot is not None and not _selected(deployment, slot):
-            found.drops.append(Drop(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
+            found.evicted.append(EvictedReplica(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
             continue
         if (entry.cluster, entry.index) in taken:
             detail = f"another replica already is {entry.cluster}/{entry.index}"
             if held or compiled is None:
-                found.hidden.append(entry)
+                found.duplicates.append(entry)
             else:
-                found.drops.append(Drop(entry, reasons.DUPLICATE_IDENTITY, detail))
+                found.evicted.append(EvictedReplica(entry, reasons.DUPLICATE_IDENTITY, detail))
             continue
         taken.add((entry.cluster, entry.index))
-        kept = Kept(entry)
+        kept = RetainedReplica(entry)
         found.kept.append(kept)
         if slot is None:
             continue
         taint = untolerated(slot.taints, deployment.tolerations, "NoExecute")
         if taint is not None:
-            kept.drain = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
+            kept.drain_reason = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
             kept.drain_since = taint.since
         elif compiled is not None:
             note = _check_stamp(overlay, deployment, compiled, slot, kept)
             if note is not None:
                 found.notes.append(note)
-            waits = not_admitted(overlay, slot, entry) if rules.follow_admission and not kept.leave else ""
-            if waits:
-                kept.leave, kept.detail = reasons.NOT_ADMITTED, waits
-        lost = evicted(overlay, slot, entry) if rules.follow_admission else ""
+            waiting = not_admitted(overlay, slot, entry) if rules.follow_admission and not kept.replace_reason else ""
+            if waiting:
+                kept.replace_reason, kept.detail = reasons.NOT_ADMITTED, waiting
+        lost = eviction_text(overlay, slot, entry) if rules.follow_admission else ""
         if lost:
             found.notes.append(Note(reasons.EVICTED, entry.name, lost))
     return found
@@ -140,13 +142,15 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def _check_stamp(overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, slot: Slot, kept: Kept) -> Note | None:
-    """Compare a stamp with what is wanted: note in `kept` what follows, and give the note of a drift."""
+def _check_stamp(
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, slot: Slot, kept: RetainedReplica
+) -> Note | None:
+    """Compare a stamp with the template: set in `kept` what follows, and give the note of a drift."""
     entry = kept.entry
     stamped = {engine.engine: engine for engine in entry.engines}
     kept.detail = _template_difference(deployment.engines, stamped, len(entry.engines))
     if kept.detail:
-        kept.leave = reasons.TEMPLATE_CHANGED
+        kept.replace_reason = reasons.TEMPLATE_CHANGED
         return None
     target = []
     for i, engine in enumerate(deployment.engines):
@@ -157,7 +161,7 @@ def _check_stamp(overlay: FleetOverlay, deployment: DeploymentView, compiled: Co
         edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, stamped[engine.name], slot)
         if not edited:
             return Note(reasons.DRIFTED, entry.name, problem)
-        kept.leave, kept.detail = reasons.PIN_MISMATCH, problem
+        kept.replace_reason, kept.detail = reasons.PIN_MISMATCH, problem
         return None
     kept.target = tuple(target)
     return None
@@ -178,7 +182,7 @@ def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, Eng
 def _on_pins(
     compiled: CompiledTemplate, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement
 ) -> tuple[EnginePlacement | None, str]:
-    """Stamp an engine anew on the pools it is pinned to; None and the problem when they no longer satisfy it."""
+    """Stamp an engine again on the pools it is pinned to; None and the problem when they no longer satisfy it."""
     pool = stamped.pool
     members = stamped.members
     devices = slot.device_set(pool)
@@ -205,9 +209,9 @@ def _on_pins(
 
 
 def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
-    """Whether the deployment itself asks for something else than what the engine was stamped from.
+    """Whether the deployment was edited since the engine was stamped.
 
-    A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to go.
+    A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to be replaced.
     """
     if any(slot.device_set(member.pool) is None for member in stamped.members):
         return True
@@ -243,7 +247,7 @@ def lost_capacity(overlay: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
 
 
 def same_stamp(a: EnginePlacement, b: EnginePlacement) -> bool:
-    """Whether two stamps make the same pods; what is only bookkeeping is left aside."""
+    """Whether two stamps give the same pods; fields that pods do not depend on are left aside."""
     if a.engine != b.engine or a.copies != b.copies or len(a.members) != len(b.members):
         return False
     return all(

@@ -1,7 +1,7 @@
 """How much may change at a time.
 
-A changed replica counts as unavailable until it is Ready with what it carries now, so one step follows the other without anybody keeping
-score: whoever asks again after a replica became Ready gets the next step. Replicas that serve nobody change first.
+A changed replica counts as unavailable until it is Ready with its new template, so steps follow each other without a stored position: the
+next request after a replica became Ready gets the next step. Replicas that serve no traffic change first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.placement.retain import Kept, same_stamp
+from scheduler.placement.retain import RetainedReplica, same_stamp
 
 _PERCENT = 100
 
@@ -52,8 +52,8 @@ def unavailable_limit(deployment: DeploymentView, options: SchedulerOptions) -> 
     return amount(options.rollout_max_unavailable if value is None else value, deployment.replicas, up=False)
 
 
-def budget_of(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept]) -> Budget:
-    """Work out how many replicas may change now."""
+def budget_of(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[RetainedReplica]) -> Budget:
+    """Compute how many replicas may change now."""
     rollout = deployment.policy.rollout
     if rollout.paused:
         return Budget(0)
@@ -66,13 +66,13 @@ def budget_of(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[
     return Budget(max(0, limit - sum(in_flight(deployment, k) for k in kept)), surge)
 
 
-def in_flight(deployment: DeploymentView, kept: Kept) -> bool:
+def in_flight(deployment: DeploymentView, kept: RetainedReplica) -> bool:
     """Whether a replica has changed to the current template and is not Ready with it yet."""
     return bool(deployment.template) and kept.entry.template == deployment.template and not kept.entry.ready
 
 
-def is_outdated(deployment: DeploymentView, kept: Kept) -> bool:
-    """Whether a replica could be brought to the current template where it stands, and is not there yet."""
+def is_outdated(deployment: DeploymentView, kept: RetainedReplica) -> bool:
+    """Whether a replica can be updated to the current template in place, and is not yet."""
     if kept.target is None:
         return False
     known = kept.entry.template
@@ -82,24 +82,24 @@ def is_outdated(deployment: DeploymentView, kept: Kept) -> bool:
     return any(not same_stamp(engine, stamped[engine.engine]) for engine in kept.target)
 
 
-def changeable(deployment: DeploymentView, kept: Sequence[Kept]) -> list[Kept]:
-    """Give the replicas that the partition lets change, those that serve nobody first, then by name."""
+def changeable(deployment: DeploymentView, kept: Sequence[RetainedReplica]) -> list[RetainedReplica]:
+    """Give the replicas that the partition lets change, those that serve no traffic first, then by name."""
     ranked = sorted(kept, key=lambda k: (k.entry.cluster, k.entry.index))[deployment.policy.rollout.partition :]
     return sorted(ranked, key=lambda k: (k.entry.serving or k.entry.ready, k.entry.ready, k.entry.name))
 
 
-def drained_now(deployment: DeploymentView, kept: Sequence[Kept], now: int) -> list[Kept]:
-    """Choose which replicas on drained clusters leave in this decision."""
-    draining = [k for k in kept if k.drain]
+def drained_replicas(deployment: DeploymentView, kept: Sequence[RetainedReplica], now: int) -> list[RetainedReplica]:
+    """Choose which replicas on drained clusters are evicted in this decision."""
+    draining = [k for k in kept if k.drain_reason]
     drain = deployment.policy.drain
     limit = amount(drain.max_unavailable, deployment.replicas, up=False)
     if isinstance(drain.max_unavailable, str) and drain.max_unavailable != "0%":
         limit = max(1, limit)
-    standing = [k for k in kept if not k.drain]
+    standing = [k for k in kept if not k.drain_reason]
     missing = max(0, deployment.replicas - len(kept)) + sum(not k.entry.ready for k in standing)
     if limit >= deployment.replicas:
         return draining
-    room = max(0, limit - missing)
+    allowed = max(0, limit - missing)
     overdue = [k for k in draining if drain.deadline_seconds and now - k.drain_since >= drain.deadline_seconds * 1000]
     rest = sorted((k for k in draining if k not in overdue), key=lambda k: (k.entry.ready, k.entry.name))
-    return overdue + rest[: max(0, room - len(overdue))]
+    return overdue + rest[: max(0, allowed - len(overdue))]

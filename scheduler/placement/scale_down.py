@@ -1,7 +1,7 @@
-"""Which replicas go when there are more than wanted.
+"""Which replicas are removed when there are more than wanted.
 
-Replicas that serve nobody go first: those on clusters that are being deleted, not Ready or without gateway, then those not Ready, then
-those on a tainted cluster. After that the most loaded cluster gives, the later name, the higher index. Survivors are never moved.
+Replicas that serve no traffic come first: those on clusters that are being deleted, not Ready or without gateway, then those not Ready,
+then those on a tainted cluster. After that the most loaded cluster, the later name, the higher index. The others are never moved.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from collections.abc import Sequence
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.retain import Kept
+from scheduler.placement.retain import RetainedReplica
 
 Rank = tuple[int, int, int]
 
 
-def victims(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Kept], surplus: int) -> list[Kept]:
-    """Choose `surplus` replicas to drop, in the order in which they go."""
+def surplus_replicas(
+    overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[RetainedReplica], surplus: int
+) -> list[RetainedReplica]:
+    """Choose `surplus` replicas to remove, in the order in which they are removed."""
     load = Counter(k.entry.cluster for k in kept)
-    ranks = {k.entry.uid: _weakness(overlay, deployment, k) if overlay.rules.remove_unhealthy_first else (0, 0, 0) for k in kept}
+    ranks = {k.entry.uid: _health_rank(overlay, deployment, k) if overlay.rules.remove_unhealthy_first else (0, 0, 0) for k in kept}
     heap = [(_key(k, ranks[k.entry.uid], load[k.entry.cluster]), i) for i, k in enumerate(kept)]
     heapq.heapify(heap)
-    chosen: list[Kept] = []
+    chosen: list[RetainedReplica] = []
     while heap and len(chosen) < surplus:
         key, i = heapq.heappop(heap)
         cluster = kept[i].entry.cluster
-        # Loads only fall, so a key computed earlier can only stand too early: put it back where it belongs now.
+        # Loads only fall, so a key computed earlier can only sort too early: push it back with its current key.
         current = _key(kept[i], ranks[kept[i].entry.uid], load[cluster])
         if current != key:
             heapq.heappush(heap, (current, i))
@@ -38,32 +40,32 @@ def victims(overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[Ke
     return chosen
 
 
-def _weakness(overlay: FleetOverlay, deployment: DeploymentView, kept: Kept) -> Rank:
+def _health_rank(overlay: FleetOverlay, deployment: DeploymentView, kept: RetainedReplica) -> Rank:
     slot = overlay.clusters.get(kept.entry.cluster)
     broken = slot is None or slot.view.deleting or not slot.view.ready or not slot.view.gateway_address
     tainted = slot is not None and untolerated(slot.taints, deployment.tolerations) is not None
     return (int(broken), int(not kept.entry.ready), int(tainted))
 
 
-def _key(kept: Kept, rank: Rank, load: int) -> tuple[Rank, int, _Later, int]:
-    """Order for a heap that gives the smallest first: everything is turned around."""
+def _key(kept: RetainedReplica, rank: Rank, load: int) -> tuple[Rank, int, _Reversed, int]:
+    """Order for a heap that gives the smallest first: every value is reversed."""
     broken, unready, tainted = rank
-    return ((-broken, -unready, -tainted), -load, _Later(kept.entry.cluster), -kept.entry.index)
+    return ((-broken, -unready, -tainted), -load, _Reversed(kept.entry.cluster), -kept.entry.index)
 
 
-class _Later:
-    """A text that sorts the other way round."""
+class _Reversed:
+    """A text that sorts in reverse."""
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def __lt__(self, other: _Later) -> bool:
+    def __lt__(self, other: _Reversed) -> bool:
         return self.text > other.text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Later) and self.text == other.text
+        return isinstance(other, _Reversed) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
