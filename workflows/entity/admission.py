@@ -1,6 +1,7 @@
-"""Admission of a manifest by the workflow of its object: what is checked, and what becomes of it.
+"""Admission of a manifest by the workflow of its object: how it is checked and stored.
 
-A signal cannot be refused, so a bad manifest becomes a condition and the last good spec stays; an update can, and then it leaves no trace.
+A signal cannot be refused, so an invalid manifest becomes a condition and the last valid spec stays; an update can, before it is written
+to the history.
 Request ids make both safe to repeat.
 """
 
@@ -56,7 +57,7 @@ def store(context: EntityContext[EntityState], metadata: dict[str, Any], spec: d
 
 
 def refuse(context: EntityContext[EntityState], problems: str) -> None:
-    """Keep the last good spec and report what is wrong with the new one."""
+    """Keep the last valid spec and report what is wrong with the new one."""
     context.condition("SpecAccepted", FALSE, "InvalidInput", problems)
     context.event("Warning", "InvalidInput", problems)
     if context.state.spec is None:

@@ -16,7 +16,7 @@ MESSAGE_MAX = 2000
 def with_condition(
     conditions: list[Condition], kind: str, status: str, reason: str, message: str, *, now: str, generation: int
 ) -> list[Condition]:
-    """Set one condition; the same list comes back when nothing changes."""
+    """Set one condition; gives the same list when nothing changes."""
     message = message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 1] + "…"
     old = condition_of(conditions, kind)
     if old and (old.status, old.reason, old.message, old.observed_generation) == (status, reason, message, generation):
@@ -40,7 +40,7 @@ def is_true(conditions: list[Condition], kind: str) -> bool:
 
 
 def waiting_for(conditions: list[Condition], *, deleting: bool) -> list[str]:
-    """Say what an object waits for: its conditions that are not True; while it is deleted, only how far that is."""
+    """List what an object waits for: its conditions that are not True; during a teardown, only how far that is."""
     if deleting and (progress := condition_of(conditions, "Deleting")):
         return [f"{progress.reason}: {progress.message}"]
     return [f"{c.type}: {c.reason}{f' ({c.message})' if c.message else ''}" for c in conditions if c.status != TRUE]

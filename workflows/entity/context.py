@@ -66,7 +66,7 @@ class EntityContext(Generic[StateT_co]):
     # --- the next pass ------------------------------------------------------------------------------------------------------------
 
     def requeue(self) -> None:
-        """Reconcile again as soon as the present pass is over."""
+        """Reconcile again right after the present pass."""
         self.queued = True
 
     def requeue_after(self, delay: timedelta) -> None:
@@ -96,7 +96,7 @@ class EntityContext(Generic[StateT_co]):
         )
 
     async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
-        """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""
+        """Do some work, but cancel it as soon as `stop()` holds; None if it was cancelled."""
         task = asyncio.ensure_future(work)
         await workflow.wait_condition(lambda: task.done() or stop())
         if task.done():

@@ -54,136 +54,7 @@ class Entity(Generic[StateT]):
         self._publisher = Publisher(self.context)
         self._timer = RequeueTimer(self.context)
 
-    # --- messages from users ------------------------------------------------------------------------------------------------------
-
-    @handles(EntitySignals.SET_SPEC)
-    def set_spec(self, message: SetSpec) -> None:
-        """Create the object or change it; a repeated request id, or the same content again, changes nothing."""
-        if not self.accept_request(message.request_id):
-            return
-        if self.state.deleted:
-            self.context.event(
-                "Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone"
-            )
-            return
-        try:
-            self.accept(self.admitted(message.manifest), message.by)
-        except InvalidManifest as refusal:
-            admission.refuse(self.context, "; ".join(str(problem) for problem in refusal.problems))
-
-    @handles(EntitySignals.DELETE)
-    def delete(self, message: Delete) -> None:
-        """Begin the ordered teardown."""
-        if not self.accept_request(message.request_id):
-            return
-        if not self.state.deleted:
-            self.state.deleted = self.context.now()
-            self.context.event("Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}")
-        self.on_delete_requested(message)
-        self.context.touch()
-
-    @handles(EntitySignals.FORCE)
-    def force(self, message: Force) -> None:
-        """Skip the teardown step that is waiting, or all that are left."""
-        if not self.accept_request(message.request_id):
-            return
-        if not self.state.deleted:
-            self.context.event(
-                "Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first"
-            )
-            return
-        self.state.forced = message.scope
-        skipped = "all remaining teardown steps" if message.scope == "all" else "the current teardown step"
-        self.context.event("Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}")
-        self.context.touch()
-
-    @handles(EntitySignals.RETRY_NOW)
-    def retry_now(self, message: RetryNow) -> None:
-        """Retry at once what waits for its next attempt."""
-        del message
-        self.state.attempts = 0
-        self.context.requeue_time = None
-        self.on_retry_requested()
-        self.context.requeue()
-
-    @workflow.update
-    def replace(self, order: Any) -> dict[str, Any]:
-        """Change the object and return it; for callers that need to know whether it was accepted."""
-        message = Replace.model_validate(order)
-        if self.accept_request(message.request_id):
-            self.accept(self.admitted(message.manifest), message.by)
-        return self.manifest()
-
-    @replace.validator
-    def check_replace(self, order: Any) -> None:
-        """Refuse a stale or invalid change before it is written to the history."""
-        try:
-            message = Replace.model_validate(order)
-            if self.state.deleted:
-                raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
-            if message.resource_version and message.resource_version != str(self.state.revision):
-                raise Conflict(
-                    f"{self.title} has resourceVersion {self.state.revision}, not {message.resource_version}: it was modified "
-                    "since you read it; read it again and repeat your change"
-                )
-            self.admitted(message.manifest)
-        except ValidationError as error:
-            raise InvalidInput(f"{self.title}: {error}") from error
-        except InvalidManifest as refusal:
-            raise InvalidInput("\n".join(str(problem) for problem in refusal.problems)) from refusal
-
-    @workflow.query
-    def describe(self) -> dict[str, Any]:
-        """Give the object as its manifest with status, and the request ids that it has accepted."""
-        return {**self.manifest(), "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:]}
-
-    @workflow.query
-    def waiting(self) -> list[str]:
-        """Say what the object waits for, for users."""
-        return waiting_for(self.state.conditions, deleting=bool(self.state.deleted))
-
-    # --- what a kind defines -----------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    async def reconcile(self) -> bool:
-        """Observe, decide, do: one pass. True when the object is gone."""
-
-    def status(self) -> Mapping[str, Any]:
-        """Give the kind's own status fields."""
-        return {}
-
-    def phase(self) -> str:
-        """Give one of the phases that every kind shares."""
-        if self.state.deleted:
-            return "Deleting"
-        if is_true(self.state.conditions, "Ready"):
-            return "Ready"
-        return "Progressing" if self.state.spec else "Pending"
-
-    def details(self) -> list[str]:
-        """Give more lines, in Markdown, for the Temporal UI."""
-        return []
-
-    def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
-        return spec
-
-    def on_spec_changed(self) -> None:
-        """React to a new generation."""
-
-    def on_delete_requested(self, order: Delete) -> None:
-        """React to a request for deletion."""
-
-    def on_retry_requested(self) -> None:
-        """Reset backoffs: the user wants the next attempt now."""
-
-    def repeat_reports(self) -> None:
-        """Repeat reports to other entities with the next pass; called at every resync period."""
-
-    async def stop_background_tasks(self) -> None:
-        """End what runs in the background, before continue-as-new and at the end."""
-
-    # --- the loop -----------------------------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------------------------------------------
 
     async def run_until_deleted(self) -> None:
         """Run until the object is gone."""
@@ -218,7 +89,136 @@ class Entity(Generic[StateT]):
             self.repeat_reports()
             self.context.requeue()
 
-    # --- the object --------------------------------------------------------------------------------------------------------
+    # --- what a kind defines ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def reconcile(self) -> bool:
+        """Run one pass: observe, decide, do. True when the object is gone."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Give the kind's own status fields."""
+        return {}
+
+    def phase(self) -> str:
+        """Give one of the phases that every kind shares."""
+        if self.state.deleted:
+            return "Deleting"
+        if is_true(self.state.conditions, "Ready"):
+            return "Ready"
+        return "Progressing" if self.state.spec else "Pending"
+
+    def details(self) -> list[str]:
+        """Give more lines, in Markdown, for the Temporal UI."""
+        return []
+
+    def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
+        return spec
+
+    def on_spec_changed(self) -> None:
+        """React to a new generation."""
+
+    def on_delete_requested(self, message: Delete) -> None:
+        """React to a request for deletion."""
+
+    def on_retry_requested(self) -> None:
+        """Reset backoffs: the user wants the next attempt now."""
+
+    def repeat_reports(self) -> None:
+        """Repeat reports to other entities with the next pass; called at every resync period."""
+
+    async def stop_background_tasks(self) -> None:
+        """Stop what runs in the background, before continue-as-new and at the end."""
+
+    # --- messages from users ----------------------------------------------------------------------------------------------------------
+
+    @handles(EntitySignals.SET_SPEC)
+    def set_spec(self, message: SetSpec) -> None:
+        """Create the object or change it; a repeated request id, or the same content again, changes nothing."""
+        if not self.accept_request(message.request_id):
+            return
+        if self.state.deleted:
+            self.context.event(
+                "Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone"
+            )
+            return
+        try:
+            self.accept(self.admitted(message.manifest), message.by)
+        except InvalidManifest as refusal:
+            admission.refuse(self.context, "; ".join(str(problem) for problem in refusal.problems))
+
+    @handles(EntitySignals.DELETE)
+    def delete(self, message: Delete) -> None:
+        """Start the ordered teardown."""
+        if not self.accept_request(message.request_id):
+            return
+        if not self.state.deleted:
+            self.state.deleted = self.context.now()
+            self.context.event("Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}")
+        self.on_delete_requested(message)
+        self.context.touch()
+
+    @handles(EntitySignals.FORCE)
+    def force(self, message: Force) -> None:
+        """Skip the current teardown step, or all remaining ones."""
+        if not self.accept_request(message.request_id):
+            return
+        if not self.state.deleted:
+            self.context.event(
+                "Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first"
+            )
+            return
+        self.state.forced = message.scope
+        skipped = "all remaining teardown steps" if message.scope == "all" else "the current teardown step"
+        self.context.event("Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}")
+        self.context.touch()
+
+    @handles(EntitySignals.RETRY_NOW)
+    def retry_now(self, message: RetryNow) -> None:
+        """Retry at once what waits for its next attempt."""
+        del message
+        self.state.attempts = 0
+        self.context.requeue_time = None
+        self.on_retry_requested()
+        self.context.requeue()
+
+    @workflow.update
+    def replace(self, payload: Any) -> dict[str, Any]:
+        """Change the object and return it; for callers that need to know whether it was accepted."""
+        message = Replace.model_validate(payload)
+        if self.accept_request(message.request_id):
+            self.accept(self.admitted(message.manifest), message.by)
+        return self.manifest()
+
+    @replace.validator
+    def check_replace(self, payload: Any) -> None:
+        """Refuse a stale or invalid change before it is written to the history."""
+        try:
+            message = Replace.model_validate(payload)
+            if self.state.deleted:
+                raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
+            if message.resource_version and message.resource_version != str(self.state.revision):
+                raise Conflict(
+                    f"{self.title} has resourceVersion {self.state.revision}, not {message.resource_version}: it was modified "
+                    "since you read it; read it again and repeat your change"
+                )
+            self.admitted(message.manifest)
+        except ValidationError as error:
+            raise InvalidInput(f"{self.title}: {error}") from error
+        except InvalidManifest as refusal:
+            raise InvalidInput("\n".join(str(problem) for problem in refusal.problems)) from refusal
+
+    @workflow.query
+    def describe(self) -> dict[str, Any]:
+        """Give the object as its manifest with status, and the request ids that it has accepted."""
+        return {**self.manifest(), "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:]}
+
+    @workflow.query
+    def waiting(self) -> list[str]:
+        """List what the object waits for."""
+        return waiting_for(self.state.conditions, deleting=bool(self.state.deleted))
+
+    # --- the object -------------------------------------------------------------------------------------------------------------------
 
     def read(self, model: type[MessageT], order: Any) -> MessageT | None:
         """Read a signal's argument. A malformed one becomes a condition or an event, since a signal cannot be refused."""
@@ -260,7 +260,7 @@ class Entity(Generic[StateT]):
         """Show phase and readiness to visibility, and the details to the Temporal UI."""
         self._publisher.publish(self.phase(), self.details())
 
-    # --- the context's methods, for kinds that do not use it yet --------------------------------------------------------------------
+    # --- the context's methods, for kinds that do not use it yet ----------------------------------------------------------------------
 
     def requeue(self) -> None:
         """Reconcile again as soon as the present pass is over."""

@@ -52,7 +52,7 @@ def receives(signal: Signal[Any, Any]) -> Callable[[Callable[[WorkflowT, Any], N
 
 
 def problems_of(error: ValidationError) -> str:
-    """Say in words what is wrong with a message."""
+    """Describe what is wrong with a message."""
     return "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
 
 

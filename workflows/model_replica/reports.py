@@ -1,6 +1,5 @@
 """What a ModelReplica reports to its deployment, and how often."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,18 +9,18 @@ from api_types.messages.delivery import entity
 from api_types.messages.entities import ReplicaChanged
 from api_types.messages.signals import ModelDeploymentSignals
 from workflows.entity.context import EntityContext
-from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 from workflows.model_replica.status import report_of
 
 # Progress on the way to Ready is reported no more often than this.
 PROGRESS_INTERVAL = timedelta(seconds=5)
 
 
-def is_progress_only(report: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+def is_progress_only(report: ReplicaReport, last: ReplicaReport) -> bool:
     """Tell whether a report differs from the last one only by progress, which the deployment need not know at once."""
-    if report == last or report["phase"] in ("Failed", "Terminating"):
+    if report == last or report.phase in ("Failed", "Terminating"):
         return False
-    return all(report[field] == last.get(field, default) for field, default in (("ready", False), ("serving", False), ("endpoint", "")))
+    return (report.ready, report.serving, report.endpoint) == (last.ready, last.serving, last.endpoint)
 
 
 class DeploymentReports:
@@ -39,7 +38,7 @@ class DeploymentReports:
             self._context.requeue_at(due)
         elif report != state.reported:
             state.reported, self._reported_at = report, workflow.now()
-            if not await self._send(**report) and not state.deleted:
+            if not await self._send(**report.model_dump()) and not state.deleted:
                 title = f"ModelDeployment {self._context.namespace}/{state.start.deployment}"
                 self._context.event("Warning", "Orphaned", f"{title} does not run")
 

@@ -5,7 +5,7 @@ Field names on the wire are older than some names here: those have an alias, so 
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
@@ -21,6 +21,19 @@ class ApplyInputs(NamedTuple):
 
     cache_claim: str
     picker_flags: dict[str, str]
+
+
+class ReplicaReport(BaseModel):
+    """What the deployment must know of a replica; without a phase nothing was reported."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ready: bool = False
+    serving: bool = False
+    endpoint: str = ""
+    phase: str = ""
+    generation: int = 0
+    message: str = ""
 
 
 def _none_if_empty(value: Any) -> Any:
@@ -44,7 +57,7 @@ class ModelReplicaState(EntityState):
         prune: something of an older generation may still be there; deleted at `prune_at`, after `prune_attempts` attempts in vain.
         overdue: engines whose progress deadline has passed.
         apply_started: objects of this replica may be on the cluster; `inventory_complete`: the last apply was not interrupted.
-        reported: the last report to the deployment; empty if it has to be repeated.
+        reported: the last report to the deployment; an empty one if it has to be repeated.
 
     """
 
@@ -77,7 +90,7 @@ class ModelReplicaState(EntityState):
     served: bool = False
     was_ready: bool = False
     sequence: int = 0
-    reported: dict[str, Any] = Field(default_factory=dict, alias="told")
+    reported: ReplicaReport = Field(default_factory=ReplicaReport, alias="told")
     teardown: TeardownProgress = Field(default_factory=TeardownProgress)
 
     def inputs(self) -> ApplyInputs:

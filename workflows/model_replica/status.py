@@ -7,7 +7,7 @@ from workflows.entity.conditions import TRUE, is_true
 from workflows.model_replica.cache import cache_status
 from workflows.model_replica.cluster import is_unreachable
 from workflows.model_replica.readings import endpoint_url, observed_status
-from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 
 def endpoint(state: ModelReplicaState) -> str:
@@ -53,17 +53,17 @@ def status_of(state: ModelReplicaState) -> dict[str, Any]:
     return status | observed_status(state.applied, state.observed, endpoint(state)) | cache_status(state)
 
 
-def report_of(state: ModelReplicaState) -> dict[str, Any]:
-    """Give what the deployment must know, as fields of `ReplicaChanged`."""
+def report_of(state: ModelReplicaState) -> ReplicaReport:
+    """Give what the deployment must know."""
     waiting = next((c.message for c in state.conditions if c.status != TRUE and c.message), "")
-    return {
-        "ready": is_true(state.conditions, "Ready"),
-        "serving": state.serving,
-        "endpoint": endpoint(state),
-        "phase": "Terminating" if state.deleted else detailed_phase(state),
-        "generation": state.applied_generation,
-        "message": state.teardown.message() if state.deleted else waiting,
-    }
+    return ReplicaReport(
+        ready=is_true(state.conditions, "Ready"),
+        serving=state.serving,
+        endpoint=endpoint(state),
+        phase="Terminating" if state.deleted else detailed_phase(state),
+        generation=state.applied_generation,
+        message=state.teardown.message() if state.deleted else waiting,
+    )
 
 
 def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaState:

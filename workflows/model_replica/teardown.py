@@ -162,7 +162,7 @@ class ReplicaTeardown:
         timeout = LAST_ATTEMPT_TIMEOUT if self._state.forced == "all" else backoff.poll_timeout(progress.attempts)
         order, summary = teardown_order(self._state, timeout), f"{self._context.name}: {progress.step.title}"
         return await self._context.run_until(
-            self._is_obsolete(order.connection),
+            self._cancelled_when(order.connection),
             workflow.execute_activity_method(
                 WorkloadActivities.teardown_replica_step,
                 order,
@@ -170,7 +170,7 @@ class ReplicaTeardown:
             ),
         )
 
-    def _is_obsolete(self, connection: Connection) -> Callable[[], bool]:
+    def _cancelled_when(self, connection: Connection) -> Callable[[], bool]:
         """Give the test for what makes a running attempt pointless."""
         forced, attempts = self._state.forced, self._state.teardown.attempts
 

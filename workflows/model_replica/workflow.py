@@ -20,7 +20,7 @@ from workflows.model_replica.cluster import ReplicaCluster
 from workflows.model_replica.plan import ApplyReason, decide_apply
 from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reports import DeploymentReports
-from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 from workflows.model_replica.status import account_of, shared_phase, status_of
 from workflows.model_replica.teardown import ReplicaTeardown
 from workflows.model_replica.template import first_template, take_labels, take_template
@@ -59,7 +59,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         if self.state.deleted:
             return await self.teardown.run()
         await self.cache.follow()
-        if await self.cluster.look_up() and (reason := self.reason_to_apply()):
+        if await self.cluster.look_up() and (reason := self.plan_apply()):
             await self.applying.run(reason)
         if self.state.deleted:
             return await self.teardown.run()
@@ -69,7 +69,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         await self.reports.send()
         return False
 
-    def reason_to_apply(self) -> ApplyReason | None:
+    def plan_apply(self) -> ApplyReason | None:
         """Decide whether to apply now, and requeue for when to decide again."""
         decision = decide_apply(self.state, workflow.now())
         self.state.drift_since = decision.drift_since
@@ -162,7 +162,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     def repeat_reports(self) -> None:
         """Report to the deployment again with the next pass."""
-        self.state.reported = {}
+        self.state.reported = ReplicaReport()
 
     def phase(self) -> str:
         """Map the phase of a replica onto those that all kinds share."""

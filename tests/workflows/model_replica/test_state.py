@@ -4,7 +4,7 @@ from pydantic_core import from_json, to_json
 
 from tests.workflows.model_replica.builders import a_replica
 from workflows.model_replica.failures import NO_FAILURE, Failure
-from workflows.model_replica.state import ApplyInputs, ModelReplicaState
+from workflows.model_replica.state import ApplyInputs, ModelReplicaState, ReplicaReport
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 
@@ -12,7 +12,7 @@ def test_state_is_carried_to_the_next_run_whole() -> None:
     state = a_replica(
         failure=Failure("NameConflict", "taken"),
         applied_inputs=ApplyInputs("claim", {"v": "4"}),
-        reported={"ready": True},
+        reported=ReplicaReport(ready=True, phase="Ready"),
         teardown=TeardownProgress(number=7, attempts=2, failure=Failure("ServerError", "no"), outcomes={"3": "skipped"}, skipped=["x"]),
     )
     assert ModelReplicaState.model_validate_json(to_json(state)) == state
@@ -28,7 +28,7 @@ def test_the_names_on_the_wire_are_those_of_the_first_version() -> None:
 def test_state_of_the_first_version_is_read() -> None:
     start = from_json(to_json(a_replica()))["birth"]
     teardown = {"number": 4, "looks": 1, "trouble": ["", ""], "taken": {"1": "done", "2": "nothing there", "3": "given up"}, "givenUp": []}
-    state = ModelReplicaState.model_validate({"birth": start, "appliedInputs": [], "failure": ["", ""], "teardown": teardown})
-    assert (state.applied_inputs, state.failure) == (None, NO_FAILURE)
+    state = ModelReplicaState.model_validate({"birth": start, "appliedInputs": [], "failure": ["", ""], "told": {}, "teardown": teardown})
+    assert (state.applied_inputs, state.failure, state.reported) == (None, NO_FAILURE, ReplicaReport())
     assert state.teardown.outcomes == {"1": "done", "2": "not needed", "3": "skipped"}
     assert state.teardown.attempts == 1
