@@ -93,7 +93,7 @@ def _run_cycles(
 
 
 def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) -> None:
-    """Let those decided later in the batch see who waits."""
+    """Show a deployment that waits to those decided later in the batch."""
     owner = (decision.namespace, decision.deployment)
     overlay.reserved_pools.pop(owner, None)
     overlay.queue_reservations.pop(owner, None)
@@ -104,29 +104,29 @@ def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) 
 def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
     """Make a decision part of the fleet; applying it twice changes nothing more.
 
-    `asked` is the deployment that was decided about; it is needed only for one that holds capacity while it waits (`waiting_since`).
+    `asked` is the deployment that was decided about; it is needed only for one that waits with reserved capacity (`waiting_since`).
     """
     if decision.dry_run:
         return
     reservation = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
-    changed = apply_to(fleet.ledger, decision)
+    changed = _apply_to_ledger(fleet.ledger, decision)
     changed = fleet.set_queue_reservation((decision.namespace, decision.deployment), reservation) or changed
     for cluster, pool in decision.refused:
         fleet.refused[decision.namespace, decision.deployment, cluster, pool] = decision.now
-    _forget_old_refusals(fleet, decision.now)
+    _drop_expired_refusals(fleet, decision.now)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
     if changed or decision.victims or decision.refused:
         fleet.version += 1
 
 
-def _forget_old_refusals(fleet: Fleet, now: int) -> None:
+def _drop_expired_refusals(fleet: Fleet, now: int) -> None:
     limit = now - fleet.options.refusal_seconds * 1000
     for where in [where for where, at in fleet.refused.items() if at <= limit]:
         del fleet.refused[where]
 
 
-def apply_to(ledger: Ledger, decision: Decision) -> bool:
+def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
     """Write a decision into a ledger; True if it changed anything."""
     changed = False
     for eviction in (*decision.evictions, *decision.victims):
@@ -146,14 +146,14 @@ def apply_to(ledger: Ledger, decision: Decision) -> bool:
                 continue
             ledger.put(replace(entry, engines=placement.engines, template=placement.template, ready=False))
         elif entry is None:
-            ledger.put(_entered(decision, placement))
+            ledger.put(_ledger_entry(decision, placement))
         else:
             continue
         changed = True
     return changed
 
 
-def _entered(decision: Decision, placement: Placement) -> ReplicaView:
+def _ledger_entry(decision: Decision, placement: Placement) -> ReplicaView:
     return ReplicaView(
         uid=placement.uid,
         namespace=decision.namespace,
@@ -209,7 +209,7 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
         ),
         events=conditions.events(deployment, placements, evictions, condition, observed=observed),
         more=cycle.more,
-        ledger_delta=_delta(placements, (*evictions, *cycle.victims)),
+        ledger_delta=_ledger_delta(placements, (*evictions, *cycle.victims)),
         digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,
@@ -226,7 +226,7 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
 
 
 def _waiting_since(cycle: SchedulingCycle) -> int:
-    """Say since when a deployment that lacks room holds capacity, -1 if it does not: a hold keeps its first time as long as it waits."""
+    """Give since when capacity is reserved for a deployment that waits, -1 if none is: a reservation keeps its first time."""
     if not cycle.overlay.rules.reserve_for_queue or cycle.held or cycle.invalid:
         return -1
     known = cycle.overlay.queue_reservations.get((cycle.deployment.namespace, cycle.deployment.name))
@@ -256,7 +256,7 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
     return found
 
 
-def _delta(placements: Sequence[Placement], evictions: Sequence[Eviction]) -> tuple[str, ...]:
+def _ledger_delta(placements: Sequence[Placement], evictions: Sequence[Eviction]) -> tuple[str, ...]:
     signs = {reasons.CREATE: "+", reasons.REPLACE: "+", reasons.UPDATE: "~"}
     lines = [
         f"{signs[p.action]} {p.uid} {p.cluster}/{pool} {nodes}"

@@ -29,7 +29,7 @@ from scheduler.placement.retain import taint_text
 
 @dataclass(frozen=True, slots=True)
 class PoolDetail:
-    """Why a pool takes none of the engines; the reason is empty when it takes at least one."""
+    """Why a pool fits none of the engines; the reason is empty when it fits at least one."""
 
     reason: str = ""
     detail: str = ""
@@ -37,7 +37,7 @@ class PoolDetail:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetail:
-    """Why a cluster takes no further replica; the reason is a filter code, empty when it would take one."""
+    """Why a cluster fits no further replica; the reason is a filter code, empty when it would fit one."""
 
     reason: str = ""
     detail: str = ""
@@ -102,12 +102,12 @@ def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
 
 
 class _PoolDetails:
-    """Details of pools; what reads alike is worked out once, because a fleet has few kinds of pools."""
+    """Details of pools; equal pools share one, because a fleet has few kinds of pools."""
 
     def __init__(self, placer: ReplicaPlacer) -> None:
         self._placer = placer
         self._known: dict[tuple[Any, ...], PoolDetail] = {}
-        # Quotas look at clusters, devices at the pods on a pool, and held capacity at who waits: those answers are one pool's own.
+        # Quotas depend on the cluster, device counts on the pods of the pool, reserved capacity on who waits: those details differ by pool.
         self._alike = not (placer.reserved or placer.overlay.refused or placer.quota.limits or counts_devices(placer.overlay))
 
     def of(self, slot: Slot) -> dict[str, PoolDetail]:
@@ -153,37 +153,36 @@ class _Room:
 def _pool_detail(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> PoolDetail:
     pool = slot.pools[p]
     if pool.class_missing:
-        return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} is gone: only running replicas keep the pool")
+        return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} no longer exists: only running replicas keep the pool")
     failures = list(_engine_failures(placer, slot, p, room))
-    text = "; ".join(f"engine {engine}: {detail}" for engine, _, detail in failures)
+    text = "; ".join(f"engine {placer.compiled.engines[i].name}: {detail}" for i, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
     if len(failures) == len(placer.compiled.engines):
         return PoolDetail(failures[0][1], text)
-    taken = {engine for engine, _, _ in failures}
-    devices = pool.device_set
+    # By position: the members of an engine that may span pools are placed one by one, and have its name.
+    unfit = {i for i, _, _ in failures}
     over = [
-        placer.quota.refuses(slot, (placer.compiled.place(i, pool.name, devices),))
-        for i, engine in enumerate(placer.compiled.engines)
-        if engine.name not in taken
+        placer.quota.refuses(slot, (placer.compiled.place(i, pool.name, pool.device_set),))
+        for i in range(len(placer.compiled.engines))
+        if i not in unfit
     ]
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[str, str, str]]:
-    """Give (engine, code, detail) for each engine that the pool does not take."""
+def _engine_failures(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[int, str, str]]:
+    """Give (position, code, detail) for each engine that the pool does not fit."""
     compiled = placer.compiled
     fits = compiled.on(slot.layout).engines
-    for i, engine in enumerate(compiled.engines):
-        fit = fits[i]
+    for i, fit in enumerate(fits):
         if p not in fit.positions:
             code, detail = _mismatch(compiled, i, slot, p, fit.claims)
-            yield engine.name, code, detail
+            yield i, code, detail
         elif counts_devices(placer.overlay):
             if not placer.trials.admits_alone(slot, p, i):
-                yield engine.name, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, slot, i).text.removeprefix('best: needs ')}"
+                yield i, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, slot, i).text.removeprefix('best: needs ')}"
         elif fit.cost > room.free[p]:
-            yield engine.name, *_short(placer, slot, p, fit.cost, room)
+            yield i, *_short(placer, slot, p, fit.cost, room)
 
 
 def _mismatch(compiled: CompiledTemplate, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
@@ -204,9 +203,9 @@ def _short(placer: ReplicaPlacer, slot: Slot, p: int, needed: int, room: _Room) 
     declared = pool.nodes - room.used.get(pool.name, 0)
     waits = placer.reserved.violated(slot) if declared >= needed else ""
     if waits:
-        return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, kept for others ({waits})"
+        return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, reserved for others ({waits})"
     if declared >= needed:
-        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} really there of {declared} free as declared"
+        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} observed free of {declared} declared free"
     held = room.reserved.get(pool.name, 0)
     reserved = f", reserved {held}" if held else ""
     return reasons.INSUFFICIENT_NODES, f"needs {needed}, {free} free of {pool.nodes}{reserved}"

@@ -20,7 +20,7 @@ _BEFORE_LABELS = (reasons.LABEL_MISMATCH, reasons.CACHE_FOOTPRINT)
 
 
 def scheduled(deployment: DeploymentView, placed: int, *, observed: bool, invalid: str, diagnosis: Diagnosis) -> Condition:
-    """Give `ReplicasScheduled`: does the deployment stand where it wants to stand."""
+    """Give `ReplicasScheduled`: whether every replica is placed."""
     wanted = deployment.replicas
     kind = "ReplicasScheduled"
     if invalid:
@@ -28,13 +28,13 @@ def scheduled(deployment: DeploymentView, placed: int, *, observed: bool, invali
     if wanted == 0:
         return Condition(kind, "True", "ScaledToZero", "0 replicas wanted")
     if placed < wanted:
-        return _short(deployment, placed, diagnosis)
+        return _with_shortfall(deployment, placed, diagnosis)
     if not observed:
         return Condition(kind, "False", "Scheduling", f"{placed} of {wanted} replicas scheduled")
     return Condition(kind, "True", "ReplicasCreated", f"Scheduled {placed} of {wanted} replicas")
 
 
-def _short(deployment: DeploymentView, placed: int, diagnosis: Diagnosis) -> Condition:
+def _with_shortfall(deployment: DeploymentView, placed: int, diagnosis: Diagnosis) -> Condition:
     wanted = deployment.replicas
     if diagnosis.held:
         message = f"{placed} of {wanted} replicas scheduled. {diagnosis.held}"
@@ -50,7 +50,7 @@ def no_candidates(diagnosis: Diagnosis) -> bool:
 
 
 def fully_scheduled(deployment: DeploymentView, placed: int, invalid: str, diagnosis: Diagnosis) -> Condition:
-    """Give `FullyScheduled`; its reason is the filter that refuses most clusters."""
+    """Give `FullyScheduled`; its reason is the filter that rejects most clusters."""
     kind = "FullyScheduled"
     if placed >= deployment.replicas and not invalid:
         return Condition(kind, "True", "AllReplicasPlaced", f"{placed} of {deployment.replicas} replicas placed")
@@ -96,7 +96,7 @@ def cache_condition(deployment: DeploymentView) -> Condition | None:
 def events(
     deployment: DeploymentView, placements: Sequence[Placement], evictions: Sequence[Eviction], condition: Condition, *, observed: bool
 ) -> tuple[Event, ...]:
-    """Give what is worth telling; the caller tells it once."""
+    """Give the events of a decision; the caller emits each of them once."""
     found = []
     if placements and not observed:
         names = sorted({placement.cluster for placement in placements})
@@ -110,5 +110,5 @@ def events(
         found.append(Event("Warning", "ModelCacheNotFound", f"ModelCache {deployment.cache.name} not found; holding replica placement"))
     for eviction in evictions:
         kind = "Normal" if eviction.reason in (reasons.SCALED_DOWN, reasons.ROLLED_OUT, reasons.TERMINATING) else "Warning"
-        found.append(Event(kind, eviction.reason, f"{eviction.replica_name} leaves {eviction.cluster}: {eviction.detail}"))
+        found.append(Event(kind, eviction.reason, f"Evicting {eviction.replica_name} from {eviction.cluster}: {eviction.detail}"))
     return tuple(found)

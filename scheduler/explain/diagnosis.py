@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from scheduler.explain.near_miss import Nearest
+from scheduler.explain.near_miss import NearestMiss
 from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import CompiledTemplate
@@ -28,13 +28,13 @@ MESSAGE_MAX = 2_000
 def diagnose(
     overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, placer: ReplicaPlacer | None, held: str = ""
 ) -> Diagnosis:
-    """Count the clusters by what keeps one more replica away from them.
+    """Count the clusters by the reason why one more replica does not fit there.
 
-    Without a filler only the filters that look at clusters alone are asked; `held` says why nothing may be placed at all.
+    Without a placer only the filters of clusters run; `held` says why nothing may be placed at all.
     """
     counts: Counter[tuple[str, str]] = Counter()
     remaining = overlay.index.everything
-    nearest: Nearest | None = None
+    nearest: NearestMiss | None = None
     for result in run_filters(overlay, deployment, compiled):
         refused = ClusterSet(remaining & ~result.passing)
         remaining = ClusterSet(remaining & result.passing)
@@ -57,7 +57,7 @@ def diagnose(
 
 
 def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
-    """Write a filter code in the words of the headline; `what` is the engine, taint or rule."""
+    """Write a filter code as the headline has it; `what` is the engine, taint or rule."""
     return {
         reasons.LABEL_MISMATCH: "didn't match clusterSelector",
         reasons.CACHE_FOOTPRINT: f"are outside ModelCache {deployment.cache.name}'s footprint",
@@ -91,9 +91,9 @@ def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused:
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counter[tuple[str, str]]) -> Nearest:
+def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counter[tuple[str, str]]) -> NearestMiss:
     compiled, deployment = placer.compiled, placer.deployment
-    nearest = Nearest(placer)
+    nearest = NearestMiss(placer)
     allowed = placer.constraints.allowed(placer.own)
     full: Counter[int] = Counter()
     for slot in overlay.index.each(remaining):

@@ -1,7 +1,6 @@
 """The nearest miss: what would have to be freed or added, and where, to place one more replica.
 
-A request that fits nowhere visits every cluster that could have taken it, so the visit itself is cheap and words are found only for the
-one that comes closest.
+A request that fits nowhere visits every cluster that passed the filters, so a visit is cheap and a text is written only for the nearest.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scheduler.placement.placer import ReplicaPlacer
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """One pool that almost took an engine: it lacks `gap` nodes, or devices on one node."""
+    """A pool that an engine does not fit: `gap` nodes are missing, or so many devices on one node."""
 
     gap: int
     cluster: str
@@ -23,7 +22,7 @@ class Miss:
     text: str
 
 
-class Nearest:
+class NearestMiss:
     """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
 
     def __init__(self, placer: ReplicaPlacer) -> None:
@@ -34,7 +33,7 @@ class Nearest:
         self._simple = placer.trials.is_simple
 
     def is_full(self, slot: Slot) -> bool | None:
-        """Say at a glance whether a cluster lacks room, and remember its gap; None when that takes a full trial."""
+        """Say whether a cluster lacks room, and remember its gap; None where only a full trial can tell."""
         if not self._simple or slot.observed or self._placer.trials.has_reusable(slot):
             return None
         used = self._placer.overlay.ledger.used(slot.name)
@@ -46,7 +45,7 @@ class Nearest:
         return True
 
     def consider(self, slot: Slot, engine: int) -> None:
-        """Look at a cluster on which an engine found no room."""
+        """Remember the gap of a cluster on which an engine found no room."""
         self._keep(room_miss(self._placer, slot, engine).gap, slot, engine)
 
     def _keep(self, gap: int, slot: Slot, engine: int) -> None:
@@ -62,7 +61,7 @@ class Nearest:
 
 
 def room_miss(placer: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
-    """Give the pool that comes closest to taking an engine on a cluster whose pools would fit it."""
+    """Give the pool with the smallest gap for an engine, on a cluster whose pools have the devices for it."""
     fit = placer.compiled.on(slot.layout)
     free = placer.overlay.free(slot)
     reusable = placer.overlay.reusable(slot, placer.deployment.namespace, placer.deployment.name) or [0] * len(free)

@@ -1,4 +1,4 @@
-"""What the books say of the pools of one cluster, for people who wonder where the capacity went."""
+"""How the capacity of a cluster's pools is used according to the ledger."""
 
 from __future__ import annotations
 

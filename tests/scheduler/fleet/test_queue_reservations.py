@@ -118,7 +118,7 @@ def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
     found = decision_tree(decide_and_explain(world, [ScheduleRequest("why", SMALL)], NOW)[0])["clusters"]["a"]
     assert found["pools"]["p"] == {
         "reason": "InsufficientNodes",
-        "detail": "engine main: needs 1, 2 free of 4, kept for others (StrictOrder: ml/big waits ahead)",
+        "detail": "engine main: needs 1, 2 free of 4, reserved for others (StrictOrder: ml/big waits ahead)",
     }
 
 

@@ -249,3 +249,15 @@ def test_a_deployment_whose_selector_does_not_compile_says_so() -> None:
     decision = planned(a_class(), a_cluster("a", a_pool()), broken)[0]
     assert decision["message"].startswith("Invalid nodeSelector CEL expression: engine main")
     assert decision["clusters"]["a"] == {"reason": "", "detail": "", "pools": {}}
+
+
+def test_an_engine_that_may_span_pools_is_explained_member_by_member() -> None:
+    """The leader fits the pool, the three workers do not; both have the name of their engine."""
+    wide = a_deployment()
+    engine = wide["spec"]["template"]["spec"]["engines"][0]
+    alone = engine["members"][0]
+    wide["spec"]["template"]["spec"]["engines"] = [
+        {**engine, "spanPools": True, "members": [{**alone, "role": "Leader"}, {**alone, "role": "Worker", "worker": {"nodes": 3}}]}
+    ]
+    decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=2)), wide)[0]
+    assert decision["clusters"]["a"]["pools"]["p"] == {"reason": "", "detail": "engine main: needs 3, 2 free of 2"}
