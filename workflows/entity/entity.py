@@ -9,7 +9,7 @@ modules beside this one.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -269,13 +269,6 @@ class Entity(Generic[StateT]):
     def requeue_after(self, after: timedelta) -> None:
         """Reconcile again after a delay."""
         self.context.requeue_after(after)
-
-    def is_early(self, moment: str) -> bool:
-        """Tell whether a moment (ISO 8601) is still to come; if so, ask for a pass then."""
-        if not self.context.is_future(moment):
-            return False
-        self.context.requeue_at(datetime.fromisoformat(moment))
-        return True
 
     def now(self) -> str:
         """Give the workflow's time as Kubernetes writes it."""

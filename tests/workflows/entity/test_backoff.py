@@ -1,0 +1,23 @@
+"""How long a workflow waits between attempts: doubling, and bounded for any number of attempts."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from workflows.entity import backoff
+
+SECONDS, MINUTES = timedelta(seconds=1), timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("wait", "first", "most"),
+    [
+        (backoff.transient, [2 * SECONDS, 4 * SECONDS, 8 * SECONDS], 2 * MINUTES),
+        (backoff.permanent, [1 * MINUTES, 2 * MINUTES, 4 * MINUTES], 30 * MINUTES),
+        (backoff.poll_timeout, [10 * SECONDS, 20 * SECONDS, 40 * SECONDS], 10 * MINUTES),
+    ],
+)
+def test_waits_double_up_to_a_bound(wait: Callable[[int], timedelta], first: list[timedelta], most: timedelta) -> None:
+    assert [wait(attempt) for attempt in range(3)] == first
+    assert wait(10) == wait(100_000) == most
