@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from scheduler import SCHEDULER_VERSION
 from scheduler.decide import apply, decide, decide_and_explain
@@ -22,7 +23,17 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.snapshot import SnapshotReader
 from scheduler.hardware.device_sets import make_set
 from scheduler.model.devices import DeviceEntry
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, RequestView, ScheduleRequest, Taint
+from scheduler.model.inputs import (
+    ClusterView,
+    DeploymentView,
+    DeviceSet,
+    EngineView,
+    MemberView,
+    PoolView,
+    RequestView,
+    ScheduleRequest,
+    Taint,
+)
 
 CLASSES = 40
 REGIONS = 20
@@ -32,7 +43,7 @@ WANTED = 10
 DRIVER = "gpu.nvidia.com"
 
 
-def a_set(memory: int) -> object:
+def a_set(memory: int) -> DeviceSet:
     """Make the devices of one class: eight GPUs and a synthetic interconnect."""
     gpu = DeviceEntry("gpu", "DRA", DRIVER, DRIVER, 8, capacity=(("memory", f"{memory}Gi"),))
     return make_set((gpu, DeviceEntry("link", "Synthetic", "link.example.com", "", 1)))
@@ -97,7 +108,7 @@ def cold(fleet: Fleet, requests: Sequence[ScheduleRequest]) -> None:
         fleet.observe(entry.uid, ready=True, serving=True)
 
 
-def fresh(request: ScheduleRequest, number: int, **fields: object) -> ScheduleRequest:
+def fresh(request: ScheduleRequest, number: int, **fields: Any) -> ScheduleRequest:
     """Give a request like another, of a deployment that does not exist yet."""
     view = replace(request.deployment, name=f"fresh-{number}", **fields)
     return ScheduleRequest(f"fresh-{number}", view, dry_run=True)

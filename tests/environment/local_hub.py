@@ -6,8 +6,9 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.message import Message
 from http import HTTPStatus
 from typing import Any
 
@@ -43,7 +44,7 @@ class LocalHub:
     cut_after: int = 0
     ill: int = 0
 
-    def answer(self, path: str, headers: Mapping[str, str], *, head: bool) -> "Answer":
+    def answer(self, path: str, headers: Message, *, head: bool) -> "Answer":
         """Answer one request."""
         self.asked.append(path)
         if self.ill:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client, config
@@ -81,7 +82,7 @@ def mentioning(home: Path) -> list[str]:
     return lines
 
 
-def core(cluster: ClusterRunning) -> client.CoreV1Api:
+def core(cluster: ClusterRunning) -> "client.CoreV1Api":  # quoted, for it takes a second to load
     return client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
 
 
@@ -242,7 +243,7 @@ def test_wiping_leaves_nothing(lab: Testbed, folder: Path) -> None:
 
 
 def test_the_manifests_describe_the_fleet_as_a_user_would(testbed: Running) -> None:
-    def documents(name: str) -> list[dict[str, object]]:
+    def documents(name: str) -> list[dict[str, Any]]:
         return list(YAML(typ="safe").load_all((testbed.manifests / name).read_text()))
 
     eu = documents("clusters.yaml")[0]

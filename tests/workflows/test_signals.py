@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio import workflow
@@ -58,7 +59,7 @@ handles(ModelReplicaSignals.SET_TEMPLATE)(takes_template)
 
 
 @pytest.mark.parametrize("owner", WORKFLOWS, ids=lambda owner: owner.kind)
-def test_a_workflow_handles_exactly_the_signals_of_its_kind(owner: type) -> None:
+def test_a_workflow_handles_exactly_the_signals_of_its_kind(owner: Any) -> None:
     registered = workflow._Definition.must_from_class(owner).signals
     assert set(registered) == set(signals_of(receiver_of(owner.kind)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.caches.revisions import RevisionActivities
+from activities.caches.revisions import RevisionActivities, RevisionSource
 from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.secrets.directory import SecretDirectory
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> SecretDirectory:
 
 
 async def resolved(store: SecretDirectory, spec: dict[str, Any], hub: LocalHub | None = None) -> str:
-    sources = {SOURCE_HUGGINGFACE: HuggingFaceHub(hub.address if hub else ""), SOURCE_OCI: OciRegistry()}
+    sources: dict[str, RevisionSource] = {SOURCE_HUGGINGFACE: HuggingFaceHub(hub.address if hub else ""), SOURCE_OCI: OciRegistry()}
     answer = await RevisionActivities(store, sources).resolve_revision(ResolveRevision(namespace="ml-team", name="qwen", spec=spec))
     return answer.revision
 

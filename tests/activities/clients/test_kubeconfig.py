@@ -34,16 +34,17 @@ def _pair() -> tuple[str, str]:
 CERTIFICATE, KEY = _pair()
 
 
-def a_kubeconfig(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **fields: Any) -> str:
+def a_kubeconfig(
+    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, *, context: str = "main", users: list[Any] | None = None
+) -> str:
     """A kubeconfig that is accepted as it is; `cluster` and `user` add to or change their entries."""
     tree: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": "main",
+        "current-context": context,
         "contexts": [{"name": "main", "context": {"cluster": "eu-1", "user": "admin"}}],
         "clusters": [{"name": "eu-1", "cluster": {"server": SERVER, "certificate-authority-data": CERTIFICATE, **(cluster or {})}}],
-        "users": [{"name": "admin", "user": {"token": TOKEN} if user is None else user}],
-        **fields,
+        "users": [{"name": "admin", "user": {"token": TOKEN} if user is None else user}] if users is None else users,
     }
     return json.dumps(tree)
 
@@ -105,9 +106,9 @@ REFUSED = [
         ("certificate-authority-data holds no certificate",),
     ),
     Refused("data that is not base64", a_kubeconfig({"certificate-authority-data": "%%%"}), ("is not base64",)),
-    Refused("no context", a_kubeconfig(**{"current-context": ""}), ("current-context is not set",)),
-    Refused("a context that does not exist", a_kubeconfig(**{"current-context": "other"}), ("contexts has no usable entry named 'other'",)),
-    Refused("a token where a name belongs", a_kubeconfig(**{"current-context": f"main\n- {TOKEN}"}), ("it is no plain word",)),
+    Refused("no context", a_kubeconfig(context=""), ("current-context is not set",)),
+    Refused("a context that does not exist", a_kubeconfig(context="other"), ("contexts has no usable entry named 'other'",)),
+    Refused("a token where a name belongs", a_kubeconfig(context=f"main\n- {TOKEN}"), ("it is no plain word",)),
     Refused("a user that does not exist", a_kubeconfig(users=[]), ("users has no usable entry named 'admin'",)),
     Refused("nothing", "", ("is empty",)),
     Refused("a list", "- a", ("is not a kubeconfig",)),

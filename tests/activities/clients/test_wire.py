@@ -117,7 +117,7 @@ def test_ordinary_text_is_left_alone() -> None:
 
 
 POD_LIST = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get", "list"]}
-LEGACY = {
+LEGACY: dict[str, Any] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/api/v1": {"resources": [POD_LIST, {**POD_LIST, "name": "pods/status"}]},
     "/apis": {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "apps/v1"}]}]},

@@ -48,7 +48,7 @@ async def test_a_cluster_without_its_gateway_is_known_all_the_same(world: World,
     assert facts.gateway_message == "Gateway modelplane-system/inference-gateway does not exist"
 
     async def has_its_address_again() -> bool:
-        return (await world.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address
+        return bool((await world.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address)
 
     await eventually(has_its_address_again)
 

@@ -94,13 +94,13 @@ class _Handle:
         assert name == "account"
         return self.client.replicas[self.workflow_id]
 
-    async def signal(self, name: str, observed: Observed, **_: Any) -> None:
+    async def signal(self, name: str, message: Json, **_: Any) -> None:
         assert name == "observed"
         if self.client.down:
             raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
         if self.workflow_id in self.client.missing:
             raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
-        self.client.signals.append((time.monotonic(), self.workflow_id, observed))
+        self.client.signals.append((time.monotonic(), self.workflow_id, Observed.model_validate(message)))
 
 
 @dataclass

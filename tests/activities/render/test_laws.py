@@ -32,7 +32,11 @@ def engines(draw: st.DrawFn, name: str, phase: str) -> dict[str, Any]:
     env = [
         {"name": key, "value": draw(st.text(max_size=5))} for key in draw(st.lists(st.sampled_from(["A", "MODELPLANE_RANK"]), unique=True))
     ]
-    member = {"args": args, "env": env, "requests": draw(st.sampled_from([[GPU], [{"name": "n", "resourceName": "acme/n"}]]))}
+    member: dict[str, Any] = {
+        "args": args,
+        "env": env,
+        "requests": draw(st.sampled_from([[GPU], [{"name": "n", "resourceName": "acme/n"}]])),
+    }
     fields = {"copies": draw(st.integers(1, 64)), **({"phase": phase} if phase else {})}
     if draw(st.booleans()):
         return a_gang(name, leader=member, worker={"nodes": draw(st.integers(1, 63))}, **fields)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_all, dump
-from tests.api_types.builders import CHECKS, a_service
+from client.manifests.checks import CHECKS
+from tests.api_types.builders import a_service
 
 SECRET_TEXT = "hf_Sup3rS3cret"  # noqa: S105 - made up, so that a leak can be seen
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, dump, parse
+from client.manifests.checks import CHECKS
 from tests.api_types.builders import (
-    CHECKS,
     CUT,
     a_cluster,
     a_deployment,

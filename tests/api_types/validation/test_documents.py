@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api_types.validation.manifests import InvalidManifest, admit, parse
-from tests.api_types.builders import CHECKS
+from client.manifests.checks import CHECKS
 
 
 def value(text: str) -> Any:

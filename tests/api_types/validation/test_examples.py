@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from api_types.validation.manifests import Document, admit, admit_all, dump, load, parse
-from tests.api_types.builders import CHECKS, merged
+from client.manifests.checks import CHECKS
+from tests.api_types.builders import merged
 
 PATH = Path(__file__).parents[1] / "data" / "examples.yaml"
 EXAMPLES = parse(PATH.read_text(), PATH.name)

@@ -8,7 +8,7 @@ from api_types.validation.legacy_shape import REMOVED
 from api_types.validation.manifests import dump
 from tests.api_types.builders import CUT, a_deployment, a_document, accepted, an_engine, problems, warnings
 
-BLOCKS = {
+BLOCKS: dict[str, Any] = {
     "clusterSelector": {"matchLabels": {"zone": "a"}},
     "modelCacheRef": {"name": "weights"},
     "serving": {"mode": "Unified"},

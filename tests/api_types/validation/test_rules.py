@@ -62,7 +62,7 @@ POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
 ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
 
-CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     ("ruling-5 a name with dots and leading digits", named("4bit.qwen2.5"), []),
     ("ruling-5 a name in capitals", named("Qwen"), [f'metadata.name: {NOT_A_NAME} "Qwen"']),
     ("ruling-5 a name that ends in a dash", named("qwen-"), [f'metadata.name: {NOT_A_NAME} "qwen-"']),

@@ -25,7 +25,7 @@ TWICE = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
 ENGINE = "spec.template.spec.engines[name=a]"
 POOL = "spec.nodePools[name=p]"
 
-CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "a gang without a cache",
         a_deployment(an_engine(GANG_LEADER, GANG_WORKER)),

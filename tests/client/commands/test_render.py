@@ -9,7 +9,7 @@ import pytest
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import API, Tree, a_class, a_cluster, a_deployment, a_file, a_replica
 
-SITE = {"metadata": {"labels": {"site": "eu"}, "name": "eu", "annotations": {"modelplane.ai/routing": "service"}}}
+SITE: Tree = {"metadata": {"labels": {"site": "eu"}, "name": "eu", "annotations": {"modelplane.ai/routing": "service"}}}
 
 
 def a_cache(name: str = "weights", **spec: Any) -> Tree:

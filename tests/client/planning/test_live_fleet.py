@@ -42,10 +42,10 @@ def a_live(*trees: Tree) -> LiveFleet:
     documents = sort_documents(trees)
     return LiveFleet(
         offline_fleet(documents),
-        documents.classes,
-        documents.clusters,
-        {owner_of(tree): tree for tree in documents.deployments},
-        documents.caches,
+        {name: dict(tree) for name, tree in documents.classes.items()},
+        {name: dict(tree) for name, tree in documents.clusters.items()},
+        {owner_of(dict(tree)): dict(tree) for tree in documents.deployments},
+        {name: dict(tree) for name, tree in documents.caches.items()},
     )
 
 

@@ -18,7 +18,7 @@ from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_fi
 from tests.client.planning.test_live_fleet import CHAT, two_sites
 
 PRICE = "modelplane.ai/price-per-node-hour"
-TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+TOLERANT: Tree = {"tolerations": [{"operator": "Exists"}]}
 
 
 def priced(name: str, price: str = "", memory: str = "141Gi") -> Tree:

@@ -78,7 +78,7 @@ def random_devices(seed: int, count: int) -> list[DeviceEntry]:
     }
     made = []
     for _ in range(count):
-        attributes = {}
+        attributes: dict[str, tuple[str, object]] = {}
         for name in ("architecture", "cc", "idx", "mig", "other.com/model"):
             roll = random.random()
             if roll < 0.7 and name in usual:

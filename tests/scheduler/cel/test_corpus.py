@@ -39,7 +39,7 @@ def test_the_corpus_is_large_and_from_the_library_the_oracle_uses() -> None:
 def test_verdict_estimate_and_cost_of_every_recorded_selector_are_those_of_kubernetes(row: dict[str, Any]) -> None:
     text = row["selector"]
     verdicts = our_verdicts(text, ALL_DEVICES)
-    wrong = [disagreement(text, device, ours, theirs) for device, ours, theirs in zip(ALL_DEVICES, verdicts, _recorded(row), strict=True)]
+    wrong = [disagreement(text, *each) for each in zip(ALL_DEVICES, verdicts, _recorded(row), strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
     if "estimate" not in row or verdicts[0].outcome == "refused":
         return

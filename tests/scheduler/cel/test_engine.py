@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.cel import Match, SelectorError, compile_selector
 from scheduler.cel import selector as selector_module
+from scheduler.model.devices import DeviceEntry
 from tests.scheduler.cel.devices import DEVICES, HOPPER, device
 
 
@@ -44,7 +45,12 @@ def test_devices_of_equal_content_are_evaluated_once(monkeypatch: pytest.MonkeyP
     compiled = compile_selector('device.driver == "counted.example.com"')
     evaluated = []
     evaluate = selector_module.Selector._evaluate
-    monkeypatch.setattr(selector_module.Selector, "_evaluate", lambda self, entry: evaluated.append(entry.name) or evaluate(self, entry))
+
+    def counted(self: selector_module.Selector, entry: DeviceEntry) -> Match:
+        evaluated.append(entry.name)
+        return evaluate(self, entry)
+
+    monkeypatch.setattr(selector_module.Selector, "_evaluate", counted)
     twins = [device(name="a"), device(name="b"), replace(device(name="c"), count=1, device_class="other")]
     assert {compiled.match(each) for each in twins} == {Match(matched=False)}
     compiled.match(device(name="d", driver="counted.example.com"))

@@ -29,7 +29,7 @@ def test_any_selector_fares_as_in_kubernetes(selector: str, oracle: Oracle) -> N
     answer = oracle.select(selector, DEVICES)
     theirs = their_outcomes(answer, len(DEVICES))
     verdicts = our_verdicts(selector, DEVICES)
-    wrong = [disagreement(selector, device, *pair) for device, *pair in zip(DEVICES, verdicts, theirs, strict=True)]
+    wrong = [disagreement(selector, *each) for each in zip(DEVICES, verdicts, theirs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
     _same_estimate(selector, answer)
 
@@ -78,5 +78,5 @@ def test_a_damaged_selector_fares_as_in_kubernetes(oracle: Oracle) -> None:
         selector = _damaged(luck.choice(recorded), luck)
         theirs = their_outcomes(oracle.select(selector, devices), len(devices))
         verdicts = our_verdicts(selector, devices)
-        wrong += filter(None, (disagreement(selector, device, *pair) for device, *pair in zip(devices, verdicts, theirs, strict=True)))
+        wrong += filter(None, (disagreement(selector, *each) for each in zip(devices, verdicts, theirs, strict=True)))
     assert not wrong, "\n".join(wrong[:5])

@@ -1,6 +1,7 @@
 """Manifests as the scheduler reads them, and what it sends over the wire."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -294,7 +295,8 @@ def test_every_change_raises_the_version_and_a_repeat_does_not() -> None:
     world = fleet()
     seen = [world.version]
     view = cluster("a", 2)
-    steps = [
+    entry = ReplicaView("u", "ml", "m", "a", 0, "m-0", ())
+    steps: list[Callable[[], object]] = [
         lambda: world.put_cluster(view, NOW),
         lambda: world.put_replica(entry),
         lambda: world.observe("u", ready=True, serving=True),
@@ -302,7 +304,6 @@ def test_every_change_raises_the_version_and_a_repeat_does_not() -> None:
         lambda: world.release("u"),
         lambda: world.remove_cluster("a"),
     ]
-    entry = ReplicaView("u", "ml", "m", "a", 0, "m-0", ())
     for step in steps:
         step()
         seen.append(world.version)

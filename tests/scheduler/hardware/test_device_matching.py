@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, PoolView
 from tests.scheduler.builders import (
     IS_GPU,
     IS_INFINIBAND,
@@ -40,7 +40,7 @@ class Case:
     resolved: list[list[str]] = field(default_factory=list)
 
 
-def one(*pools: object) -> list[ClusterView]:
+def one(*pools: PoolView | int) -> list[ClusterView]:
     return [cluster("a", *pools)]
 
 

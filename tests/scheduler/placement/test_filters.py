@@ -1,6 +1,7 @@
 """Which clusters are candidates at all (cases 84 to 102)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -196,7 +197,7 @@ def test_102_a_pool_whose_class_is_missing_takes_nothing_new_and_keeps_its_pins(
 def test_filters_are_counted_under_the_first_that_fails() -> None:
     broken = cluster("a", 1, labels=EU, ready=False, gateway_address="", taints=["x:NoSchedule"])
     world = fleet(broken)
-    fixes = [{"labels": US}, {"ready": True}, {"gateway_address": "a"}, {"taints": ()}]
+    fixes: list[dict[str, Any]] = [{"labels": US}, {"ready": True}, {"gateway_address": "a"}, {"taints": ()}]
     seen = []
     for fix in fixes:
         seen.append(next(iter(codes(decided(world, deployment(match_labels=US))))))

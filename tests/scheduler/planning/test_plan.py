@@ -13,11 +13,11 @@ from tests.scheduler.builders import at_least
 Tree = dict[str, Any]
 
 
-def a_class(name: str = "h200", memory: str = "141Gi", count: int = 8, **annotations: str) -> Tree:
+def a_class(name: str = "h200", memory: str = "141Gi", count: int = 8, annotations: Tree | None = None) -> Tree:
     device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": count}
     return {
         "kind": "InferenceClass",
-        "metadata": {"name": name, "annotations": annotations},
+        "metadata": {"name": name, "annotations": annotations or {}},
         "spec": {"devices": [{**device, "capacity": {"memory": {"value": memory}}}]},
     }
 
@@ -79,7 +79,7 @@ COUNTS = [
 
 
 @pytest.mark.parametrize(("story", "counts", "nodes"), COUNTS, ids=[row[0] for row in COUNTS])
-def test_capacity_is_the_ceiling(story: str, counts: dict[str, int], nodes: int) -> None:
+def test_capacity_is_the_ceiling(story: str, counts: dict[str, Any], nodes: int) -> None:
     del story
     decision = planned(a_class(), a_cluster("a", a_pool(**counts)), a_deployment(replicas=9))[0]
     assert len(decision["placements"]) == nodes
@@ -144,7 +144,7 @@ def test_a_deployment_that_is_placed_sees_the_clusters_as_one_more_would() -> No
     assert (decision["shortfall"], decision["evictions"]) == (0, [])
 
 
-STATUS = [
+STATUS: list[tuple[str, Tree | None, str]] = [
     ("no status at all", None, ""),
     ("Ready is Unknown", {"conditions": [{"type": "Ready", "status": "Unknown"}]}, "NotReady"),
     ("another condition is False", {"conditions": [{"type": "BackendReady", "status": "False"}]}, ""),
@@ -225,7 +225,7 @@ def test_the_storage_class_follows_from_the_source(story: str, spec: Tree, stora
 
 @pytest.mark.parametrize(("published", "milli"), [({}, 12_500), ({"priceMilli": 7}, 7)], ids=["of its class", "as published"])
 def test_a_pool_has_a_price(published: Tree, milli: int) -> None:
-    priced = a_class(**{"modelplane.ai/price-per-node-hour": "12.5"})
+    priced = a_class(annotations={"modelplane.ai/price-per-node-hour": "12.5"})
     status = {"gpuPools": [{"name": "p", "nodes": 3, "devices": priced["spec"]["devices"], **published}]}
     view = offline_cluster(a_cluster("a", a_pool(), status=status), {priced["metadata"]["name"]: priced})
     assert [pool.price_milli for pool in view.pools] == [milli]

@@ -73,7 +73,7 @@ def test_addresses_of_clusters_never_overlap_and_run_out_with_an_error(tmp_path:
     home = Home(tmp_path)
     names = [f"cluster-{number}" for number in range(33)]
     home.number_clusters(names)
-    networks = [ipaddress.ip_network(home.pod_cidr(name)) for name in names[:32]]
+    networks = [ipaddress.IPv4Network(home.pod_cidr(name)) for name in names[:32]]
     assert all(network.subnet_of(POD_NETWORK) for network in networks)
     assert not any(one.overlaps(other) for one in networks for other in networks if one is not other)
     assert len({home.gateway_address(name) for name in names[:32]}) == 32

@@ -127,7 +127,8 @@ class FaultyProxy:
             "contexts": [{"name": "faulty", "context": {"cluster": "faulty", "user": "faulty"}}],
             "users": [{"name": "faulty", "user": {"token": "known-to-the-proxy-only"}}],
         }
-        return yaml.safe_dump(document).encode()
+        text: str = yaml.safe_dump(document)
+        return text.encode()
 
     @contextlib.asynccontextmanager
     async def failing(self, plan: Plan) -> AsyncIterator[Counter[Fault]]:

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ async def a_long_life(plane: ControlPlane, namespace: str) -> None:
     first = await plane.ready("ModelDeployment", "long", namespace)
     for count in (3, 2, 4):
         await plane.scale("long", namespace, count)
-        await plane.until("ModelDeployment", "long", lambda seen, n=count: replicas_of(seen) == (n, n), namespace)
+        await plane.until("ModelDeployment", "long", partial(has_replicas, count), namespace)
     replica = first["status"]["placements"][0]["replica"]
     for workflow_id in (
         names.workflow_id("ModelDeployment", namespace, "long"),
@@ -114,7 +115,7 @@ async def a_long_life(plane: ControlPlane, namespace: str) -> None:
         names.workflow_id("InferenceCluster", "", first["status"]["placements"][0]["cluster"]),
         names.FLEET_SCHEDULER_ID,
     ):
-        await eventually(lambda wanted=workflow_id: runs(plane.client, wanted), lambda count: count > 1, what=f"runs of {workflow_id}")
+        await eventually(partial(runs, plane.client, workflow_id), lambda count: count > 1, what=f"runs of {workflow_id}")
     assert await plane.scheduler("audit") == []
     await plane.delete("ModelCache", "long", namespace)
     await plane.delete("ModelDeployment", "long", namespace)
@@ -124,6 +125,7 @@ async def a_long_life(plane: ControlPlane, namespace: str) -> None:
         assert plane.our_objects(cluster, namespace) == []
 
 
-def replicas_of(seen: Json) -> tuple[int, int]:
+def has_replicas(count: int, seen: Json) -> bool:
+    """Whether that many replicas exist, and all of them are ready."""
     counts = seen.get("status", {}).get("replicas", {})
-    return counts.get("total", 0), counts.get("ready", 0)
+    return (counts.get("total", 0), counts.get("ready", 0)) == (count, count)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,16 +59,20 @@ class Attentive:
         time.sleep(LOOK_SECONDS)
         return self.heard
 
+    def heard_more_than(self, heard: int) -> bool:
+        """Whether another signal arrived."""
+        return self.heard != heard
+
     @workflow.run
     async def run(self) -> None:
-        """Live for some steps."""
+        """Run for some steps."""
         for _ in range(STEPS):
             heard = self.heard
             tell = told_odd if heard % 2 else told_even
             await workflow.execute_local_activity(tell, heard, start_to_close_timeout=timedelta(seconds=10))
             if heard % 3 == 0:
                 with contextlib.suppress(TimeoutError):
-                    await workflow.wait_condition(lambda heard=heard: self.heard != heard, timeout=0.2)
+                    await workflow.wait_condition(partial(self.heard_more_than, heard), timeout=0.2)
 
 
 async def pester(handle: WorkflowHandle[Attentive, None]) -> None:

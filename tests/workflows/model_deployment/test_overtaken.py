@@ -1,6 +1,7 @@
 """Who changes a deployment faster than it is answered: no order of an answer that was overtaken is lost."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -49,7 +50,7 @@ async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -
         await asyncio.gather(*(hurry(name) for name in DEPLOYMENTS))
         last = [f"registry.example/engine:{CHANGES - 1}"] * REPLICAS
         for name in DEPLOYMENTS:
-            await eventually(lambda name=name: images(fleet, name), lambda found: found == last, what=f"images of {name}")
+            await eventually(partial(images, fleet, name), lambda found: found == last, what=f"images of {name}")
 
         async def states() -> list[str]:
             return [entry.get("state", BOUND) for entry in await fleet.scheduler("ledger") or []]

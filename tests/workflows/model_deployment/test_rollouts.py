@@ -218,10 +218,9 @@ async def test_wkl_103_a_selector_that_does_not_compile_leaves_what_serves_alone
 
 async def test_engines_that_change_their_parts_are_off_the_air_until_all_have_changed(plane: ControlPlane, namespace: str) -> None:
     def shape(*phases: str) -> Json:
-        engines = [
-            an_engine(name, pool, **({"phase": phase} if phase else {}))
-            for name, pool, phase in zip("ab", (L40S, H100), phases, strict=True)
-        ]
+        engines = [an_engine(name, pool) for name, pool in zip("ab", (L40S, H100), strict=True)]
+        for engine, phase in zip(engines, phases, strict=True):
+            engine.update({"phase": phase} if phase else {})
         return a_model("shaped", namespace, *engines, mode="PrefillDecode" if all(phases) else "Unified")
 
     async with routed_by_pools(plane):

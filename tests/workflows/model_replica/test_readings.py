@@ -178,7 +178,7 @@ def test_wkl_105_drift_names_what_was_modified_and_what_is_missing() -> None:
     [({}, "Ready"), ({"updated": 1}, "Updating"), ({"ready": 1}, "Degraded"), ({"ready": 0, "updated": 2}, "Starting")],
     ids=["all ready", "old and new side by side", "one of two died", "nothing answers yet"],
 )
-def test_an_engine_says_how_far_it_is(counts: dict[str, int], phase: str) -> None:
+def test_an_engine_says_how_far_it_is(counts: dict[str, Any], phase: str) -> None:
     made = applied(an_engine(copies=2))
     view = seen(a_workload(copies=2, **counts))
     workload = workload_of(made.engines[0], view)

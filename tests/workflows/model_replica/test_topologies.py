@@ -1,6 +1,6 @@
 """Every serving topology through the whole control plane, with the real LeaderWorkerSet controller and the real kube-scheduler."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -58,7 +58,7 @@ def endpoint(seen: Json) -> str:
     return found
 
 
-TOPOLOGIES = {
+TOPOLOGIES: dict[str, tuple[Callable[[str], Json], dict[str, int]]] = {
     "a gang of four nodes": (lambda namespace: a_model("model", namespace, a_gang(nodes=3)), {"h100": 4}),
     "prefill and decode on two pools": (lambda namespace: a_pair(namespace, name="model"), {"l40s": 3, "h100": 2}),
     "two engines": (

@@ -67,7 +67,7 @@ KUBE: list[Item] = [
 
 
 def cluster_queue(name: str, nominal: int, reserved: str, *, active: str = "True", **spec: Any) -> dict[str, Any]:
-    limits = {key: spec.pop(key) for key in ("borrowingLimit", "lendingLimit") if key in spec}
+    limits: dict[str, Any] = {key: spec.pop(key) for key in ("borrowingLimit", "lendingLimit") if key in spec}
     resources = [{"name": "cpu", "nominalQuota": "100"}, {"name": "nvidia.com/gpu", "nominalQuota": str(nominal), **limits}]
     return {
         "metadata": {"name": name},

@@ -98,7 +98,8 @@ class Hub:
 
     @property
     def marker(self) -> Mapping[str, str]:
-        return json.loads((self.volume / MARKER).read_text())
+        written: Mapping[str, str] = json.loads((self.volume / MARKER).read_text())
+        return written
 
     @property
     def copied(self) -> list[str]:
