@@ -48,7 +48,7 @@ campaign: venv programs
 	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
 	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
 
-# One file or one test then starts in seconds: MODELPLANE_TESTBED_HOME=.testbed .venv/bin/pytest tests/workflows/test_spine.py
+# One file or one test then starts in seconds: MODELPLANE_TESTBED_HOME=.testbed .venv/bin/pytest tests/workflows/test_end_to_end.py
 testbed: venv programs
 	$(BIN)/python -m tests.environment.shared_testbed up
 

@@ -1,7 +1,7 @@
 """How a ModelReplica follows its cache.
 
-It registers at the cache that its spec names, is told which volume claim to mount, and reports what its pods may mount, so that no volume
-is deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
+It registers at the cache that its spec names, receives the volume claim to mount, and reports what its pods may mount, so that no volume is
+deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
 """
 
 import contextlib
