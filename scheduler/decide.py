@@ -1,4 +1,4 @@
-"""The scheduling cycle of the live scheduler, of plans and of explanations: who asks differs, what is decided does not.
+"""The scheduling cycle of the live scheduler, of plans and of explanations: the callers differ, their decisions do not.
 
 A batch is decided in order on one overlay of the fleet, so that each request sees what the ones before it were given, exactly as if they
 had been decided and applied one at a time. The fleet itself is only read; `apply` makes a decision part of it once it is safely recorded.
@@ -31,7 +31,7 @@ from scheduler.placement.cycle import SchedulingCycle
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDecision:
-    """A decision, and per cluster what keeps one more replica away from it; `clusters` is empty where that was not asked for."""
+    """A decision, and per cluster the reason why one more replica does not fit; `clusters` is empty where not requested."""
 
     decision: Decision
     clusters: Mapping[str, ClusterDetail]

@@ -1,7 +1,7 @@
 """Plans from manifests alone, without any control plane: `modelplane plan --offline` and `modelplane render`.
 
-What status would say is worked out from the specs where it is missing: pools from classes, the storage class from the source. A cluster
-counts as Ready with a gateway unless its own status says otherwise.
+Where a status is missing, it is derived from the specs: pools from classes, the storage class from the source. A cluster
+counts as Ready with a gateway unless its status has another value.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[Poo
 
 
 def price_of(manifest: Tree | None) -> int:
-    """Read what a node of a class costs per hour, in thousandths; negative when it does not say, or there is no such class."""
+    """Read what a node of a class costs per hour, in thousandths; negative when that is unknown."""
     return price_milli(((manifest or {}).get("metadata") or {}).get("annotations") or {})
 
 

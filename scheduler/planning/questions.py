@@ -1,4 +1,4 @@
-"""Questions that a plan answers: can this cluster be drained, how many more fit, which cluster would help.
+"""Questions that a plan answers: can a cluster be drained, how many replicas fit, which cluster to add.
 
 The fleet is only read. A question about one deployment beside others is asked about a fleet in which those are settled (`settle`).
 """
@@ -23,19 +23,19 @@ from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
 from scheduler.planning.settle import end_state, settle
 from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, plan, with_changes
 
-# More than a thousand replicas could use, so that a pool of a class that is only thought of is never what runs out.
+# More than a thousand replicas could use, so that the pool of a fictitious cluster is never too small.
 _NODES_ENOUGH = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class DrainCheck:
-    """Whether every replica of a cluster finds another place now.
+    """Whether every replica of a cluster would be placed elsewhere now.
 
     Attributes:
         possible: no deployment would lose a replica.
         short: the deployments that would.
-        moves: every deployment that would be placed otherwise.
-        stays: replicas that would not leave, by name; True: their deployment tolerates the drain, False: it is not known.
+        moves: every deployment with another placement.
+        stays: replicas that would not be evicted, by name; True: their deployment tolerates the taint, False: it is not known.
 
     """
 
@@ -47,7 +47,7 @@ class DrainCheck:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """How many replicas fit, where they would be (cluster -> count), and what keeps the next one away ("" at the limit of 1,000)."""
+    """How many replicas fit, where they would be (cluster -> count), and why the next one does not fit ("" at the limit of 1,000)."""
 
     replicas: int
     clusters: Mapping[str, int]
@@ -60,11 +60,11 @@ class Offer:
 
     Attributes:
         view: the cluster.
-        placed: so many of the missing replicas find a place with it.
-        enough: those are all of them.
-        nodes: pool -> nodes that they take there.
-        cost_milli: price of those nodes per hour in thousandths, negative while a price of theirs is not known.
-        message: what keeps the others away.
+        placed: so many of the missing replicas would be placed.
+        enough: whether those are all.
+        nodes: pool -> nodes that they use there.
+        cost_milli: price of those nodes per hour in thousandths, negative when a price is unknown.
+        message: why the others are not placed.
 
     """
 
@@ -77,7 +77,7 @@ class Offer:
 
 
 def can_drain(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView], now: int) -> DrainCheck:
-    """Ask what draining a cluster would do; raises KeyError for an unknown cluster."""
+    """Check what draining a cluster would do; raises KeyError for an unknown cluster."""
     if cluster not in fleet.clusters:
         raise KeyError(f"InferenceCluster {cluster} is not known")
     result = plan(fleet, Changes(drained=(cluster,)), deployments, now)
@@ -117,8 +117,8 @@ def _with_replicas(fleet: Fleet, deployment: DeploymentView, replicas: int, now:
 def offers(fleet: Fleet, deployment: DeploymentView, clusters: Sequence[ClusterView], now: int) -> tuple[int, tuple[Offer, ...]]:
     """Give how many replicas of a deployment are not placed, and what each cluster, added alone, would do about it: the best first.
 
-    Enough comes before not enough, then the lower price per hour, an unknown price being the dearest. Without a missing replica there is
-    nothing to offer.
+    Clusters that are enough come before those that are not, then the lower price per hour; an unknown price counts as the highest. Where
+    no replica is missing, there is nothing to offer.
     """
     # Those placed now keep their place: a new cluster is paid for what is missing only.
     settled = settle(fleet, [deployment], now)
@@ -153,11 +153,11 @@ def _rank(offer: Offer) -> tuple[bool, int, bool, int, str]:
 
 
 def cluster_of_class(manifest: Tree, deployment: DeploymentView) -> ClusterView:
-    """Think of a cluster with one pool of a class, as large as needed, that the deployment and its cache would select."""
+    """Give a fictitious cluster with one pool of a class, as large as needed, that the deployment and its cache select."""
     name = manifest["metadata"]["name"]
     pool = PoolView(name, _NODES_ENOUGH, device_set(manifest["spec"]["devices"], count_default=1), name, price_milli=price_of(manifest))
     return ClusterView(
-        # No cluster that exists has such a name.
+        # Not a valid name of an existing cluster.
         f"class/{name}",
         labels={**deployment.match_labels, **deployment.cache.match_labels},
         ready=True,

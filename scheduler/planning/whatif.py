@@ -199,16 +199,16 @@ def _pools(old: Fleet, new: Fleet) -> dict[tuple[str, str], PoolUse]:
     return found
 
 
-def _charged(world: Fleet, cluster: str) -> dict[str, int]:
+def _charged(fleet: Fleet, cluster: str) -> dict[str, int]:
     total: dict[str, int] = {}
-    for entry in world.ledger.on_cluster(cluster).values():
+    for entry in fleet.ledger.on_cluster(cluster).values():
         for pool, nodes in charges(entry.engines).items():
             total[pool] = total.get(pool, 0) + nodes
     return total
 
 
-def _cost(world: Fleet, cluster: str, pool: str, nodes: int) -> int:
-    slot = world.clusters.get(cluster)
+def _cost(fleet: Fleet, cluster: str, pool: str, nodes: int) -> int:
+    slot = fleet.clusters.get(cluster)
     p = slot.positions.get(pool) if slot else None
     if slot is None or p is None or slot.pools[p].price_milli < 0:
         return 0 if nodes == 0 else -1

@@ -85,7 +85,7 @@ def plan(
     if offline:
         if drain or delete_pool or scale:
             raise Refused(
-                "--drain, --delete-pool and --scale ask about the live fleet", next_step="leave out --offline, or change the files instead"
+                "--drain, --delete-pool and --scale are for the live fleet", next_step="leave out --offline, or change the files instead"
             )
         trees = read_trees(files, namespace)
         chosen = given or SchedulerOptions()

@@ -29,7 +29,7 @@ def places(decision: Any) -> list[tuple[str, str]]:
 OFFLINE = [
     ("sch-103 spreads over clusters", [a_cluster("eu"), a_cluster("us"), a_deployment()], [("Create", "eu"), ("Create", "us")], 0),
     (
-        "ruling-G10 takes what a status says of Ready",
+        "ruling-G10 uses the Ready condition of a status",
         [a_cluster("eu"), a_cluster("us", status=NOT_READY), a_deployment()],
         [("Create", "eu")] * 2,
         0,
@@ -41,13 +41,13 @@ OFFLINE = [
         0,
     ),
     (
-        "sch-105 keeps what stands",
+        "sch-105 keeps placed replicas",
         [a_cluster("eu"), a_cluster("us"), a_replica("chat-old", "us"), a_deployment()],
         [("Create", "eu"), ("Keep", "us")],
         0,
     ),
     (
-        "ruling-55 a replica that leaves still holds its node",
+        "ruling-55 a replica that is being deleted still holds its node",
         [a_cluster("eu", nodes=1), a_replica("other-1", "eu", "other", deletionTimestamp="2026-03-01T12:00:00Z"), a_deployment(replicas=1)],
         [],
         1,
@@ -133,7 +133,7 @@ def test_offline_connects_to_nothing(cli: Cli, tmp_path: Path) -> None:
 BAD_USAGE = [
     ("api-G11 nothing to plan", ["plan"], "nothing to plan"),
     ("api-G11 offline without files", ["plan", "--offline"], "nothing to read"),
-    ("api-G11 a drain offline", ["plan", "--offline", "--drain", "eu"], "ask about the live fleet"),
+    ("api-G11 a drain offline", ["plan", "--offline", "--drain", "eu"], "are for the live fleet"),
     ("api-G11 another's decisions on the live fleet", ["plan", "--drain", "eu", "--compat", "reference"], "--compat needs --offline"),
     ("a pool without its cluster", ["plan", "--delete-pool", "h200"], "--delete-pool h200: write CLUSTER/POOL"),
     ("a scale without a number", ["plan", "--scale", "md/chat"], "--scale md/chat: write md/NAME=REPLICAS"),

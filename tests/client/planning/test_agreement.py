@@ -1,4 +1,4 @@
-"""Plans, explanations and renderings decide as the live scheduler does about the same fleet."""
+"""Plans, explanations and rendering decide as the live scheduler does about the same fleet."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -98,7 +98,7 @@ CASES = [
         policy={"queueOrder": "StrictOrder"},
     ),
     Case(
-        "BestEffort lets a small one pass",
+        "BestEffort places a small one that arrives later",
         (a_cluster("eu"),),
         (sized("big", 4), sized("small", 1)),
         {"big": [], "small": ["eu"]},
@@ -137,7 +137,7 @@ BY_STORY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 
 
 def requests(case: Case, trees: tuple[Tree, ...]) -> list[ScheduleRequest]:
-    """What the live scheduler is asked, in the order of its queue."""
+    """The requests of deployments to the live scheduler, in the order of its queue."""
     documents = sort_documents([*case.clusters, *trees])
     views = [offline_deployment(tree, documents) for tree in documents.deployments]
     classes = case.options.priority_classes
@@ -158,7 +158,7 @@ def before(case: Case) -> Fleet:
 
 
 def scheduled(fleet: Fleet, case: Case) -> dict[str, Decision]:
-    """What the live scheduler decides about those that arrive, one after the other; the fleet is changed."""
+    """Decide those that arrive one after the other, as the live scheduler does; the fleet is changed."""
     found = {}
     for request in requests(case, case.arriving):
         (decision,) = decide(fleet, [request], NOW)
@@ -180,7 +180,7 @@ def live_fleet(case: Case, fleet: Fleet, deployments: tuple[Tree, ...]) -> LiveF
 
 
 def placed(decisions: list[Any]) -> dict[str, tuple[list[str], str]]:
-    """Clusters by deployment, and what it says where that is not all."""
+    """Clusters by deployment, with the message where there is a shortfall."""
     return {d["name"]: ([p["cluster"] for p in d["placements"]], d["message"] if d["shortfall"] else "") for d in decisions}
 
 
@@ -260,13 +260,13 @@ def test_a_question_settles_the_others_in_the_order_of_their_arrival() -> None:
     case = CASES[0]
     documents = sort_documents(documents_of(case))
     views = {(view.namespace, view.name): view for view in (offline_deployment(tree, documents) for tree in documents.deployments)}
-    world = QuestionContext(offline_fleet(documents), views, documents.classes)
-    room = {name: answer(Question(HEADROOM, ("ml", name)), world, NOW)["headroom"] for name in case.want}
+    context = QuestionContext(offline_fleet(documents), views, documents.classes)
+    room = {name: answer(Question(HEADROOM, ("ml", name)), context, NOW)["headroom"] for name in case.want}
     assert room == {"zeta": 1, "alpha": 0}
 
 
 def test_a_new_deployment_is_planned_after_those_that_wait() -> None:
-    """A node is added; the one that waits since yesterday takes it, whatever the new one is called."""
+    """A node is added: the deployment that waits already gets it, whatever the name of the new one."""
     case = Case("", (a_cluster("eu", nodes=1),), (a_deployment("first", 1), a_deployment("waits", 1)), {})
     fleet = before(case)
     scheduled(fleet, case)

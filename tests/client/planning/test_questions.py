@@ -15,7 +15,7 @@ from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_replica
-from tests.client.planning.test_live_fleet import CHAT, two_sites
+from tests.client.planning.test_live_plan import CHAT, two_sites
 
 PRICE = "modelplane.ai/price-per-node-hour"
 TOLERANT: Tree = {"tolerations": [{"operator": "Exists"}]}
@@ -130,13 +130,13 @@ def test_18_6_4_no_offer_that_is_enough_is_a_no(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_18_6_4_a_drain_check_says_what_moves_and_what_stays(cli: Cli, tmp_path: Path) -> None:
-    stoic = a_deployment("stoic", 1, **TOLERANT)
-    fleet = [a_class(), a_cluster("eu"), a_cluster("us"), stoic, a_replica("stoic-1", "eu", "stoic"), a_deployment(replicas=1)]
+    tolerant = a_deployment("tolerant", 1, **TOLERANT)
+    fleet = [a_class(), a_cluster("eu"), a_cluster("us"), tolerant, a_replica("tolerant-1", "eu", "tolerant"), a_deployment(replicas=1)]
     fleet += [a_replica("chat-1", "eu"), a_replica("orphan-1", "us", "orphan")]
     found = asked(cli, tmp_path, *fleet, words=("--can-drain", "eu"))
     (move,) = found["moves"]
     assert (found["possible"], move["name"], move["leaves"], move["comes"], move["missing"]) == (True, "chat", ["chat-1"], ["us"], 0)
-    assert found["stays"] == [{"namespace": "ml", "name": "stoic", "replica": "stoic-1", "tolerates": True}]
+    assert found["stays"] == [{"namespace": "ml", "name": "tolerant", "replica": "tolerant-1", "tolerates": True}]
 
 
 def test_18_6_4_a_drain_that_would_lose_a_replica_is_a_no(cli: Cli, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def a_live(*trees: Tree) -> LiveFleet:
 
 
 def two_sites(*more: Tree) -> LiveFleet:
-    """Two clusters of two nodes; one replica of two wanted stands on each."""
+    """Two clusters of two nodes; each has one of two replicas."""
     chat = stored(a_deployment(replicas=2))
     return a_live(
         a_class(),

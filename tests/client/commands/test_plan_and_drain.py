@@ -1,4 +1,4 @@
-"""Asking and moving on a real fleet: plan, explain, drain, uncordon and retry."""
+"""Plan, explain, drain, uncordon and retry on a real fleet."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _BOUND = "90"
 
 @pytest.fixture
 def drained(here: Running, cli: Cli) -> Iterator[str]:  # noqa: F811
-    """A cluster that a test drains; it is taken back at the end."""
+    """A cluster that a test drains; it is uncordoned at the end."""
     name = min(here.clusters)
     yield name
     assert cli("uncordon", name).code == 0
@@ -39,16 +39,16 @@ def clusters_of(cli: Cli, tenant: str) -> list[str]:  # noqa: F811
     return sorted(replica["spec"]["clusterName"] for replica in shown["items"])
 
 
-def test_what_a_plan_foresees_a_drain_does(cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running) -> None:  # noqa: F811
+def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running) -> None:  # noqa: F811
     other = next(name for name in here.clusters if name != drained)
     file = a_file(tmp_path, manifest(tenant))
-    foreseen = decisions(cli("plan", "-f", file, "-o", "json").out)["demo"]
+    first = decisions(cli("plan", "-f", file, "-o", "json").out)["demo"]
     assert cli("apply", "-f", file, "--wait", "--timeout", _BOUND).code == 0
-    assert clusters_of(cli, tenant) == sorted(placement["cluster"] for placement in foreseen["placements"])
+    assert clusters_of(cli, tenant) == sorted(placement["cluster"] for placement in first["placements"])
 
     planned = decisions(cli("plan", "--drain", drained, "-o", "json").out)["demo"]
     assert [eviction["cluster"] for eviction in planned["evictions"]] == [drained]
-    assert clusters_of(cli, tenant) == sorted(here.clusters)  # a plan touches nothing
+    assert clusters_of(cli, tenant) == sorted(here.clusters)  # a plan changes nothing
 
     result = cli("drain", drained, "--wait", "--timeout", _BOUND)
     assert (result.code, result.out) == (0, f"inferencecluster/{drained} drain requested\n"), result.err
@@ -61,7 +61,7 @@ def test_what_a_plan_foresees_a_drain_does(cli: Cli, tenant: str, tmp_path: Path
     assert clusters_of(cli, tenant) == [other, other]  # nothing moves back by itself
 
 
-def test_18_6_4_what_a_question_is_answered_the_plan_confirms(
+def test_18_6_4_answers_agree_with_the_plan(
     cli: Cli,
     tenant: str,  # noqa: F811
     tmp_path: Path,
