@@ -32,8 +32,9 @@ from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.kubernetes.semver import parse_version
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
+from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ClusterView, Decision, DeploymentView, Eviction, KeptReplica, Placement, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, ReplicaView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire

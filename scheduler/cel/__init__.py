@@ -1,8 +1,9 @@
 """CEL device selectors, decided exactly as the workload cluster's DRA allocator decides them.
 
 A replica is pinned to the pool whose devices match here, so a match that Kubernetes would refuse is the worst error this package
-can make: the pods would wait for ever. Whatever cannot be evaluated therefore does not match, and whatever Kubernetes would
-refuse to compile is refused at once. cel-python brings the grammar; types, costs and evaluation are ours (`program.py` says why).
+can make: the pods would stay Pending for ever. Whatever cannot be evaluated therefore does not match, and whatever Kubernetes would
+refuse to compile is refused at once. cel-python brings the grammar; types, costs and evaluation are written
+here (`program.py` says why).
 
 Nothing here imports Temporal or pydantic, and importing this package loads no engine.
 """

@@ -1,7 +1,7 @@
-"""How large, how deep and how dear a selector may be.
+"""Limits on the size, the depth and the cost of a selector.
 
 The first two are the workload cluster's own: beyond them its API server refuses the claim. The cost limit is lower than
-Kubernetes' million because Python evaluates far slower than Go; it is the fleet's to raise.
+Kubernetes' million because Python evaluates far slower than Go; the fleet's policy may raise it.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ KUBERNETES_COST_MAX = 1_000_000
 # The default of this scheduler, in the same units.
 FLEET_COST_MAX = 20_000
 
-# A last guard for what cost units do not measure well.
+# A last limit for what cost units do not measure well.
 EVALUATION_SECONDS_MAX = 2.0

@@ -1,6 +1,6 @@
 """A compiled selector and its verdict on a device.
 
-Everything is remembered: a text is compiled once per process, and a text and a device content are evaluated once, however many
+Results are cached: a text is compiled once per process, and a text and a device content are evaluated once, however many
 clusters publish that device. The engine is only loaded when the first selector is compiled.
 """
 
@@ -41,11 +41,11 @@ class Match:
 Result = TypeVar("Result")
 
 
-def _whatever_the_depth(work: Callable[[], Result]) -> Result:
-    """Do `work`; if the caller has left too little of Python's stack for it, do it again on a stack of its own.
+def _with_enough_stack(work: Callable[[], Result]) -> Result:
+    """Run `work`; if the caller left too little of Python's stack, run it again in a thread with a stack of its own.
 
     The walks of this package do not recurse, but types and values may be nested a few hundred levels. The outcome of a selector
-    must not depend on who asks.
+    must not depend on its caller.
     """
     try:
         return work()
@@ -100,7 +100,7 @@ class Selector:
         if isinstance(seen, EvalError):
             return Match(matched=False, error=seen.reason)
         try:
-            result, _ = _whatever_the_depth(lambda: run(self._program, seen.value(), self._cost_max))
+            result, _ = _with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
         except Aborted as stopped:
             return Match(matched=False, error=str(stopped))
         except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
@@ -132,16 +132,16 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
     """
     if not 0 < max_cost <= KUBERNETES_COST_MAX:
         raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
-    compiled = _whatever_the_depth(lambda: _compile(text, lenient_calls, max_cost))
+    compiled = _with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
     if isinstance(compiled, SelectorError):
-        # A new one each time: a remembered exception would gather the tracebacks of everybody who ever saw it.
+        # A new exception each time: a cached one would collect the tracebacks of every caller.
         raise SelectorError(compiled.problem, line=compiled.line, column=compiled.column)
     return compiled
 
 
 @lru_cache(maxsize=_SELECTORS_KEPT)
 def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | SelectorError:
-    """Compile once; a refusal is remembered as well as a success."""
+    """Compile once; refusals are cached like successes."""
     from scheduler.cel.checking.checker import Checker  # noqa: PLC0415 - lark and the grammar take a quarter of a second to load
     from scheduler.cel.cost.estimate import estimate_cost  # noqa: PLC0415
     from scheduler.cel.program import Compiler  # noqa: PLC0415

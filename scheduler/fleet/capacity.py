@@ -1,7 +1,7 @@
-"""What a capacity adapter saw, turned into a limit on free nodes.
+"""Limits on free nodes that follow from what a capacity adapter observed.
 
-Observation only ever lowers what is declared: nothing is promised because a node happens to exist. What the adapter counted and what the
-ledger charges are never both subtracted.
+An observation only lowers what is declared: nothing is placed because a node happens to exist. What the adapter counted and what the ledger
+charges are never both subtracted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from scheduler.model.policy import SchedulerOptions
 
 
 def is_stale(seen: PoolObservation, now: int, options: SchedulerOptions) -> bool:
-    """Whether an observation is too old to be believed at all."""
+    """Whether an observation is too old to be used."""
     return now - seen.observed_at > options.observed_limit_seconds * 1000
 
 

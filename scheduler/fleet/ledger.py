@@ -218,7 +218,7 @@ class Ledger:
         return own
 
     def _charge(self, entry: ReplicaView, sign: int) -> None:
-        """Add or take back an entry's charges; a pool is charged with what stands plus what is releasing and not reused."""
+        """Add an entry's charges, or with sign -1 remove them; releasing nodes that are reused are charged once."""
         group = _group(entry)
         used = self._own_used(entry.cluster)
         is_releasing = entry.state == RELEASING
@@ -276,7 +276,7 @@ class Ledger:
 
 
 def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
-    """Count anew from entries alone."""
+    """Build a ledger from entries alone."""
     ledger = Ledger()
     for entry in entries:
         ledger.put(entry)

@@ -1,4 +1,4 @@
-"""Ledger entries as columns: what many of them share is written once, and what can be made again is left out."""
+"""Ledger entries as columns: what many of them share is written once, and what can be derived again is left out."""
 
 from __future__ import annotations
 

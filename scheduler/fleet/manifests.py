@@ -1,7 +1,7 @@
 """Manifests as the scheduler sees them.
 
 The only place that reads the wire form of InferenceCluster, ModelDeployment, ModelCache and ModelReplica. Readers are lenient where the
-kinds are: an absent claim is DRA, an absent or negative count is zero. Nothing here judges; what cannot be used is simply never matched.
+kinds are: an absent claim is DRA, an absent or negative count is zero. Nothing is validated here; what cannot be used never matches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scheduler.model.policy import AffinityTerm, Drain, PlacementPolicy, Rollout
 from scheduler.model.reasons import BOUND
 
 Tree = Mapping[str, Any]
-# Set on a cluster, it says that all its pools share a network with those of other clusters of the same value.
+# Set on a cluster, it means that all its pools share a network with those of other clusters of the same value.
 NETWORK_DOMAIN = f"{labels.GROUP}/network-domain"
 
 
@@ -83,7 +83,7 @@ def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Tree,
 
 
 def _with_capacity(published: Tree, capacity: Tree) -> Tree:
-    """Add to a published pool what a capacity adapter saw of it."""
+    """Add to a published pool what a capacity adapter observed of it."""
     seen = next((pool for pool in capacity.get("pools") or () if pool["name"] == published["name"]), None)
     if not capacity:
         return published
@@ -111,7 +111,7 @@ def _admission_view(tree: Tree) -> AdmissionView:
 
 
 def pool_observation(tree: Tree) -> PoolObservation:
-    """Read what a capacity adapter says of a pool, in nodes; `observedAt` in ms."""
+    """Read what a capacity adapter observed of a pool, in nodes; `observedAt` in ms."""
     return PoolObservation(
         schedulable=tree.get("schedulable", -1),
         growable=tree.get("growable", 0),
@@ -131,7 +131,7 @@ def network_domain(cluster: str, pool: str, fabric: Tree) -> str:
 
 
 def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView:
-    """Read a ModelDeployment in its canonical shape.
+    """Read a ModelDeployment in its canonical form.
 
     `cache` is the referenced ModelCache: its manifest, or `{"name", "state": "Absent"}`, or `{"name", "state": "Present", "manifest"}`.
     A referenced cache that is not given counts as not read yet.
@@ -159,7 +159,7 @@ def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView
 
 
 def cache_view(name: str, cache: Tree | None) -> CacheView:
-    """Read the cache of a deployment; one that is being deleted holds new replicas like one that does not exist."""
+    """Read the cache of a deployment; one that is being deleted holds back new replicas like one that does not exist."""
     if not name:
         return CacheView()
     if not cache:
@@ -271,7 +271,7 @@ def replica_view(account: Tree, state: str = BOUND, since: int = 0) -> ReplicaVi
 
 
 def replica_manifest_view(manifest: Tree, state: str = BOUND) -> ReplicaView:
-    """Read a ModelReplica document; its owner and its index stand in its labels, an index that is no number counts as 0."""
+    """Read a ModelReplica document; its owner and its index are in its labels, an index that is no number counts as 0."""
     metadata = manifest["metadata"]
     own_labels = metadata.get("labels") or {}
     text = str(own_labels.get(labels.REPLICA_INDEX) or "")

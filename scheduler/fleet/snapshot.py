@@ -1,7 +1,7 @@
-"""A whole fleet in few bytes, in parts that are small enough to be read one at a time.
+"""Snapshots: a whole fleet in few bytes, in parts that are small enough to be read one at a time.
 
 Rows become columns, repeated texts and stamps become numbers into tables, and each part is compressed: what replicas of one deployment
-share is written once. Names and uids are made again from what they were made of, so only those that differ are kept. Reading a large
+share is written once. Names and uids are derived again, so only those that differ from the derived ones are written. Reading a large
 fleet at once would block its reader for seconds; a part takes a fraction of one.
 """
 
@@ -24,7 +24,7 @@ _FORMAT = 2
 _EMPTY = DeviceSet("", ())
 CLUSTERS_PER_PART = 2_500
 REPLICAS_PER_PART = 5_000
-# The first part of the stream says what the others need, so it comes first when reading.
+# The first part has what the others refer to, so it is read first.
 _HEAD, _CLUSTERS, _REPLICAS = "head", "clusters", "replicas"
 
 
@@ -60,7 +60,7 @@ def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _cluster_tree(view: ClusterView, pools: dict[tuple[Any, ...], tuple[int, PoolView]]) -> dict[str, Any]:
-    # Many clusters publish equal pools; hashing whole device sets to find out would be dear.
+    # Many clusters publish equal pools; hashing whole device sets to find out would be expensive.
     numbers = [pools.setdefault(_pool_key(pool), (len(pools), pool))[0] for pool in view.pools]
     return {**to_wire(replace(view, pools=())), "pools": numbers, "since": [taint.since for taint in view.taints]}
 
@@ -75,7 +75,7 @@ def _pool_tree(pool: PoolView) -> dict[str, Any]:
 
 
 class SnapshotReader:
-    """A fleet while it is read, part by part; it is whole when `left` is 0."""
+    """Reads a fleet part by part; it is complete when `left` is 0."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
         self.fleet = Fleet()

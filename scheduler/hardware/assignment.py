@@ -1,6 +1,6 @@
-"""Share out device counts among the requests of one pod: first greedily, then exactly.
+"""Assign devices to the requests of one pod: first greedily, then by exact search.
 
-Sizes are tiny (16 requests, 16 entries), yet the exact search is bounded all the same: a hostile class must not stop the fleet.
+Sizes are tiny (16 requests, 16 entries), yet the exact search is bounded: a hostile class must not stop the fleet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def assign_exactly(
 
 
 class _Search:
-    """Backtracking over the group of each request; inside a group, augmenting paths share the entries out."""
+    """Backtracking over the group of each request; inside a group, augmenting paths assign the entries."""
 
     def __init__(
         self,

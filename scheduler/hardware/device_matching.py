@@ -2,8 +2,8 @@
 
 A pod's requests share the counts of the entries, so distinct requests always get distinct devices. The first try is greedy in request
 order. When it fails, an exact search looks for any assignment, in which a request may also be covered by several entries that claim
-alike (4 + 4 for 8): Kubernetes would allocate those too. Answers are remembered per (requests, device set), because the same few classes
-stand behind thousands of pools.
+alike (4 + 4 for 8): Kubernetes would allocate those too. Answers are cached per (requests, device set), because thousands of pools
+have the same few classes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from scheduler.cel import Selector, SelectorError, compile_selector
 from scheduler.hardware.assignment import assign_exactly, assign_greedily
 from scheduler.model import reasons
 from scheduler.model.decision import ResolvedRequest
+from scheduler.model.devices import DeviceEntry
 from scheduler.model.digests import digest_of
-from scheduler.model.inputs import DeviceEntry, DeviceSet, RequestView
+from scheduler.model.inputs import DeviceSet, RequestView
 from scheduler.model.rules import MatchRules
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.

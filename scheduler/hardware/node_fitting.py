@@ -1,7 +1,7 @@
 """Put all engines of a replica onto the pools of one cluster, counting nodes.
 
-Engines are tried in deployment order on the first pool with room; only if that fails, an exact search looks for any arrangement. A replica
-comes whole or not at all: nothing is charged here.
+Engines are tried in deployment order on the first pool with enough free nodes; only if that fails, an exact search tries every
+arrangement. A replica is placed as a whole or not at all. Nothing is charged here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Trial:
 
     Attributes:
         positions: the pool of each engine, empty when it does not fit.
-        failed: the first engine that found no room, -1 when all did.
+        failed: the first engine without a pool, -1 when all have one.
         undecided: the exact search was cut off.
-        violation: the rule that is broken where there would be room.
+        violation: the rule that is broken where the capacity would suffice.
 
     """
 
@@ -69,8 +69,8 @@ def fit_domains(
 ) -> Trial:
     """Find pools of one network domain for the bound engines.
 
-    `domains` names the network of each pool; without a `rule` it is a wish only. Domains are tried in the order of their first pool. When
-    none has room for all bound engines, a wish is given up, and a rule is said to be violated if only it stands in the way.
+    `domains` names the network of each pool; without a `rule` one network is only preferred. Domains are tried in the order of their first
+    pool. When none has capacity for all bound engines, a preference is dropped, and a rule is violated if the engines fit without it.
     """
     anywhere = fit_nodes(fit, free, order=order)
     if anywhere.failed >= 0:
@@ -108,7 +108,7 @@ def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]
                 return False
             if left[p] < costs[i]:
                 continue
-            # Two pools with equal room that serve the same later engines lead to the same end.
+            # Two pools with equal capacity that fit the same later engines have the same outcome.
             twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]))
             if twin in tried:
                 continue

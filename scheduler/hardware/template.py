@@ -1,7 +1,7 @@
-"""What a deployment needs from any cluster: its engines, matched once against each arrangement of pools.
+"""The compiled template of a deployment: its engines, matched once against each arrangement of pools.
 
 Clusters whose pools carry the same device sets in the same order share a `Layout`, so the work per deployment grows with the number of
-different hardware arrangements, not with clusters. Node counts play no part here; `fitting` adds them.
+different hardware arrangements, not with clusters. Node counts do not matter here; `node_fitting` adds them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class EngineFit:
-    """Where one engine could go on a layout.
+    """Where one engine fits on a layout.
 
     Attributes:
         positions: pools that fit, capacity left aside, in published order.
@@ -62,7 +62,7 @@ class CompiledTemplate:
             tuple(member_need(member.requests, rules) for member in engine.members) for engine in engines
         )
         self.digest = digest_of([[_engine_content(engine) for engine in engines], astuple(rules)])
-        # Members that stand for themselves because their engine may span pools.
+        # Members that are placed on their own because their engine may span pools.
         self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
         # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.
         self._alone = not self.spanning and all(len(needs) == 1 for needs in self.needs)
@@ -86,7 +86,7 @@ class CompiledTemplate:
     def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
         """Give for each engine the digests of device sets it fits, if that alone decides.
 
-        So it is when every engine has one member: nobody can be stranded then. Otherwise None, and each layout has to be matched.
+        That is so when every engine has one member, for none can be stranded then. Otherwise None, and each layout has to be matched.
         """
         if not self._alone:
             return None
@@ -182,7 +182,7 @@ def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     return total
 
 
-# By identity: stamps are shared by many replicas, and hashing one costs more than adding it up. Holding the stamp keeps its id its own.
+# By identity: stamps are shared by many replicas, and hashing one costs more than adding it up. The reference keeps the id unique.
 _charges: dict[int, tuple[tuple[EnginePlacement, ...], Mapping[str, int]]] = {}
 _CHARGES_MAX = 50_000
 

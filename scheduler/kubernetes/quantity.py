@@ -68,7 +68,7 @@ def _scaled(digits: int, exponent: int) -> int:
 
 
 class QuantityParts(NamedTuple):
-    """A quantity taken apart but not yet worked out.
+    """A quantity in its parts, not yet computed.
 
     Attributes:
         negative: whether it carries a minus.
@@ -87,7 +87,7 @@ class QuantityParts(NamedTuple):
 
 
 def split_quantity(text: str) -> QuantityParts:
-    """Take a Kubernetes quantity apart.
+    """Split a Kubernetes quantity into its parts.
 
     Raises:
         ValueError: the text is no quantity, or its exponent lies outside +-4,096.

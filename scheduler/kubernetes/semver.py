@@ -44,7 +44,7 @@ class Version:
     _precedence: tuple[int, int, int, bool, tuple[_Key, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Work out the precedence once: versions are compared far more often than made."""
+        """Compute the precedence once: versions are compared far more often than made."""
         keys = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease)
         object.__setattr__(self, "_precedence", (self.major, self.minor, self.patch, not keys, keys))
 

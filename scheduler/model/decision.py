@@ -1,4 +1,4 @@
-"""What a decision says: placements, evictions, conditions and the reasons for what is missing."""
+"""The decision about one request: placements, evictions, conditions, and the reasons for what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.model.reasons import REPLACEMENT_BLOCKED, RESIZE_BLOCKED
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """A device request that found its source: a DeviceClass (DRA) or an extended resource (device plugin), never both."""
+    """A device request resolved to a DeviceClass (DRA) or an extended resource (device plugin), never both."""
 
     name: str
     device_class: str
@@ -57,7 +57,7 @@ class EnginePlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One replica in its place.
+    """The place of one replica.
 
     Attributes:
         uid: of the replica; a new one for Create and Replace.
@@ -83,7 +83,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A replica that loses its place; `detail` says which check failed, `namespace`/`deployment` whose it is."""
+    """A replica that is evicted; `detail` says which check failed, `namespace` and `deployment` name its owner."""
 
     uid: str
     replica_name: str
@@ -96,7 +96,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A replica that stays although something asks for a change: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
+    """A replica that stays although a change is due: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
 
     reason: str
     replica_name: str
@@ -115,9 +115,9 @@ class ReasonGroup:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why the next replica finds no place: every cluster counted once, under its first failing filter.
+    """Why the next replica is not placed: every cluster counted once, under its first failing filter.
 
-    `held` says why nothing may be placed at all, `preemption` why nobody had to make room.
+    `held` says why nothing may be placed at all, `preemption` why no replica was preempted.
     """
 
     clusters: int = 0
@@ -138,7 +138,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something worth telling once; `type` is Normal or Warning."""
+    """An event of the deployment; `type` is Normal or Warning."""
 
     type: str
     reason: str
@@ -151,11 +151,11 @@ class Decision:
 
     Attributes:
         placements: sorted by (cluster, index); `shortfall` more were wanted.
-        victims: replicas of other deployments that must leave first.
-        more: steps are left that wait for the health of replicas; ask again when it changes.
+        victims: replicas of other deployments that are preempted.
+        more: steps are left that wait for the health of replicas; request again when it changes.
         ledger_delta: ledger changes as text, one per line; empty when nothing changes.
-        waiting_since: since when it holds capacity against those behind it, in ms; -1 when it does not.
-        refused: (cluster, pool) that let a replica wait too long for admission; the deployment keeps away from them for a while.
+        waiting_since: since when it reserves capacity against those behind it, in ms; -1 when it does not.
+        refused: (cluster, pool) that let a replica wait too long for admission; they are not used for a while.
         digest: over everything that matters; equal input gives an equal digest.
 
     """
@@ -190,5 +190,5 @@ class Decision:
 
     @property
     def waits_for_capacity(self) -> bool:
-        """Whether more room would change the answer: something is missing, or stays only because nothing better is free."""
+        """Whether more capacity would change the answer: a replica is missing, or a change is blocked for lack of free nodes."""
         return self.shortfall > 0 or any(note.reason in (RESIZE_BLOCKED, REPLACEMENT_BLOCKED) for note in self.notes)

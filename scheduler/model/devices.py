@@ -1,6 +1,6 @@
-"""The device a selector looks at: one entry of an InferenceClass, as plain data.
+"""The device that a selector reads: one entry of an InferenceClass, as plain data.
 
-It stands apart from the other scheduler types because CEL evaluation, the fleet view and the explanation all need it and
+It is apart from the other types of the scheduler because CEL evaluation, the fleet view and the explanation all need it and
 nothing else. Entries with equal content have equal digests wherever they were published, so one evaluation of a selector
 serves every cluster that uses the same class.
 """
@@ -40,7 +40,7 @@ class DeviceEntry:
     selector_digest: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Digest what selectors see, once, since every evaluation is looked up by it."""
+        """Digest what selectors see, once, since every evaluation is cached by it."""
         visible = json.dumps([self.driver, self.attributes, self.capacity], separators=(",", ":"), default=str)
         digest = hashlib.blake2b(visible.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         object.__setattr__(self, "selector_digest", digest)

@@ -1,4 +1,4 @@
-"""What the scheduler reads and answers, as plain frozen data.
+"""What the scheduler reads, as plain frozen data.
 
 Workflows, activities and the plan command exchange these; nothing here is a pydantic model, because one decision touches thousands of
 them. Times are milliseconds since 1970, counts are whole numbers. Order of pools, device entries, engines, members and requests carries
@@ -10,56 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.model.decision import (
-    Condition,
-    Decision,
-    Diagnosis,
-    EnginePlacement,
-    Event,
-    Eviction,
-    MemberPlacement,
-    Note,
-    Placement,
-    ReasonGroup,
-    ResolvedRequest,
-)
+from scheduler.model.decision import EnginePlacement
 from scheduler.model.devices import DeviceEntry
-from scheduler.model.policy import PlacementPolicy, SchedulerOptions
+from scheduler.model.policy import PlacementPolicy
 from scheduler.model.reasons import BOUND
-
-__all__ = [
-    "AdmissionView",
-    "CacheView",
-    "ClusterView",
-    "Condition",
-    "Decision",
-    "DeploymentView",
-    "DeviceEntry",
-    "DeviceSet",
-    "Diagnosis",
-    "EnginePlacement",
-    "EngineView",
-    "Event",
-    "Eviction",
-    "FillGate",
-    "KeptReplica",
-    "MemberPlacement",
-    "MemberView",
-    "Note",
-    "Placement",
-    "PlacementPolicy",
-    "PoolObservation",
-    "PoolView",
-    "QueueView",
-    "ReasonGroup",
-    "ReplicaView",
-    "RequestView",
-    "ResolvedRequest",
-    "ScheduleRequest",
-    "SchedulerOptions",
-    "Taint",
-    "Toleration",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +46,14 @@ class DeviceSet:
 
 @dataclass(frozen=True, slots=True)
 class PoolObservation:
-    """What a capacity adapter saw of a pool, in nodes; a negative number means that the adapter does not know.
+    """What a capacity adapter observed of a pool, in nodes; a negative number means that the adapter does not know.
 
     Attributes:
         schedulable: nodes that take pods now.
         growable: nodes that the autoscaler may still add.
         foreign: nodes used by others, already left out of `schedulable`.
         queue_free: nodes that the cluster's admission queue still grants.
-        admitted: nodes of ours that the queue has admitted already.
+        admitted: nodes of this control plane that the queue has admitted already.
         observed_at: when, in ms.
 
     """
@@ -114,7 +68,7 @@ class PoolObservation:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What an admission queue of a cluster would still admit, in devices; -1 = any number. No pools = all, no tenants = nobody's."""
+    """What an admission queue of a cluster would still admit, in devices; -1 = any number. No pools = all, no tenants = none."""
 
     name: str
     tenants: tuple[str, ...] = ()
@@ -124,7 +78,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionView:
-    """Whether the cluster let a workload of ours onto its nodes: Admitted, or Pending or Evicted since a time in ms, and why."""
+    """Whether the cluster admitted a workload of this control plane: Admitted, or Pending or Evicted since a time in ms, and why."""
 
     workload: str
     state: str
@@ -136,7 +90,7 @@ class AdmissionView:
 class PoolView:
     """A published node pool: so many nodes, each with the devices of the set.
 
-    `class_missing` keeps the pins of running replicas while it takes no new one. `price_milli` is the price of one node-hour in
+    With `class_missing` running replicas stay pinned to the pool, and it takes no new one. `price_milli` is the price of one node-hour in
     thousandths, negative when unknown. `network_domain` is empty when the pool shares the cluster's plain network.
     """
 
@@ -152,10 +106,10 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster as published: who may go there and how much fits; pools in published order.
+    """A cluster as published: its labels, taints and readiness, and its capacity; pools in published order.
 
     `accounted` is False while a restarted scheduler does not yet know what runs there: no new replica then. `queues` and `admission` are
-    what a capacity adapter saw at `observed_at` (ms).
+    what a capacity adapter observed at `observed_at` (ms).
     """
 
     name: str
@@ -260,13 +214,13 @@ class KeptReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica as the ledger knows it: its identity, its stamp, and how far its life has come.
+    """A replica as the ledger knows it: its identity, its stamp, and its state.
 
     Attributes:
         engines: as stamped: pools, pods and resolved requests.
         template: digest of the template it carries, "" when unknown.
-        name_counter: how often the name was made again because of a collision.
-        reuse: nodes per pool that it takes over from replicas of its own deployment that still leave.
+        name_counter: how often another name was made because of a collision.
+        reuse: nodes per pool that releasing replicas of its own deployment still hold.
         since: when its state began, in ms.
         labels: of its deployment, by which affinity terms of others find it.
         avoids: required anti-affinity of its deployment: (topology key, namespaces, labels).
@@ -299,7 +253,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequest:
-    """One deployment asks where its replicas go; `kept` overrides what the ledger knows of their health."""
+    """A request to schedule one deployment; `kept` overrides what the ledger knows of its replicas' health."""
 
     request_id: str
     deployment: DeploymentView

@@ -18,7 +18,7 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a template change travels over the replicas; counts are whole numbers or percentages such as `25%`.
+    """How a template change is rolled out over the replicas; counts are whole numbers or percentages such as `25%`.
 
     Without `max_unavailable` the fleet's `rollout_max_unavailable` holds.
     """
@@ -32,7 +32,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How many replicas may leave a drained cluster before their successors are Ready; the deadline is in seconds, 0 = none."""
+    """How many replicas may be evicted from a drained cluster before their successors are Ready; the deadline is in seconds, 0 = none."""
 
     max_unavailable: int | str = "100%"
     deadline_seconds: int = 0
@@ -106,12 +106,12 @@ class SchedulerOptions:
         compat: "" or "reference" (for differential runs).
         max_cost: limit of CEL cost units per evaluation.
         observed_limit_seconds: a snapshot older than this is ignored and flagged.
-        queue_order: BestEffort, or StrictOrder: whoever waits for capacity holds its candidate pools against those behind it.
+        queue_order: BestEffort, or StrictOrder: deployments that wait for capacity reserve their candidate pools against those behind them.
         hold_for_seconds: for how long at most.
         weights: of the scoring functions in the profile `weighted`, by name.
         class_accounting: accounting of the pools of some classes instead of `accounting`, by class name.
         admission_timeout_seconds: a replica whose pods are not admitted for longer may be replaced elsewhere.
-        refusal_seconds: for how long its deployment then keeps away from that pool.
+        refusal_seconds: for how long that pool is then not used for its deployment.
 
     """
 

@@ -1,9 +1,9 @@
-"""The words the scheduler answers with: filter codes, drop reasons, fit codes and actions.
+"""The codes in the scheduler's answers: filters, eviction reasons, fit codes, actions and states.
 
-They are public: conditions, `plan -o json`, events and metrics carry them, so each is written here once.
+They are public: conditions, `plan -o json`, events and metrics show them.
 """
 
-# Filters of a cluster, in the order in which they are asked; the first that fails is the cluster's reason.
+# Filters of a cluster, in the order in which they run; the first that fails is the cluster's reason.
 LABEL_MISMATCH = "LabelMismatch"
 CACHE_FOOTPRINT = "CacheFootprint"
 CACHE_INCAPABLE = "CacheIncapable"
@@ -29,7 +29,7 @@ FILTER_ORDER = (
     POLICY,
 )
 
-# Why a replica loses its place.
+# Why a replica is evicted.
 CLUSTER_GONE = "ClusterGone"
 DRAINED = "Drained"
 TEMPLATE_CHANGED = "TemplateChanged"
@@ -66,7 +66,7 @@ RESERVED = "Reserved"
 BOUND = "Bound"
 RELEASING = "Releasing"
 
-# Notes about replicas that stay although something asks for a change.
+# Notes about replicas that are retained although something calls for a change.
 DRIFTED = "Drifted"
 RESIZE_BLOCKED = "ResizeBlocked"
 REPLACEMENT_BLOCKED = "ReplacementBlocked"

@@ -1,7 +1,7 @@
 """The rules of placement that a fleet's policy switches on or off, resolved once.
 
 With `compat: reference` decisions equal those of the reference implementation, its known defects included; differential tests need that.
-What it means is said here, rule by rule. No other module reads the setting: code asks for the rule that it is about.
+What it means is defined here, rule by rule. No other module reads the setting: code checks the rule it depends on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlacementRules:
         span_pools: members of an engine may be placed on several pools where the engine allows it.
         check_cache_storage: a cluster that cannot stage the deployment's cache is filtered out.
         check_deleting: a cluster that is being deleted is filtered out.
-        know_releasing: replicas whose workflow is shutting down are known to be on their way out, so they are not retained.
+        know_releasing: replicas whose workflow is shutting down are releasing, so they are not retained.
         replace_unselected: a replica on a cluster that is no longer selected is replaced at once.
         tolerate_drift: a replica whose pool changed under it stays, unless the deployment itself was edited.
         evict_before_placing: a replica that has to move is evicted before there is a place for its successor.

@@ -1,7 +1,7 @@
 """Plain JSON for everything of the scheduler that crosses Temporal.
 
 Field names become camelCase, what equals its default is left out, and what is absent takes its default again, so old payloads still open.
-A codec per class is worked out once from its fields. Lists of placements repeat the same engines hundreds of times; a decision therefore
+A codec per class is built once from its fields. Lists of placements repeat the same engines hundreds of times; a decision therefore
 writes each different stamp once and refers to it by number.
 """
 
@@ -99,7 +99,7 @@ def _optional(arguments: tuple[Any, ...]) -> Codec:
 
 
 def camel(name: str) -> str:
-    """Give a field name as it stands in JSON."""
+    """Give the JSON name of a field."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 

@@ -1,7 +1,7 @@
 """Refuse, before first use, every selector that the workload cluster's compiler would refuse.
 
 cel-python has no checker: it finds an unknown function or a wrong type only when evaluation reaches it, and then the device
-merely does not match. Here a typo is an error with its place. The checker also writes each node's type and overloads into the
+merely does not match. Here a typo is an error with its line and column. The checker also writes each node's type and overloads into the
 tree, because the cost of a call depends on them.
 """
 
@@ -104,7 +104,7 @@ class Checker:
                 return DEVICE_FIELDS[node.name]
             raise self._refuse(node, f"device has no field {node.name}; it has {', '.join(DEVICE_FIELDS)}")
         if is_param(operand):
-            self._unifier.assignable((DYN,), (operand,))
+            self._unifier.unify((DYN,), (operand,))
             return DYN
         if is_dyn(operand):
             return DYN
@@ -121,7 +121,7 @@ class Checker:
         declared = FUNCTIONS.get(node.function)
         if declared is None:
             if node.target is not None and node.function in UNSUPPORTED:
-                yield node.target  # ip('...').isLoopback() is refused for ip, which is what was meant
+                yield node.target  # ip('...').isLoopback() is refused because of ip
             raise self._unknown(node, node.function)
         args: list[Type] = []
         for arg in node.args:
@@ -156,7 +156,7 @@ class Checker:
             if overload.member != member or len(overload.args) != len(types):
                 continue
             wanted, given = self._instance(overload)
-            if not self._unifier.assignable(types, wanted):
+            if not self._unifier.unify(types, wanted):
                 continue
             fitting.append(overload.id)
             given = self._unifier.resolve(given)
@@ -167,7 +167,7 @@ class Checker:
         return tuple(fitting), result
 
     def _instance(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
-        """The overload's types with fresh parameters, so that two calls do not share what they know."""
+        """The overload's types with fresh parameters, so that two calls do not share inferred types."""
         if not overload.generic:
             return overload.args, overload.result
         fresh: dict[Type, Type] = {}
@@ -204,7 +204,7 @@ class Checker:
     def _logic(self, node: Logic) -> Visit:
         for term in node.terms:
             kind = yield term
-            if not self._unifier.assignable((kind,), (BOOL,)):
+            if not self._unifier.unify((kind,), (BOOL,)):
                 raise self._refuse(term, f"{node.operator} takes bools, not {self._unifier.resolve(kind, final=True)}")
         return BOOL
 
@@ -249,7 +249,7 @@ class Checker:
             return over.params[0]
         # Kubernetes loops over `dyn`, but not over an attribute, which it calls `any`.
         if over == DYN or is_param(over):
-            self._unifier.assignable((DYN,), (over,))
+            self._unifier.unify((DYN,), (over,))
             return DYN
         raise self._refuse(node, f"{node.macro} loops over a list or map, not {'an attribute' if over == ANY else over}")
 
@@ -258,7 +258,7 @@ class Checker:
         self._scopes.append((node.variable, element))
         if node.predicate is not None:
             kind = yield node.predicate
-            if not self._unifier.assignable((BOOL,), (kind,)):
+            if not self._unifier.unify((BOOL,), (kind,)):
                 raise self._refuse(
                     node.predicate, f"the condition of {node.macro} must be a bool, not {self._unifier.resolve(kind, final=True)}"
                 )

@@ -1,7 +1,7 @@
 """Which functions a device selector may call, with which arguments.
 
 The table is the environment that Kubernetes 1.35 gives a DRA selector, less what this scheduler does not evaluate; a call that is
-not in it is refused before it can mislead anybody. Overload ids matter only where costs depend on them; they are the reference's own.
+not in it is refused when the selector is compiled. Overload ids matter only where costs depend on them; they are those of cel-go.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _operators() -> None:
     _global("_[_]", _B, _MAP, _A, overload="index_map")
     _global("@in", BOOL, _A, _LIST, overload="in_list")
     _global("@in", BOOL, _A, _MAP, overload="in_map")
-    # Where nothing is known about an operand, the first overload that fits decides what it is, so the order is Kubernetes' own.
+    # Where the type of an operand is unknown, the first overload that fits decides it, so the order is that of Kubernetes.
     for kind in (DOUBLE, INT):
         _global("-_", kind, kind)
     for operator in ("_*_", "_/_"):
@@ -224,7 +224,7 @@ _GENERIC = frozenset(each.id for overloads in _table.values() for each in overlo
 
 FUNCTIONS: dict[str, tuple[Overload, ...]] = {name: tuple(overloads) for name, overloads in _table.items()}
 
-# Functions that Kubernetes knows and this scheduler does not evaluate. They are refused by name, so that nobody takes it for a typo.
+# Functions that Kubernetes knows and this scheduler does not evaluate. Refused by name, since they are no typos.
 UNSUPPORTED = frozenset(
     {
         "url",

@@ -1,6 +1,6 @@
 """What a call costs at run time, in the units of the CEL cost model.
 
-Only calls whose cost depends on the size of their arguments stand here; any other call costs 1. Kubernetes chooses by function
+Only calls whose cost depends on the size of their arguments are listed here; any other call costs 1. Kubernetes chooses by function
 name first, then by overload, and an overload is only known when the static types leave a single one.
 """
 
@@ -125,7 +125,7 @@ _BY_OVERLOAD: dict[str, CallCost] = {
 
 
 def call_cost(function: str, overloads: tuple[str, ...]) -> CallCost | None:
-    """How to work out the cost of a call, or None if it is 1 whatever the arguments."""
+    """Give the function that computes the cost of a call, or None if it is 1 for all arguments."""
     by_function = _BY_FUNCTION.get(function)
     if by_function is not None:
         return by_function

@@ -1,7 +1,7 @@
-"""The most a selector may cost, before it has seen a device.
+"""The highest cost that a selector can have, estimated without a device.
 
-Kubernetes refuses to store a selector whose estimate is above its limit, so the estimate is Kubernetes' own, step by step: what
-it knows about sizes, and what it does not know. A selector that it finds too dear is never accepted here.
+Kubernetes refuses to store a selector whose estimate is above its limit, so the estimate follows Kubernetes step by step: what
+it knows about sizes, and what it does not know. A selector that is too expensive there is never accepted here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The largest sizes Kubernetes allows in the device a selector looks at.
+"""The largest sizes that Kubernetes allows in the device a selector reads.
 
 They are validation limits of ResourceSlice, so the estimate may rely on them.
 """

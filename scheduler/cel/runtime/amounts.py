@@ -123,7 +123,7 @@ def _sum(a: _Number, b: _Number, sign: int) -> _Number | None:
 
 
 def _power_of_ten(scale: int) -> float:
-    """Work out 10^scale as Go does, from two table entries: above 10^31 that is not always the nearest double."""
+    """Compute 10^scale as Go does, from two table entries: above 10^31 that is not always the nearest double."""
     if scale > _POWER_MAX:
         return math.inf
     if scale < _POWER_MIN:

@@ -20,7 +20,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 # Longer digits cannot fit 64 bits, and Python refuses to read thousands of them.
 _DIGITS_MAX = 40
 
-# Go's %g leaves the plain notation from here on.
+# Go's %g uses exponents from here on.
 _EXPONENT_MIN = -4
 _EXPONENT_MAX = 6
 
@@ -30,7 +30,7 @@ def _fails(value: Any, wanted: str) -> EvalError:
 
 
 def to_int(value: Any) -> Any:
-    """`int(value)`; doubles are cut, timestamps give seconds, durations nanoseconds."""
+    """`int(value)`; doubles are truncated, timestamps give seconds, durations nanoseconds."""
     kind = type(value)
     if kind is int:
         return value

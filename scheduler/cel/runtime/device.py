@@ -47,14 +47,14 @@ def _by_domain(driver: str, values: dict[str, Any]) -> MapValue:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as far as it stays the same from one evaluation to the next."""
+    """The part of a device that does not change from one evaluation to the next."""
 
     driver: str
     attributes: MapValue
     capacity: tuple[tuple[str, str], ...]
 
     def value(self) -> MapValue:
-        """What `device` stands for in one evaluation; quantities may change while it runs, so they are made anew."""
+        """What `device` stands for in one evaluation; quantities may change while it runs, so each evaluation gets new ones."""
         amounts = {name: parse_amount(text, published=True) for name, text in self.capacity}
         return string_map({"driver": self.driver, "attributes": self.attributes, "capacity": _by_domain(self.driver, amounts)})
 

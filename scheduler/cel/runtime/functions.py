@@ -1,7 +1,7 @@
 """What each function does with values.
 
-The checker has seen to it that a function gets the right number of arguments; their types may still be wrong wherever an
-attribute is involved, so every function looks again and answers with an error value. No function raises for what a user wrote.
+The checker guarantees that a function gets the right number of arguments; their types may still be wrong wherever an attribute is
+involved, so every function checks them and returns an error value. No function raises for what a user wrote.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _is_quantity(text: Any) -> Any:
     try:
         parse_amount(text)
     except DeclinedQuantity as declined:
-        # To Kubernetes it is one. Saying no could make a selector true here that is false there; an error cannot.
+        # To Kubernetes it is one. False could make a selector true here that is false there; an error cannot.
         return EvalError(str(declined))
     except ValueError:
         return False
@@ -285,7 +285,7 @@ def _extreme(sign: int, name: str) -> Function:
             return EvalError(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            # Values without a common order leave the best one standing. That is Kubernetes' own quirk.
+            # Values without a common order keep the best one so far. That is Kubernetes' own quirk.
             best = value if compare(best, value) == sign else best
         return best
 
@@ -299,7 +299,7 @@ def _is_sorted(values: Any) -> Any:
         if type(value) not in _ORDERED:
             return no_overload(value)
         if position and compare(values[position - 1], value) == 1:
-            return False  # what follows is not looked at, whatever it is
+            return False  # what follows is not evaluated
     return True
 
 
@@ -319,7 +319,7 @@ def _type(value: Any) -> TypeValue:
 
 
 def _sum_of_unknown(values: Any) -> Any:
-    """The sum of a list whose element type only shows now; of an empty one it is the int 0."""
+    """The sum of a list whose element type is only known at run time; of an empty one it is the int 0."""
     if type(values) is not list:
         return no_overload(values)
     kind = type(values[0]) if values else int

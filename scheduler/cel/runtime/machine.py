@@ -18,7 +18,7 @@ from scheduler.kubernetes.semver import Version
 (
     CONST,  # push a
     VAR,  # push slot a
-    BOUND,  # push slot a, working its value out if nobody has asked yet
+    BOUND,  # push slot a, computing its value on first use
     FIELD,  # value -> value.a; b is what an error value costs here
     HAS,  # value -> whether it has field a
     INDEX,  # value, key -> value[key]
@@ -35,7 +35,7 @@ from scheduler.kubernetes.semver import Version
     LOOP_WHEN,  # result, condition -> result; jump to a unless the condition is true
     LOOP_STEP,  # result, value -> result; a is (macro, slot)
     LOOP_END,  # result so far -> result; a is the macro
-    BIND,  # slot a is worked out by the code that follows, when needed; jump to b
+    BIND,  # slot a is computed by the code that follows, when needed; jump to b
     RETURN,  # end of that code
     END,
 ) = range(22)
@@ -43,7 +43,7 @@ from scheduler.kubernetes.semver import Version
 # operation, operand a, operand b, fixed cost
 Instruction = tuple[int, Any, Any, int]
 
-# One look at the clock per so many loop rounds.
+# The clock is read once per so many loop rounds.
 _ROUNDS_PER_LOOK = 256
 
 _FIRST = {"all": True, "exists": False, "exists_one": 0}
@@ -62,7 +62,7 @@ class Program(NamedTuple):
 
 
 class _Unset:
-    """A binding nobody has asked for; `start` is the code that works it out."""
+    """A binding that was not used yet; `start` is the code that computes it."""
 
     __slots__ = ("start",)
 
@@ -71,14 +71,14 @@ class _Unset:
 
 
 def make_map(flat: list[Any]) -> MapValue | EvalError:
-    """A map from keys and values in turn."""
+    """A map from alternating keys and values."""
     entries: dict[Any, tuple[Any, Any]] = {}
     for key, value in zip(flat[::2], flat[1::2], strict=True):
         form = key_form(key)
         if form is None:
             return EvalError(f"unsupported key type: {type_name(key)}")
         if form in entries and type(entries[form][0]) is not type(key):
-            # Kubernetes would keep both and find either; nobody writes that on purpose.
+            # Kubernetes would keep both and find either; such a literal is a mistake.
             return EvalError(f"repeated key: {key}")
         entries[form] = (key, value)
     return MapValue(entries)
@@ -306,11 +306,11 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
 
 
 def _next(loop: _Loop, so_far: Any, slots: list[Any], slot: int, targets: tuple[int, int]) -> tuple[int, int]:
-    """Move a loop on: which of the targets (body, end) to continue at, and the cost of finding that out."""
+    """Advance a loop: which of the targets (body, end) to continue at, and what that costs."""
     body, end = targets
     for element in loop.items:
         if loop.stop is not None and so_far is loop.stop:
-            # The condition was looked at, the step was not taken.
+            # The condition was evaluated, the step was not taken.
             return end, loop.round_cost - 1
         slots[slot] = element
         return body, loop.round_cost

@@ -11,12 +11,12 @@ from scheduler.cel.runtime.values import equal, type_name
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
-# What Unicode calls white space. Python's own idea also holds four separators that Go does not trim.
+# What Unicode calls white space. Python's definition also has four separators that Go does not trim.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
 def on_text(function: Callable[..., Any], texts: int) -> Callable[..., Any]:
-    """Let `function` see its arguments only if the first `texts` are strings and the others ints."""
+    """Call `function` only if the first `texts` are strings and the others ints."""
 
     def guarded(*args: Any) -> Any:
         for position, arg in enumerate(args):

@@ -54,7 +54,7 @@ def parse_duration(text: str) -> Duration | EvalError:
             return bad
         nanos += int(whole or "0") * _UNITS[unit]
         if fraction:
-            # Go works the fraction out in doubles; another way would differ from it by a nanosecond now and then.
+            # Go computes the fraction in doubles; any other way would sometimes differ by a nanosecond.
             digits = fraction[:_GO_FRACTION_DIGITS]
             nanos += int(float(int(digits)) * (float(_UNITS[unit]) / float(10 ** len(digits))))
         offset = part.end()

@@ -1,8 +1,8 @@
-"""Tokens of CEL, exactly as the reference grammar cuts them.
+"""Tokens of CEL, exactly as the reference grammar splits text into them.
 
-cel-python brings the grammar, but its terminals are looser than CEL's: they let unknown escapes through and cut some raw
+cel-python brings the grammar, but its terminals are looser than CEL's: they let unknown escapes through and end some raw
 strings in the wrong place. A selector read differently here than on the workload cluster may match other devices, so the text
-is cut by the rules of the CEL grammar and only then handed to cel-python's parser.
+is tokenized by the rules of the CEL grammar and only then given to cel-python's parser.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def refuse(text: str, offset: int, problem: str) -> SelectorError:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Cut `text` into the terminals of cel-python's grammar.
+    """Split `text` into the terminals of cel-python's grammar.
 
     Raises:
         SelectorError: a character or literal that CEL does not know.
@@ -195,11 +195,11 @@ def _unknown(character: str) -> str:
 
 
 class CelLexer(Lexer):  # type: ignore[misc]  # lark is not typed here
-    """The shape in which lark takes a lexer that is not its own."""
+    """The interface by which lark accepts a custom lexer."""
 
     def __init__(self, lexer_conf: Any) -> None:
         del lexer_conf  # the terminals of the grammar are not used
 
     def lex(self, data: Any) -> Iterator[Token]:
-        """Cut the text that lark was given."""
+        """Tokenize the text that lark was given."""
         return tokens(str(data))

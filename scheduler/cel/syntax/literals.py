@@ -1,4 +1,4 @@
-"""What the text of a constant stands for."""
+"""The values of literals, read from their text."""
 
 from __future__ import annotations
 

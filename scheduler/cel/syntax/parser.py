@@ -1,4 +1,4 @@
-"""From text to tree: cel-python's grammar, our tokens, our nodes.
+"""From text to tree: cel-python's grammar, tokens and nodes of this package.
 
 cel-python's grammar file and lark's table-driven parser do the parsing; nodes are made while the parser reduces, so no
 intermediate tree of twelve precedence levels per name is ever built and nothing recurses. Macros are expanded here, as CEL
@@ -63,7 +63,7 @@ class _Half:
 
 
 class _Unary:
-    """A row of equal unary operators and what they stand before."""
+    """A row of equal unary operators and their operand."""
 
     __slots__ = ("at", "count", "operand", "sign")
 
@@ -196,7 +196,7 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         return operand
 
     def _negate(self, unary: _Unary) -> Node:
-        # CEL drops pairs of equal signs before it looks at types.
+        # CEL drops pairs of equal signs before it checks types.
         if unary.count % 2 == 0:
             return unary.operand
         return _over(Call(unary.at, f"{unary.sign}_", None, [unary.operand]), [unary.operand])

@@ -1,7 +1,7 @@
-"""What the checker knows about a value before there is one.
+"""The static types of CEL: what the checker knows about a value before evaluation.
 
 Types are plain tuples, so that equal types are equal and can be keys. A type parameter is a type whose kind starts with `?`;
-`Unifier` finds out what it stands for. The rules are those of the CEL reference checker, because a selector is accepted here
+`Unifier` infers what it stands for. The rules are those of the CEL reference checker, because a selector is accepted here
 exactly when the workload cluster's own compiler accepts it.
 """
 
@@ -95,7 +95,7 @@ def _at_most_as_specific(a: Type, b: Type) -> bool:
 
 
 class Unifier:
-    """What each type parameter stands for, as far as one expression has told."""
+    """What each type parameter stands for, as far as one expression has determined it."""
 
     def __init__(self) -> None:
         self._bound: dict[Type, Type] = {}
@@ -106,19 +106,19 @@ class Unifier:
         self._fresh += 1
         return param(f"{self._fresh}")
 
-    def assignable(self, targets: tuple[Type, ...], sources: tuple[Type, ...]) -> bool:
-        """Whether each type fits its partner; what that says about parameters is kept only if all of them do."""
+    def unify(self, targets: tuple[Type, ...], sources: tuple[Type, ...]) -> bool:
+        """Bind parameters so that each source fits its target; without success nothing is bound. Says whether it succeeded."""
         if len(targets) != len(sources):
             return False
         before = dict(self._bound)
-        if all(map(self._assignable, targets, sources)):
+        if all(map(self._unify, targets, sources)):
             return True
         self._bound = before
         return False
 
     def join(self, a: Type, b: Type) -> Type | None:
         """The type of a collection that holds both, or None if CEL refuses the mixture."""
-        return _more_general(a, b) if self.assignable((a,), (b,)) else None
+        return _more_general(a, b) if self.unify((a,), (b,)) else None
 
     def resolve(self, a: Type, *, final: bool = False) -> Type:
         """Replace every bound parameter in `a`; with `final` also the unbound ones, by `dyn`."""
@@ -130,7 +130,7 @@ class Unifier:
             return Type(a.kind, tuple(self.resolve(inner, final=final) for inner in a.params))
         return a
 
-    def _assignable(self, a: Type, b: Type) -> bool:
+    def _unify(self, a: Type, b: Type) -> bool:
         if is_param(b):
             fits, bound = self._substitute(a, b)
             if fits or bound:
@@ -147,17 +147,17 @@ class Unifier:
             return False
         if a.kind == "type":
             return True
-        return len(a.params) == len(b.params) and all(map(self._assignable, a.params, b.params))
+        return len(a.params) == len(b.params) and all(map(self._unify, a.params, b.params))
 
     def _substitute(self, a: Type, parameter: Type) -> tuple[bool, bool]:
-        """Let `parameter` stand for `a`: whether that is possible, and whether it stood for something already."""
+        """Bind `parameter` to `a`: whether that is possible, and whether it was bound already."""
         if a == parameter:
             return True, True
         known = self._bound.get(parameter)
         if known is not None:
             if a == known:
                 return True, True
-            if not self._assignable(a, known):
+            if not self._unify(a, known):
                 return False, True
             general = _more_general(a, known)
             if not self._occurs(parameter, general):

@@ -1,6 +1,6 @@
 """The tree of a parsed selector, and how to walk it.
 
-A selector may nest 250 levels and chain thousands of terms, more than Python's own stack allows when a colleague is already
+A selector may nest 250 levels and chain thousands of terms, more than Python's own stack allows when the caller is already
 deep inside a framework. Every pass over the tree is therefore a generator that yields the child it wants visited; `walk` keeps
 the stack in a list. Passes still read like plain recursion.
 """
@@ -134,7 +134,7 @@ Visit = Generator[Node, Any, Any]
 
 
 def walk(root: Node, visit: Callable[[Node], Visit]) -> Any:
-    """Visit `root`; whatever node the visit yields is visited in turn and its result sent back."""
+    """Visit `root`; whatever node the visit yields is visited too and its result sent back."""
     pending = [visit(root)]
     result: Any = None
     while pending:

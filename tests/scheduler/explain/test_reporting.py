@@ -11,8 +11,8 @@ from scheduler.decide import apply, decide
 from scheduler.explain.diagnosis import headline, joined, named
 from scheduler.fleet import snapshot
 from scheduler.fleet.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, SnapshotReader
-from scheduler.model.decision import Diagnosis, ReasonGroup
-from scheduler.model.inputs import Decision, ScheduleRequest
+from scheduler.model.decision import Decision, Diagnosis, ReasonGroup
+from scheduler.model.inputs import ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
 from tests.random_cases import SEED, cases
