@@ -1,7 +1,8 @@
-"""The worker: the one place where everything meets.
+"""The worker: the composition root of the control plane.
 
-It reads the settings, builds the clients, hands them to the activities and serves the task queues until it is told to stop. One process
-serves all queues unless `queues.serve` names some. Beside the queues it answers `/healthz` and `/metrics`.
+It reads the settings, builds the clients, passes them to the activities and serves the task queues until a signal stops it. One process
+serves all queues unless `queues.serve` names some. Beside the queues it answers `/healthz` and `/metrics`. The file reads top to bottom:
+`main`, then each step of a start in its order. Not here: what an activity or a workflow does.
 """
 
 import asyncio
@@ -52,161 +53,46 @@ from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
 from workflows import registry
 
-# A worker that was killed leaves its cached workflows to others; ten seconds of waiting for it would be felt by every user.
+# The workflows of a killed worker stay on its sticky queue for this time; with the default of ten seconds every user would notice.
 STICKY_WAIT = timedelta(seconds=1)
 
-# As long as the server waits for a workflow task. The SDK interrupts a workflow after two seconds of wall time, which a storm of signals on
-# a busy processor takes too, and a workflow that was interrupted may never leave its worker's cache again.
+# As long as the server waits for a workflow task. The SDK interrupts a workflow after two seconds of wall time, which a burst of signals on
+# a busy processor takes too, and a workflow that was interrupted may never be evicted from its worker's cache.
 DEADLOCK_SECONDS = 10
 
 log = structlog.get_logger("modelplane.worker")
 UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["queue"])
 
 
-@dataclass(frozen=True)
-class Hands:
-    """The activities, with the clients that they hold."""
-
-    messaging: EntityClient
-    clusters: ClusterActivities
-    workloads: WorkloadActivities
-    caches: CacheActivities
-    revisions: RevisionActivities
-    pool: KubernetesPool
-
-
-def build_hands(settings: Settings) -> Hands:
-    """Build every activity from the settings."""
-    store = secret_store(settings)
-    pool = KubernetesPool(store, settings.kubeconfig)
-    force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
-    return Hands(
-        messaging=EntityClient(),
-        clusters=ClusterActivities(
-            pool,
-            settings={
-                "withdraw_after_seconds": settings.cluster.unreachable_after,
-                "drain_seconds": settings.teardown.drain_seconds,
-                "cache_attempts_max": settings.cache.max_attempts,
-                "cache_evict_grace_seconds": settings.cache.evict_grace,
-            },
-        ),
-        workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
-        caches=CacheActivities(pool, store, render_settings(settings), force_after),
-        revisions=RevisionActivities(store, {SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint), SOURCE_OCI: OciRegistry()}),
-        pool=pool,
-    )
-
-
-def build_workers(client: Client, settings: Settings, hands: Hands, threads: ThreadPoolExecutor) -> dict[str, Worker]:
-    """Build one Temporal worker per served task queue."""
-    shared: dict[str, Any] = {
-        "activity_executor": threads,
-        "workflow_runner": registry.sandbox(),
-        "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
-        "max_cached_workflows": settings.worker.max_cached_workflows,
-        "max_concurrent_workflow_tasks": settings.worker.max_concurrent_workflow_tasks,
-        "max_concurrent_activities": settings.worker.max_concurrent_activities,
-        "graceful_shutdown_timeout": timedelta(seconds=settings.worker.graceful_shutdown_seconds),
-        "identity": settings.worker.identity or f"{socket.gethostname()}/{os.getpid()}",
-    }
-    telling = [
-        hands.messaging.tell,
-        hands.messaging.tell_many,
-        hands.messaging.read_memo,
-        hands.messaging.ask_each,
-        hands.messaging.start_replicas,
-        hands.messaging.survey,
-        hands.messaging.broadcast,
-    ]
-    on_clusters = [
-        hands.clusters.connect_cluster,
-        hands.clusters.watch_cluster,
-        hands.workloads.apply_replica,
-        hands.workloads.prune_replica,
-        hands.workloads.teardown_replica_step,
-        hands.caches.apply_cache,
-        hands.caches.delete_cache_objects,
-        hands.caches.await_credential,
-        hands.revisions.resolve_revision,
-    ]
-    parts: dict[str, dict[str, Any]] = {
-        queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": telling},
-        queues.SCHEDULER: {"workflows": registry.SCHEDULER_WORKFLOWS, "activities": [*telling, *registry.SCHEDULER_ACTIVITIES]},
-        queues.CLUSTERS: {"activities": on_clusters},
-    }
-    served = settings.queues.serve or tuple(parts)
-    # A queue of one's own name is a worker beside a cluster that others cannot reach.
-    return {queue: build_worker(client, queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
-
-
-def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
-    """Build a worker whose workflows have time on a busy processor; the SDK has no option for it (its pull request 1614 was closed)."""
-    worker = Worker(client, task_queue=queue, **parts)
-    inner = worker._workflow_worker  # noqa: SLF001
-    if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
-        inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001
-    return worker
-
-
-async def register_search_attributes(client: Client) -> None:
-    """Add the search attributes that the server lacks; say so where that is not allowed."""
-    namespace = client.namespace
+def main() -> None:
+    """Start the worker. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
+    settings = load_settings()
+    configure_logging(settings.log)
     try:
-        known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
-        missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
-        if missing:
-            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-            wanted = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(missing, keyword))
-            await client.operator_service.add_search_attributes(wanted)
-            log.info("registered search attributes", names=missing)
-    except RPCError as error:
-        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.ALREADY_EXISTS):
-            raise
-        wanted_names = ", ".join(key.name for key in SEARCH_ATTRIBUTES)
-        log.warning("cannot register search attributes; have an administrator add these as Keyword", names=wanted_names, error=str(error))
+        asyncio.run(_run_until_signal(settings))
+    except CommandFailed as error:
+        print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
+        exit_process(error.code)
+    exit_process(ExitCode.DONE)
 
 
-def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
-    """Serve `/healthz` and `/metrics`."""
-
-    async def healthz(_: Request) -> Response:
-        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
-        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
-        return PlainTextResponse(text, status_code=503 if stopped else 200)
-
-    async def metrics(_: Request) -> Response:
-        async with httpx.AsyncClient() as http:
-            sdk = await http.get(f"http://{sdk_metrics}/metrics")
-        return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
-
-    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
-
-
-@contextlib.asynccontextmanager
-async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
-    """Run the HTTP server while the body runs."""
-    host, _, port = listen.rpartition(":")
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
-    # The process has one place that handles signals, and it is not the HTTP server.
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await task
+async def _run_until_signal(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await run(settings, stop)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set, then finish what is in hand and leave."""
+    """Serve until `stop` is set, then finish what is running."""
     sdk_metrics = f"127.0.0.1:{_free_port()}"
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
     client = await connect(settings, runtime=runtime)
     await register_search_attributes(client)
-    hands = build_hands(settings)
+    activities = build_activities(settings)
     with ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities, thread_name_prefix="activity") as threads:
-        workers = build_workers(client, settings, hands, threads)
+        workers = build_workers(client, settings, activities, threads)
         async with contextlib.AsyncExitStack() as stack:
             for queue, worker in workers.items():
                 await stack.enter_async_context(worker)
@@ -217,7 +103,24 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             log.info("serving", queues=list(workers), temporal=settings.temporal.address, listen=settings.worker.listen)
             await stop.wait()
             log.info("stopping", grace_seconds=settings.worker.graceful_shutdown_seconds)
-    await hands.pool.close()
+    await activities.pool.close()
+
+
+# --- settings and logging ---------------------------------------------------------------------------------------------------------------
+
+
+def load_settings() -> Settings:
+    """Read the settings, or exit with every problem on standard error."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).expanduser().is_file():
+        print(f"{CONFIG_VARIABLE}: there is no file {named}; create it, or unset the variable to run with the defaults", file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED)
+    try:
+        return Settings()
+    except ValidationError as error:
+        for problem in bad_settings(error):
+            print(f"setting {problem}", file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -247,40 +150,155 @@ def configure_logging(settings: LogSettings) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
+# --- the connection ---------------------------------------------------------------------------------------------------------------------
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Add the search attributes that the server lacks, or log a warning where that is not allowed."""
+    namespace = client.namespace
+    try:
+        known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+        missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
+        if missing:
+            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+            wanted = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(missing, keyword))
+            await client.operator_service.add_search_attributes(wanted)
+            log.info("registered search attributes", names=missing)
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.ALREADY_EXISTS):
+            raise
+        wanted_names = ", ".join(key.name for key in SEARCH_ATTRIBUTES)
+        log.warning("cannot register search attributes; have an administrator add these as Keyword", names=wanted_names, error=str(error))
+
+
+# --- activities and workers -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Activities:
+    """All activities, with the clients that they share."""
+
+    messaging: EntityClient
+    clusters: ClusterActivities
+    workloads: WorkloadActivities
+    caches: CacheActivities
+    revisions: RevisionActivities
+    pool: KubernetesPool
+
+
+def build_activities(settings: Settings) -> Activities:
+    """Build every activity from the settings."""
+    store = secret_store(settings)
+    pool = KubernetesPool(store, settings.kubeconfig)
+    force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
+    return Activities(
+        messaging=EntityClient(),
+        clusters=ClusterActivities(
+            pool,
+            settings={
+                "withdraw_after_seconds": settings.cluster.unreachable_after,
+                "drain_seconds": settings.teardown.drain_seconds,
+                "cache_attempts_max": settings.cache.max_attempts,
+                "cache_evict_grace_seconds": settings.cache.evict_grace,
+            },
+        ),
+        workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
+        caches=CacheActivities(pool, store, render_settings(settings), force_after),
+        revisions=RevisionActivities(store, {SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint), SOURCE_OCI: OciRegistry()}),
+        pool=pool,
+    )
+
+
+def build_workers(client: Client, settings: Settings, activities: Activities, threads: ThreadPoolExecutor) -> dict[str, Worker]:
+    """Build one Temporal worker per served task queue."""
+    shared: dict[str, Any] = {
+        "activity_executor": threads,
+        "workflow_runner": registry.sandbox(),
+        "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
+        "max_cached_workflows": settings.worker.max_cached_workflows,
+        "max_concurrent_workflow_tasks": settings.worker.max_concurrent_workflow_tasks,
+        "max_concurrent_activities": settings.worker.max_concurrent_activities,
+        "graceful_shutdown_timeout": timedelta(seconds=settings.worker.graceful_shutdown_seconds),
+        "identity": settings.worker.identity or f"{socket.gethostname()}/{os.getpid()}",
+    }
+    to_entities = [
+        activities.messaging.tell,
+        activities.messaging.tell_many,
+        activities.messaging.read_memo,
+        activities.messaging.ask_each,
+        activities.messaging.start_replicas,
+        activities.messaging.survey,
+        activities.messaging.broadcast,
+    ]
+    on_clusters = [
+        activities.clusters.connect_cluster,
+        activities.clusters.watch_cluster,
+        activities.workloads.apply_replica,
+        activities.workloads.prune_replica,
+        activities.workloads.teardown_replica_step,
+        activities.caches.apply_cache,
+        activities.caches.delete_cache_objects,
+        activities.caches.await_credential,
+        activities.revisions.resolve_revision,
+    ]
+    parts: dict[str, dict[str, Any]] = {
+        queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": to_entities},
+        queues.SCHEDULER: {"workflows": registry.SCHEDULER_WORKFLOWS, "activities": [*to_entities, *registry.SCHEDULER_ACTIVITIES]},
+        queues.CLUSTERS: {"activities": on_clusters},
+    }
+    served = settings.queues.serve or tuple(parts)
+    # A queue with any other name (annotation modelplane.ai/task-queue) is for a worker beside a cluster that others cannot reach.
+    return {queue: build_worker(client, queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
+
+
+def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
+    """Build a worker with a longer deadlock timeout; the SDK has no option for it (its pull request 1614 was closed)."""
+    worker = Worker(client, task_queue=queue, **parts)
+    inner = worker._workflow_worker  # noqa: SLF001
+    if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
+        inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001
+    return worker
+
+
+# --- health and metrics -----------------------------------------------------------------------------------------------------------------
+
+
+def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
+    """Serve `/healthz` and `/metrics`."""
+
+    async def healthz(_: Request) -> Response:
+        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
+        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
+        return PlainTextResponse(text, status_code=503 if stopped else 200)
+
+    async def metrics(_: Request) -> Response:
+        async with httpx.AsyncClient() as http:
+            sdk = await http.get(f"http://{sdk_metrics}/metrics")
+        return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
+
+
+@contextlib.asynccontextmanager
+async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
+    """Run the HTTP server while the body runs."""
+    host, _, port = listen.rpartition(":")
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
+    # Signals are handled by `main` and not by the HTTP server.
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-async def _run_until_signal(settings: Settings) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
-    await run(settings, stop)
-
-
-def main() -> None:
-    """Start the worker. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
-    named = os.environ.get(CONFIG_VARIABLE)
-    if named and not Path(named).expanduser().is_file():
-        print(f"{CONFIG_VARIABLE}: there is no file {named}; write it, or unset the variable to run with the defaults", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        for problem in bad_settings(error):
-            print(f"setting {problem}", file=sys.stderr)
-        raise SystemExit(2) from None
-    configure_logging(settings.log)
-    try:
-        asyncio.run(_run_until_signal(settings))
-    except CommandFailed as error:
-        print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
-        exit_process(error.code)
-    exit_process(ExitCode.DONE)
 
 
 if __name__ == "__main__":

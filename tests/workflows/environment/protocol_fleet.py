@@ -32,7 +32,7 @@ from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.testbed import TEMPORAL, TEMPORAL_POLL_RPS
 from tests.workflows.environment.harness import WorkerProcess, worker_process
-from worker import build_hands, build_workers, register_search_attributes
+from worker import build_activities, build_workers, register_search_attributes
 
 Json = dict[str, Any]
 
@@ -81,7 +81,7 @@ def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor
     busy.
     """
     with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
-        return build_workers(client, settings, build_hands(settings), threads)
+        return build_workers(client, settings, build_activities(settings), threads)
 
 
 @dataclass
