@@ -1,5 +1,5 @@
-"""The command line: what people and scripts do to the fleet.
+"""The command line.
 
-Each command is one module; `main.py` lists them. Everything here talks to Temporal and to the secret store, never to a cluster. What an
-object is, and whether a manifest is right, is decided below: in `api_types` and `scheduler`.
+Each command is one module of `commands`; `main.py` lists them. Everything here calls Temporal and the secret store, never a cluster. Not
+here: what an object is, and whether a manifest is valid (`api_types`, `scheduler`).
 """

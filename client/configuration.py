@@ -1,7 +1,7 @@
-"""Which settings a command uses, and where the testbed of this machine lives.
+"""Which settings a command uses, and the home folder of the testbed on this machine.
 
-A user who ran `modelplane up` should not have to name an address ever again. So `up` leaves its settings in the home folder, and every
-command reads them unless `MODELPLANE_CONFIG` names another file. `down` takes the file away again.
+A user who ran `modelplane up` should not have to name an address. So `up` writes its settings to the home folder, and every command reads
+them unless `MODELPLANE_CONFIG` names another file. `down` removes the file.
 """
 
 import os
@@ -21,7 +21,7 @@ _VARIABLES = "MODELPLANE_* variables"
 
 
 def home_folder() -> Path:
-    """Give the folder of the testbed of this machine, whether or not it exists."""
+    """Give the folder of the testbed on this machine, whether or not it exists."""
     if named := os.environ.get(HOME_VARIABLE):
         return Path(named).expanduser().absolute()
     shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -40,7 +40,7 @@ def load_settings() -> Settings:
     if named and not file.is_file():
         raise Refused(f"there is no settings file {file}", next_step=f"set {CONFIG_VARIABLE} to a file that exists, or unset it")
     read_settings(file)
-    with _reading(file):
+    with _config_variable(file):
         return settings_of({}, f"{file} or in {_VARIABLES}" if file.is_file() else _VARIABLES)
 
 
@@ -49,12 +49,12 @@ def settings_of(tree: Mapping[str, object], source: str = _VARIABLES) -> Setting
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        raise Refused("the settings are not usable", details=bad_settings(error), next_step=f"mend these keys in {source}") from error
+        raise Refused("the settings are not usable", details=bad_settings(error), next_step=f"fix these keys in {source}") from error
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    """Point the settings at a file while they are read: the environment is the one way in which they find it."""
+def _config_variable(file: Path) -> Iterator[None]:
+    """Set `MODELPLANE_CONFIG` while the settings are read: it is the only way to name their file."""
     before = os.environ.get(CONFIG_VARIABLE)
     if file.is_file():
         os.environ[CONFIG_VARIABLE] = str(file)
@@ -66,7 +66,7 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def write_settings(file: Path, tree: dict[str, object]) -> None:
-    """Write a settings file for this user alone."""
+    """Write a settings file that only this user may read."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = file.with_suffix(".new")
     with beside.open("w", encoding="utf-8") as stream:
@@ -76,13 +76,13 @@ def write_settings(file: Path, tree: dict[str, object]) -> None:
 
 
 def read_settings(file: Path) -> dict[str, object]:
-    """Read the tree of a settings file, empty if there is no such file. Raises `Refused` for what is no mapping in YAML."""
+    """Read the tree of a settings file, empty if there is no such file. Raises `Refused` if it is not a YAML mapping."""
     if not file.is_file():
         return {}
     try:
         tree = YAML(typ="safe", pure=True).load(file)
     except (YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step="mend the settings file") from error
+        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step="fix the settings file") from error
     if tree is not None and not isinstance(tree, dict):
-        raise Refused(f"{file} must hold a mapping of settings, not {type(tree).__name__}", next_step="mend the settings file")
+        raise Refused(f"{file} must hold a mapping of settings, not {type(tree).__name__}", next_step="fix the settings file")
     return tree or {}

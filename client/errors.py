@@ -1,6 +1,6 @@
-"""How a command fails: one message for a person, what to do next, and an exit code for a script.
+"""How a command fails: a message, the next step, and an exit code for scripts.
 
-A mistake of the user never shows a traceback. Whatever is not a `CommandFailed` is a bug of this program and may show one.
+An error of the user never shows a traceback. Every exception but `CommandFailed` is a bug of this program and may show one.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script can tell from the exit code."""
+    """The exit codes of all programs of this project."""
 
     DONE = 0
     FAILED = 1
@@ -20,9 +20,9 @@ class ExitCode(IntEnum):
 
 
 class CommandFailed(Exception):
-    """The command cannot do what was asked.
+    """The command failed.
 
-    `details` are further lines, one fact each; `next_step` says what the user can do now.
+    `details` are further lines, one fact each; `next_step` is what the user can do now.
     """
 
     code = ExitCode.FAILED
@@ -41,45 +41,45 @@ class Refused(CommandFailed):
 
 
 class NotFound(CommandFailed):
-    """There is no such object."""
+    """An object does not exist."""
 
     code = ExitCode.NOT_FOUND
 
 
 class Conflict(CommandFailed):
-    """The object was changed by somebody else, or is being deleted."""
+    """The object was changed concurrently, or is being deleted."""
 
     code = ExitCode.CONFLICT
 
 
 class TimedOut(CommandFailed):
-    """What was waited for did not happen in time; it may still happen."""
+    """A wait timed out; what it waited for may still happen."""
 
     code = ExitCode.TIMED_OUT
 
 
 class Unreachable(CommandFailed):
-    """Temporal, or every worker behind it, does not answer."""
+    """Temporal does not answer, or no worker does."""
 
     code = ExitCode.UNREACHABLE
 
 
 class NoAnswer(Unreachable):
-    """Temporal knows the object, but no worker answered for it."""
+    """Temporal has the workflow of the object, but no worker answered for it."""
 
 
 def combine(failures: Sequence[CommandFailed]) -> CommandFailed:
-    """Join the failures of several objects: the worst exit code, every message, the first next step."""
+    """Combine the failures of several objects: the highest exit code, every message, the first next step."""
     if len(failures) == 1:
         return failures[0]
-    worst = max(failures, key=lambda failure: failure.code)
+    highest = max(failures, key=lambda failure: failure.code)
     details = [line for failure in failures for line in (failure.message, *(f"  {detail}" for detail in failure.details))]
     next_step = next((failure.next_step for failure in failures if failure.next_step), "")
-    return type(worst)(f"{len(failures)} objects failed", details=details, next_step=next_step)
+    return type(highest)(f"{len(failures)} objects failed", details=details, next_step=next_step)
 
 
 def report(failure: CommandFailed) -> str:
-    """Give the text for standard error: what happened, the facts, the next step."""
+    """Give the text for standard error: message, details, next step."""
     lines = [f"error: {failure.message}"]
     lines += [f"  {detail}" for detail in failure.details]
     if failure.next_step:

@@ -1,4 +1,4 @@
-"""The verbs of the command line, one module each: parse options, call the parts below, print.
+"""The commands, one module each: parse options, call the packages beside this one, print.
 
-Not here: logic that two verbs share (`follow`, `output`, `planning`, `manifests`, `temporal`, `refs`).
+Not here: logic that two commands share (`follow`, `output`, `planning`, `manifests`, `temporal`, `refs`). No command imports another.
 """

@@ -1,1 +1,1 @@
-"""The testbed and the worker process of this machine."""
+"""The testbed and the worker process of this machine. The only package of the client that imports `testbed`."""

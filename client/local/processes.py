@@ -1,6 +1,7 @@
-"""The fleet on this machine: the testbed with a worker beside it, and the settings through which everything finds it.
+"""The fleet on this machine: the testbed, a worker, and the settings file that points commands at them.
 
-The worker runs under the testbed's supervisor like any other part, so that `down` ends it and a crash of a command leaves nothing behind.
+The worker runs under the testbed's supervisor like any other process, so that `down` stops it and a command that crashes leaves no process
+behind.
 """
 
 import random
@@ -35,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LocalFleet:
-    """What `up` started."""
+    """The processes that `up` started, and the settings that point at them."""
 
     running: Running
     settings: Settings
@@ -43,11 +44,11 @@ class LocalFleet:
 
 
 def start(fleet_file: Path | None, say: Say) -> LocalFleet:
-    """Have the testbed and a worker running, with the data that is already there. Raises `Refused`, `CommandFailed`.
+    """Start the testbed and a worker unless they run already; existing data is kept. Raises `Refused`, `CommandFailed`.
 
-    The fleet file is remembered in the home folder: the next start without one simulates the same fleet.
+    The fleet file is copied to the home folder: the next start without one simulates the same fleet.
     """
-    settings_of({})  # refused now, not when programs have been built for minutes
+    settings_of({})  # an invalid setting is reported now, not after programs were built for minutes
     home = home_folder()
     try:
         fleet = _fleet(home, fleet_file)
@@ -55,24 +56,24 @@ def start(fleet_file: Path | None, say: Say) -> LocalFleet:
         running = testbed.up()
         temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
         settings = _settings(running, testbed)
-        _have_worker(testbed, settings, say)
+        _ensure_worker(testbed, settings, say)
     except FleetFileError as error:
         raise Refused(
-            "the fleet file is not usable", details=str(error).splitlines(), next_step="mend it and run `modelplane up` again"
+            "the fleet file is not usable", details=str(error).splitlines(), next_step="fix it and run `modelplane up` again"
         ) from error
     except (StartFailed, InstallFailed, HomeBusy, DownloadRefused, KubeError) as error:
         first, *rest = str(error).splitlines() or ["unknown reason"]
         raise CommandFailed(
-            f"the fleet did not start: {first}", details=rest, next_step="mend the cause and run `modelplane up` again"
+            f"the fleet did not start: {first}", details=rest, next_step="fix the cause and run `modelplane up` again"
         ) from error
     return LocalFleet(running, settings, temporal)
 
 
 def stop(say: Say, *, wipe: bool) -> None:
-    """End everything that `start` started; `wipe` deletes its data too. Raises `Refused`, `CommandFailed`."""
+    """Stop everything that `start` started; `wipe` deletes its data too. Raises `Refused`, `CommandFailed`."""
     home = home_folder()
     if not (home / "state.json").is_file():
-        # Nothing was ever started there; and with `wipe`, a folder that is no testbed must not be deleted.
+        # Nothing was started there; and with `wipe`, a folder that is no testbed must not be deleted.
         say(f"no fleet was started in {home}")
         return
     try:
@@ -94,18 +95,18 @@ def _fleet(home: Path, named: Path | None) -> FleetFile:
 def _settings(running: Running, testbed: Testbed) -> Settings:
     """Write the settings of this fleet, for the worker and for later commands, and give them.
 
-    What is written wins over the environment here: a variable that names another Temporal must not send this fleet's secrets there.
+    They take precedence over the environment: a variable that names another Temporal must not send this fleet's secrets there.
     """
     file = local_settings_file()
     listen = _listen(file) if testbed.process_pid(WORKER) else ""
     if not listen:
-        testbed.stop_process(WORKER)  # one that nobody can ask for its health
+        testbed.stop_process(WORKER)  # its address is not known, so its health cannot be checked
     tree: dict[str, object] = {
         "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
         "secrets": {"directory": str(running.home / "secrets")},
         "kubeconfig": {"allowLoopback": True},
         "controlCluster": {"name": secret_name(CONTROL)} if running.control else {},
-        # Nobody's requests are under way on simulated pods.
+        # Simulated pods serve no requests that could be in flight.
         "teardown": {"drainSeconds": 1},
         "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
         "log": {"format": "console"},
@@ -115,13 +116,13 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
 
 
 def _listen(file: Path) -> str:
-    """Give where the worker that runs already listens; empty if the settings it was started with are gone."""
+    """Give the address of the worker that already runs; empty if the settings file it was started with is missing."""
     written = read_settings(file)
     worker = written.get("worker")
     return str(worker.get("listen", "")) if isinstance(worker, dict) else ""
 
 
-def _have_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
+def _ensure_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
     if WORKER not in testbed.processes():
         command = [sys.executable, "-m", "worker"]
         environment = {

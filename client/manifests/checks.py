@@ -1,4 +1,4 @@
-"""What admission needs from the scheduler: whether a selector, a quantity or a version can be read. `api_types` may not ask it itself."""
+"""The checks that admission needs from the scheduler, which `api_types` may not import: selectors, quantities and versions."""
 
 from api_types.validation.manifests import Checks
 from scheduler import check_selector, parse_quantity, parse_version

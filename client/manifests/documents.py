@@ -1,4 +1,4 @@
-"""From `-f` to admitted objects: files, folders and standard input, with every error of every document at once."""
+"""From `-f` to admitted objects: files, folders and standard input. All errors of all documents are reported at once."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ STANDARD_INPUT = "-"
 
 
 def read_documents(names: Sequence[str] | None) -> list[Document]:
-    """Parse every document of the named files and folders. Raises `Refused` for what is missing, unreadable, empty or not YAML."""
+    """Parse every document of the named files and folders. Raises `Refused` for a file that is missing, unreadable, empty or not YAML."""
     if not names:
         raise Refused("nothing to read", next_step="name manifests with -f FILE, -f FOLDER or -f -")
     documents: list[Document] = []
@@ -40,7 +40,7 @@ def admit_documents(documents: Sequence[Document], namespace: str | None) -> lis
 
 
 def print_warnings(admitted: Sequence[Admitted]) -> None:
-    """Print what admission dislikes but takes."""
+    """Print the warnings of admission on standard error."""
     for one in admitted:
         for warning in one.warnings:
             print(f"warning: {warning}", file=sys.stderr)
@@ -69,4 +69,4 @@ def _text(file: Path) -> str:
 
 def _refused(problems: Sequence[str]) -> Refused:
     count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
-    return Refused(f"{count} in the input; nothing was sent", details=problems, next_step="mend these fields and run the command again")
+    return Refused(f"{count} in the input; nothing was sent", details=problems, next_step="fix these fields and run the command again")

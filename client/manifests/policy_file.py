@@ -1,4 +1,4 @@
-"""The fleet's policy from a file, for planning with another one than the fleet has."""
+"""The placement policy from a file, for `policy set` and for plans with another policy than that of the fleet."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ def read_policy_file(file: Path) -> SchedulerOptions:
     try:
         return read_policy(tree)
     except InvalidPolicyError as error:
-        raise Refused(f"{file} is not a usable policy", details=error.problems, next_step="mend these fields") from error
+        raise Refused(f"{file} is not a usable policy", details=error.problems, next_step="fix these fields") from error
 
 
 def read_yaml(file: Path, what: str) -> Mapping[str, object]:
@@ -27,9 +27,9 @@ def read_yaml(file: Path, what: str) -> Mapping[str, object]:
     except OSError as error:
         raise Refused(f"cannot read {file}: {error.strerror}", next_step=f"name a readable {what} file") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step=f"mend the {what} file") from error
+        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step=f"fix the {what} file") from error
     if tree is None:
         return {}
     if not isinstance(tree, Mapping):
-        raise Refused(f"{file} must hold a mapping, not {type(tree).__name__}", next_step=f"mend the {what} file")
+        raise Refused(f"{file} must hold a mapping, not {type(tree).__name__}", next_step=f"fix the {what} file")
     return tree

@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps of the command line: into the secret store and out of it, never to Temporal."""
+"""Writing Secrets and ConfigMaps to the secret store and deleting them there. They are never sent to Temporal."""
 
 import base64
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from client.errors import CommandFailed, NotFound, Refused
 
 
 async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> None:
-    """Write Secrets and ConfigMaps to the secret store and print what became of each."""
+    """Write Secrets and ConfigMaps to the secret store and print the outcome of each."""
     if not manifests:
         return
     store = secret_store(settings)
@@ -30,7 +30,7 @@ async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> No
 
 
 async def delete_secrets(settings: Settings, stored: Sequence[tuple[str, str, str]], *, ignore_not_found: bool) -> list[CommandFailed]:
-    """Remove Secrets and ConfigMaps from the secret store, after everything that may use them was told to go."""
+    """Delete Secrets and ConfigMaps from the secret store, after deletion of the objects that may use them was requested."""
     failures: list[CommandFailed] = []
     store = secret_store(settings) if stored else None
     for kind, namespace, name in stored:
@@ -52,7 +52,7 @@ async def _put(store: SecretStore, manifest: Manifest) -> str:
 
 
 def _stored(manifest: Manifest) -> StoredSecret:
-    """Give a Secret or ConfigMap as the store keeps it: values in bytes. Raises `Refused` for what is not base64."""
+    """Convert a Secret or ConfigMap to an entry of the store, values in bytes. Raises `Refused` for a value that is not base64."""
     name, namespace, labels = manifest.metadata.name, manifest.metadata.namespace, manifest.metadata.labels
     if isinstance(manifest, Secret):
         data = _decoded(manifest, manifest.data) | {key: text.encode() for key, text in (manifest.string_data or {}).items()}
@@ -60,7 +60,7 @@ def _stored(manifest: Manifest) -> StoredSecret:
     if isinstance(manifest, ConfigMap):
         data = _decoded(manifest, manifest.binary_data) | {key: text.encode() for key, text in (manifest.data or {}).items()}
         return StoredSecret(namespace, name, data, labels=labels, kind="ConfigMap")
-    raise TypeError(f"{manifest.kind} is not kept in the secret store")
+    raise TypeError(f"{manifest.kind} does not belong in the secret store")
 
 
 def _decoded(manifest: Manifest, values: dict[str, str] | None) -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """Manifests with the status that they were exported with.
 
-`apply` ignores a status, because only its owner may write one. Planning and rendering read it: a cluster that is not Ready takes
-nothing, and a replica that leaves still holds its nodes. So what admission drops is put back here, checked only as far as it is read: it
-may be written by hand or by a newer release.
+`apply` ignores a status, because only the control plane may write one. Planning and rendering read it: nothing is placed on a cluster that
+is not Ready, and a replica that is being deleted still occupies its nodes. So the status that admission drops is restored here, and checked
+only as far as it is read: it may be written by hand or by a newer release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def read_trees(files: Sequence[str] | None, namespace: str | None) -> list[Tree]
         problems += _status_problems(tree)
         trees.append(tree)
     if problems:
-        raise Refused("the status of some objects cannot be read", details=problems, next_step="mend it, or leave status out")
+        raise Refused("the status of some objects cannot be read", details=problems, next_step="fix it, or leave status out")
     return trees
 
 

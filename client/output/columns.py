@@ -9,7 +9,7 @@ from client.output.tables import age
 from client.refs.tree import Tree, at_path, condition, labels, text_at
 from client.temporal.control_plane import ListedObject
 
-# Behind a value that is only the last known one, because no worker answered.
+# Suffix of a value that is only the last known one, because no worker answered.
 MARK = "?"
 
 

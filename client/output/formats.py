@@ -1,4 +1,4 @@
-"""The machine-readable outputs: `-o yaml`, `-o json`, `-o name`. Scripts depend on them, so their shape never depends on a terminal."""
+"""The machine-readable outputs `-o yaml`, `-o json`, `-o name`. Scripts depend on them, so they never depend on the terminal."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def as_json(value: Any) -> str:
 
 
 def render(trees: Sequence[Tree], style: Format | TreeFormat, *, single: bool) -> str:
-    """Give objects in a machine-readable form: one object bare if a single one was asked for, else a `v1 List` as kubectl writes it."""
+    """Give objects in a machine-readable form: a single named object as it is, several as a `v1 List` as kubectl writes it."""
     shown = [clean(tree) for tree in trees]
     if style == Format.NAME:
         return "\n".join(f"{tree['kind'].lower()}/{tree['metadata']['name']}" for tree in shown)

@@ -1,6 +1,6 @@
-"""Progress of things that take a while: a live table on a terminal, one line per change elsewhere.
+"""Progress of a wait: a live table on a terminal, one line per change elsewhere.
 
-It goes to standard error, so that standard output stays clean for pipes.
+It is written to standard error, so that standard output can be piped.
 """
 
 import sys
@@ -18,7 +18,7 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Row:
-    """One thing and how it stands."""
+    """One object and its state."""
 
     name: str
     state: str
@@ -26,12 +26,12 @@ class Row:
 
 
 class Progress:
-    """Shows rows while it is open. Use as a context manager, call `show` as often as you like."""
+    """Shows rows while the context manager is open; `show` may be called repeatedly."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(file=sys.stderr, highlight=False)
         self._live = Live(console=self._console, transient=True, refresh_per_second=8) if self._console.is_terminal else None
-        self._said: dict[str, Row] = {}
+        self._shown: dict[str, Row] = {}
         self._spinner = Spinner("dots")
 
     def __enter__(self) -> Self:
@@ -41,16 +41,16 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop drawing and leave the last state behind, so that a finished wait can be read in the scrollback."""
+        """Stop drawing and print the last state, so that a finished wait can be read in the scrollback."""
         if self._live:
             self._live.stop()
-            for row in self._said.values():
+            for row in self._shown.values():
                 self._console.print(_line(row), soft_wrap=True)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show the present rows; a row that is no longer given is forgotten."""
-        changed = [row for row in rows if self._said.get(row.name) != row]
-        self._said = {row.name: row for row in rows}
+        """Show the present rows; a row that is no longer given is dropped."""
+        changed = [row for row in rows if self._shown.get(row.name) != row]
+        self._shown = {row.name: row for row in rows}
         if self._live:
             self._live.update(self._table(rows))
             return

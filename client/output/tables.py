@@ -1,4 +1,4 @@
-"""Columns as kubectl prints them: no lines, three spaces between, nothing cut, so that both people and `awk` can read them."""
+"""Tables as kubectl prints them: no lines, three spaces between columns, nothing truncated, readable for people and `awk`."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -44,7 +44,7 @@ def age(since: str, now: datetime) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """Give a length of time with at most two units, the finer one only while it tells something."""
+    """Give a length of time with at most two units, the smaller one only for short times, as kubectl does."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 2 * _MINUTE:
         return f"{seconds}s"

@@ -16,7 +16,7 @@ _COMMA_OUTSIDE = re.compile(r",(?![^()]*\))")
 
 
 def parse_selector(text: str | None) -> Selector:
-    """Give the test that a label selector stands for; no text selects everything. Raises `Refused` that shows the bad part."""
+    """Compile a label selector to a predicate; no text selects everything. Raises `Refused` that shows the bad part."""
     terms = [_term(part.strip()) for part in _COMMA_OUTSIDE.split(text)] if text and text.strip() else []
     return lambda labels: all(term(labels) for term in terms)
 

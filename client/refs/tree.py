@@ -1,6 +1,6 @@
-"""Reading the JSON tree of an object: what tables, waiting and descriptions have in common.
+"""Reading the JSON tree of an object.
 
-`describe` gives plain JSON, and it may come from a newer worker, so nothing here assumes that a field is there.
+The query `describe` returns plain JSON, perhaps of a newer worker, so nothing here assumes that a field exists.
 """
 
 import re
@@ -12,12 +12,12 @@ Tree = dict[str, Any]
 # One step of a path such as `.status.conditions[?(@.type=='Ready')].status`.
 _STEP = re.compile(r"\.(?P<field>[A-Za-z0-9_-]+)|\[\?\(@\.(?P<key>[A-Za-z0-9_-]+)=='(?P<value>[^']*)'\)\]")
 
-# Orders of a user that end in this reason have reached what was asked for.
+# A deployment that a user scaled to zero is never Ready, and has reached what was requested.
 SCALED_TO_ZERO = "ScaledToZero"
 
 
 def at_path(tree: Any, path: str) -> Any:
-    """Follow a JSON path of the kind that printer columns use; None where it leads nowhere."""
+    """Resolve a JSON path as printer columns use it; None if there is no value."""
     value = tree
     for step in _STEP.finditer(path):
         if field := step["field"]:
@@ -60,29 +60,29 @@ def labels(tree: Tree) -> dict[str, str]:
 
 
 def deleting(tree: Tree) -> bool:
-    """Tell whether the teardown was ordered."""
+    """Whether deletion was requested."""
     return bool(at_path(tree, ".metadata.deletionTimestamp"))
 
 
 def has_applied(tree: Tree, request_id: str) -> bool:
-    """Tell whether the owner has taken a request."""
+    """Whether the workflow of the object has applied a request."""
     return request_id in (tree.get("appliedRequestIds") or ())
 
 
 def settled(tree: Tree, wanted_generation: int) -> bool:
-    """Tell whether the object stands as asked for: Ready at that generation, or scaled to zero on purpose."""
+    """Whether the object has reached a generation of its spec: Ready with it, or scaled to zero on purpose."""
     ready = condition(tree, "Ready")
     observed = min(int(at_path(tree, ".status.observedGeneration") or 0), int(ready.get("observedGeneration") or generation(tree)))
-    stands = ready.get("status") == "True" or ready.get("reason") == SCALED_TO_ZERO
-    return stands and observed >= wanted_generation
+    reached = ready.get("status") == "True" or ready.get("reason") == SCALED_TO_ZERO
+    return reached and observed >= wanted_generation
 
 
 def refusal(tree: Tree) -> str:
-    """Give why the owner refused the last spec; empty if it did not."""
+    """Give why the last spec was refused; empty if it was not."""
     accepted = condition(tree, "SpecAccepted")
     return str(accepted.get("message") or accepted.get("reason")) if accepted.get("status") == "False" else ""
 
 
 def clean(tree: Tree) -> Tree:
-    """Give the object as users see it, without what only this client needs."""
+    """Give the object as it is shown to users, without the fields for this client."""
     return {key: value for key, value in tree.items() if key != "appliedRequestIds"}

@@ -1,8 +1,8 @@
-"""Encryption of everything that is stored in Temporal.
+"""Encryption of the payloads that Temporal stores.
 
-Each payload is sealed with AES-256-GCM under the active key; the key's id travels beside it, so that older keys still open what they
-sealed and keys can be rotated one program at a time: give the new key to everybody, then make it the active one. Search attributes stay
-readable: Temporal has to search them.
+Each payload is encrypted with AES-256-GCM under the active key. The id of the key is in the metadata, so that older keys still decrypt what
+they encrypted, and keys can be rotated one program at a time: configure the new key everywhere, then make it the active one. Search
+attributes are not encrypted: Temporal has to search them.
 """
 
 import base64
@@ -26,30 +26,30 @@ _KEY_BYTES = 32
 
 
 class UnknownKey(ValueError):
-    """A payload was sealed with a key that this program was not given."""
+    """A payload was encrypted with a key that this program does not have."""
 
 
 class EncryptionCodec(PayloadCodec):
-    """Seals with the active key, opens with any known one. `keys` maps ids to 32 bytes."""
+    """Encrypts with the active key, decrypts with any known one. `keys` maps ids to 32 bytes."""
 
     def __init__(self, keys: Mapping[str, bytes], active: str) -> None:
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
         self._active = active
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Seal each payload, metadata and all."""
-        return [self._seal(payload) for payload in payloads]
+        """Encrypt each payload with its metadata."""
+        return [self._encrypt(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Open what was sealed; what was stored before encryption was switched on passes. Raises UnknownKey."""
-        return [self._open(payload) for payload in payloads]
+        """Decrypt payloads; one that was stored before encryption was switched on is returned as it is. Raises UnknownKey."""
+        return [self._decrypt(payload) for payload in payloads]
 
-    def _seal(self, payload: Payload) -> Payload:
+    def _encrypt(self, payload: Payload) -> Payload:
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[self._active].encrypt(nonce, payload.SerializeToString(), self._active.encode())
-        return Payload(metadata={"encoding": ENCODING, KEY_ID: self._active.encode()}, data=nonce + sealed)
+        encrypted = self._ciphers[self._active].encrypt(nonce, payload.SerializeToString(), self._active.encode())
+        return Payload(metadata={"encoding": ENCODING, KEY_ID: self._active.encode()}, data=nonce + encrypted)
 
-    def _open(self, payload: Payload) -> Payload:
+    def _decrypt(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCODING:
             return payload
         key_id = payload.metadata[KEY_ID].decode()
@@ -60,8 +60,8 @@ class EncryptionCodec(PayloadCodec):
             plain = cipher.decrypt(payload.data[:_NONCE_BYTES], payload.data[_NONCE_BYTES:], key_id.encode())
         except InvalidTag as error:
             raise UnknownKey(f"key {key_id!r} in encryption.keys is not the one that encrypted this payload") from error
-        opened: Payload = Payload.FromString(plain)
-        return opened
+        decrypted: Payload = Payload.FromString(plain)
+        return decrypted
 
 
 def codec_of(settings: EncryptionSettings) -> EncryptionCodec | None:
@@ -76,7 +76,7 @@ def codec_of(settings: EncryptionSettings) -> EncryptionCodec | None:
         except (OSError, ValueError) as error:
             problems.append(f"encryption.keys.{key_id}: {file}: {error}")
     if settings.active_key not in settings.keys:
-        problems.append(f"encryption.activeKey: {settings.active_key!r} is none of {_listed(settings.keys)}")
+        problems.append(f"encryption.activeKey: {settings.active_key!r} is not one of {_listed(settings.keys)}")
     if problems:
         raise Refused("the encryption keys are not usable", details=problems, next_step="a key is 32 random bytes in base64 in a file")
     return EncryptionCodec(keys, settings.active_key)

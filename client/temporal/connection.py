@@ -1,7 +1,7 @@
-"""The one place that connects to Temporal.
+"""The connection to Temporal.
 
-Every program that speaks with the fleet must read and write payloads in the same way and fail in the same words, so the data converter,
-the TLS material and the error texts stand here and nowhere else.
+Every program of this project must read and write payloads in the same way and report the same errors, so the data converter, the TLS
+files and the error texts are here and nowhere else.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _REASON_MAX = 300
 async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
     """Connect to Temporal; a worker brings its own runtime, with metrics.
 
-    Raises `Unreachable` with the next step when nobody answers, `Refused` for unusable TLS or key files.
+    Raises `Unreachable` when Temporal does not answer, `Refused` for unusable TLS or key files.
     """
     temporal = settings.temporal
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
@@ -48,13 +48,13 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
 
 
 def unreachable(settings: Settings, error: Exception) -> Unreachable:
-    """Say that Temporal does not answer, in words that help."""
+    """Make the error for a Temporal that does not answer."""
     text = " ".join(str(error).split())
-    # The innermost message of the transport says it; the layers around it are names of types.
-    told = re.findall(r'(?:message|error): "([^"]+)"', text)
+    # The innermost message of the transport is the cause; the layers around it are type names.
+    messages = re.findall(r'(?:message|error): "([^"]+)"', text)
     return Unreachable(
         f"Temporal at {settings.temporal.address} does not answer",
-        details=[told[-1] if told else text[:_REASON_MAX]] if text else [],
+        details=[messages[-1] if messages else text[:_REASON_MAX]] if text else [],
         next_step="start a fleet on this machine with `modelplane up`, or name your server with MODELPLANE_TEMPORAL__ADDRESS",
     )
 

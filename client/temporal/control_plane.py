@@ -1,7 +1,7 @@
-"""The fleet as a client sees it: objects, not workflows.
+"""The fleet as a client sees it: objects instead of workflows.
 
-Lists come from Temporal's visibility and details from a query to each owner, because only the owner knows the present state. A worker
-that is down must not hide what exists: an object whose owner does not answer in time is still listed, from its search attributes.
+Lists come from Temporal's visibility, and details from a query to each workflow, because only the workflow has the present state. An object
+must be listed while no worker runs: if its workflow does not answer in time, it is shown from its search attributes.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from client.temporal.connection import connect, unreachable
 QUERIES_AT_ONCE = 32
 _ANSWER_WAIT = timedelta(seconds=3)
 
-# No poller seen, the first task not done yet, the worker gone in the middle: Temporal has many words for an owner that is silent.
-_SILENT = {
+# What a query returns while no worker polls, before the first workflow task is done, or when the worker stops in between.
+_UNANSWERED = {
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
     RPCStatusCode.FAILED_PRECONDITION,
@@ -43,7 +43,7 @@ _SILENT = {
 
 @dataclass(frozen=True)
 class ListedObject:
-    """One object of a list. When its owner did not answer, the tree holds no more than the search attributes tell."""
+    """One object of a list. If its workflow did not answer, the tree has no more than the search attributes."""
 
     target: Target
     tree: Tree
@@ -51,7 +51,7 @@ class ListedObject:
 
 
 class ControlPlane:
-    """A connection to Temporal that speaks of objects."""
+    """A connection to Temporal, in terms of objects."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client = client
@@ -76,24 +76,24 @@ class ControlPlane:
         return lines
 
     async def last_state(self, wanted: Target) -> Tree | None:
-        """Give an object as it is, or as it was when it went; None if nobody can tell. Raises `Unreachable`."""
+        """Give an object as it is, or as it was at the end of its workflow; None if no worker answers. Raises `Unreachable`."""
         handle = self.client.get_workflow_handle(wanted.workflow_id)
         try:
             tree: Tree = await handle.query("describe", rpc_timeout=_ANSWER_WAIT)
         except WorkflowQueryFailedError:
             return None
         except RPCError as error:
-            if error.status in {RPCStatusCode.NOT_FOUND, *_SILENT}:
+            if error.status in {RPCStatusCode.NOT_FOUND, *_UNANSWERED}:
                 return None
             raise self._failure(error, wanted) from error
         return tree
 
     async def query(self, wanted: Target, name: str, *arguments: Any) -> Any:
-        """Ask a running owner. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        """Query a running workflow. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
         return await self._query(wanted, name, *arguments)
 
     async def rows(self, query: str) -> AsyncIterator[WorkflowExecution]:
-        """Give what visibility knows of running owners; nobody is asked. Raises `Unreachable`."""
+        """Give the rows of visibility, without a query to a workflow. Raises `Unreachable`."""
         try:
             async for row in self.client.list_workflows(query):
                 yield row
@@ -101,7 +101,7 @@ class ControlPlane:
             raise self._failure(error, None) from error
 
     async def signal(self, wanted: Target, signal: Signal[ReceiverT, MessageT], message: MessageT) -> None:
-        """Send a signal to a running owner. Raises `NotFound`, `Unreachable`."""
+        """Send a signal to a running workflow. Raises `NotFound`, `Unreachable`."""
         request = signal.request(wanted.receiving(signal), message)
         try:
             await self.client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
@@ -109,7 +109,7 @@ class ControlPlane:
             raise self._failure(error, wanted) from error
 
     async def set_spec(self, wanted: Target, message: SetSpec) -> None:
-        """Give an object its manifest; the owner is started if there is none. Raises `Unreachable`."""
+        """Send an object its manifest by signal-with-start. Raises `Unreachable`."""
         kind = wanted.kind.kind
         request = EntitySignals.SET_SPEC.request(wanted.receiving(EntitySignals.SET_SPEC), message)
         try:
@@ -143,7 +143,7 @@ class ControlPlane:
         try:
             return ListedObject(wanted, await self.describe(wanted))
         except NotFound:
-            return None  # it ended between the list and the question
+            return None  # it ended between the list and the query
         except NoAnswer:
             tree = _from_attributes(wanted, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
             return ListedObject(wanted, tree, answered=False)
@@ -152,27 +152,27 @@ class ControlPlane:
         handle = self.client.get_workflow_handle(wanted.workflow_id)
         async with self._gate:
             try:
-                # A closed workflow would still answer, from its history: to a user it is gone.
+                # A closed workflow would still answer, from its history: for a user the object is gone.
                 return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
                 raise _not_found(wanted) from error
             except (UnknownKey, KeyError) as error:
-                # Without any key the converter meets an encoding that it does not know, and says so with a KeyError.
+                # Without any key the encoding is unknown to the converter, which raises a KeyError.
                 raise CommandFailed(
-                    f"{wanted.title} is encrypted, and not with a key of this program",
+                    f"{wanted.title} is encrypted with a key that this program does not have",
                     details=[str(error.args[0])],
-                    next_step="give `encryption.keys` in the settings the keys that the workers have",
+                    next_step="add the keys of the workers to `encryption.keys` in the settings",
                 ) from error
             except WorkflowQueryFailedError as error:
                 raise NoAnswer(
-                    f"the owner of {wanted.title} cannot answer: {error}",
+                    f"the workflow of {wanted.title} cannot answer: {error}",
                     next_step="see its workflow in the Temporal UI: `modelplane ui " + wanted.command + "`",
                 ) from error
             except RPCError as error:
                 raise self._failure(error, wanted) from error
 
     def _failure(self, error: RPCError, wanted: Target | None) -> CommandFailed:
-        """Translate what Temporal says about a call."""
+        """Translate an error of Temporal."""
         if error.status == RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
             name = self.settings.temporal.namespace
             return Unreachable(
@@ -181,7 +181,7 @@ class ControlPlane:
             )
         if error.status == RPCStatusCode.NOT_FOUND and wanted:
             return _not_found(wanted)
-        if error.status in _SILENT:
+        if error.status in _UNANSWERED:
             return NoAnswer(
                 f"no worker answers for {wanted.title}" if wanted else "Temporal is too slow to answer",
                 details=[error.message],
@@ -189,7 +189,7 @@ class ControlPlane:
             )
         if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
             return Unreachable(
-                f"Temporal namespace {self.settings.temporal.namespace!r} does not know this control plane yet",
+                f"Temporal namespace {self.settings.temporal.namespace!r} does not have the search attributes of this control plane yet",
                 details=[error.message],
                 next_step="start a worker once: it registers the search attributes",
             )
@@ -204,7 +204,7 @@ class ControlPlane:
 
 @asynccontextmanager
 async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
-    """Connect for the length of a command."""
+    """Connect to Temporal while a command runs."""
     yield ControlPlane(await connect(settings), settings)
 
 

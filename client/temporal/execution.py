@@ -1,6 +1,6 @@
-"""What Temporal itself knows of an object's owner: its page in the UI, and the steps that are failing right now.
+"""The workflow execution of an object: its page in the Temporal UI, and its activities that are failing.
 
-A condition speaks once there is a verdict. A step that is being tried again and again says earlier, and in more detail, what is wrong.
+A condition is set once there is a result. An activity that is being retried shows earlier, and in more detail, what is wrong.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Execution:
 
 
 async def execution_of(plane: ControlPlane, wanted: Target) -> Execution:
-    """Look at the workflow of an object; without an answer from Temporal, only its page is known."""
+    """Describe the workflow of an object; if Temporal does not answer, only its page is known."""
     page = f"{list_link(plane.settings)}/{quote(wanted.workflow_id, safe='')}"
     try:
         found = await plane.client.get_workflow_handle(wanted.workflow_id).describe()
@@ -35,15 +35,15 @@ async def execution_of(plane: ControlPlane, wanted: Target) -> Execution:
 
 
 def failing_steps(pending: Iterable[PendingActivityInfo]) -> list[str]:
-    """Say for each step with a failed attempt which one it is, how often it was tried and what it said last."""
+    """Give for each activity with a failed attempt its type, its attempt and its last failure."""
     return [
-        f"{step.activity_type.name}, attempt {step.attempt}: {_words(step.last_failure)}"
+        f"{step.activity_type.name}, attempt {step.attempt}: {_message(step.last_failure)}"
         for step in pending
         if step.HasField("last_failure")
     ]
 
 
-def _words(failure: Failure) -> str:
-    # A failure with a long stack trace is wrapped by the server in one that says only that it was too long.
-    told = failure.cause if failure.HasField("server_failure_info") and failure.HasField("cause") else failure
-    return " ".join(told.message.split())
+def _message(failure: Failure) -> str:
+    # The server wraps a failure with a long stack trace in one that says only that it was too long.
+    shown = failure.cause if failure.HasField("server_failure_info") and failure.HasField("cause") else failure
+    return " ".join(shown.message.split())

@@ -1,4 +1,4 @@
-"""The objects that the words and the selector of a command stand for."""
+"""The objects that the arguments and the label selector of a command refer to."""
 
 from collections.abc import Sequence
 

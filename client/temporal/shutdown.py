@@ -1,4 +1,4 @@
-"""How a process that spoke with Temporal ends."""
+"""How a process that used the Temporal SDK exits."""
 
 import os
 import sys
@@ -6,10 +6,10 @@ from typing import NoReturn
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process with that exit code, once all that was printed is out.
+    """Flush the standard streams and exit with that code at once. The caller has cleaned up before.
 
-    Threads of the Temporal SDK may still be on their way back from the last call, and Python aborts when they arrive while it tears itself
-    down (temporalio/sdk-python#300): the exit code would be that of the abort. A caller has cleaned up before it leaves.
+    Threads of the Temporal SDK may still be returning from the last call, and Python aborts when they do so while it finalizes
+    (temporalio/sdk-python#300): the exit code would be that of the abort.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from client.main import run as run_command
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty home, and a Temporal address where nobody listens. Gives the home."""
+    """An empty home, and a Temporal address where nothing listens. Gives the home."""
     # Set, then removed: what a command itself writes there is undone at the end of the test as well.
     monkeypatch.setenv(CONFIG_VARIABLE, "")
     monkeypatch.delenv(CONFIG_VARIABLE)

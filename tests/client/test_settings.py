@@ -57,7 +57,7 @@ def test_a_bad_settings_file_is_refused_with_the_key(cli: Cli, tmp_path: Path, s
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_settings_file_that_is_not_there_is_told(cli: Cli) -> None:
+def test_a_settings_file_that_is_not_there_is_reported(cli: Cli) -> None:
     result = cli("--config", "/nope.yaml", "get", "md")
     assert (result.code, result.err.splitlines()[0]) == (2, "error: there is no settings file /nope.yaml")
 
@@ -70,7 +70,7 @@ def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.parametrize("command", [("get", "md"), ("up",)], ids=" ".join)
-def test_bad_variables_are_all_told_before_anything_starts(
+def test_bad_variables_are_all_reported_before_anything_starts(
     cli: Cli, nowhere: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODELPLANE_CACHE", "/var/cache")

@@ -93,12 +93,12 @@ def test_the_settings_in_the_config_map_are_settings(tmp_path: Path, monkeypatch
     assert int(settings.worker.listen.rpartition(":")[2]) == container()["ports"][0]["containerPort"]
 
 
-def test_the_settings_are_mounted_where_the_worker_is_told_to_look() -> None:
-    (told,) = [entry["value"] for entry in container()["env"] if entry["name"] == CONFIG_VARIABLE]
+def test_the_settings_are_mounted_where_the_worker_is_reported_to_look() -> None:
+    (named,) = [entry["value"] for entry in container()["env"] if entry["name"] == CONFIG_VARIABLE]
     (mount,) = [mount for mount in container()["volumeMounts"] if mount["name"] == "settings"]
     (volume,) = [volume for volume in the("Deployment")["spec"]["template"]["spec"]["volumes"] if volume["name"] == "settings"]
     assert volume["configMap"]["name"] == the("ConfigMap")["metadata"]["name"]
-    assert told == f"{mount['mountPath']}/{next(iter(the('ConfigMap')['data']))}"
+    assert named == f"{mount['mountPath']}/{next(iter(the('ConfigMap')['data']))}"
 
 
 def test_the_pod_is_given_longer_to_stop_than_the_worker_takes() -> None:

@@ -27,7 +27,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("story", "settings", "code", "said"), CASES, ids=[case[0] for case in CASES])
-def test_a_start_that_fails_is_told_in_words(story: str, settings: dict[str, str], code: int, said: str, tmp_path: Path) -> None:
+def test_a_start_that_fails_is_reported_without_a_traceback(
+    story: str, settings: dict[str, str], code: int, said: str, tmp_path: Path
+) -> None:
     del story
     ended = started(**{"MODELPLANE_TEMPORAL__ADDRESS": f"127.0.0.1:{free_port()}", "HOME": str(tmp_path), **settings})
     assert (ended.returncode, said in ended.stderr, "Traceback" in ended.stderr) == (code, True, False), ended.stderr

@@ -1,1 +1,1 @@
-"""Verbs that send a change: apply, delete, scale, rollout, drain, retry, policy."""
+"""Commands that change objects: apply, delete, scale, rollout, drain, retry, policy."""

@@ -92,14 +92,14 @@ def with_restart(tree: Tree, at: str) -> Tree:
 
 
 def with_template(tree: Tree, revisions: list[Tree], to: int | None) -> Tree:
-    """Give a deployment's spec with the template of an earlier generation, the last one by default. Raises `Refused` if it is not kept."""
-    kept = {int(revision["generation"]): revision["template"] for revision in revisions}
-    wanted = to if to is not None else max(kept, default=None)
-    if wanted is None or wanted not in kept:
-        known = ", ".join(map(str, sorted(kept))) or "none"
-        missing = f"the template of generation {to} is not kept" if to is not None else "there is no earlier template"
-        raise Refused(f"ModelDeployment {tree['metadata']['name']}: {missing}", next_step=f"templates are kept of generations: {known}")
-    return {**tree["spec"], "template": {**tree["spec"]["template"], "spec": kept[wanted]}}
+    """Give a deployment's spec with the template of an earlier generation, by default the last. Raises `Refused` if it is not stored."""
+    stored = {int(revision["generation"]): revision["template"] for revision in revisions}
+    wanted = to if to is not None else max(stored, default=None)
+    if wanted is None or wanted not in stored:
+        known = ", ".join(map(str, sorted(stored))) or "none"
+        missing = f"the template of generation {to} is not stored" if to is not None else "there is no earlier template"
+        raise Refused(f"ModelDeployment {tree['metadata']['name']}: {missing}", next_step=f"templates are stored of generations: {known}")
+    return {**tree["spec"], "template": {**tree["spec"]["template"], "spec": stored[wanted]}}
 
 
 def _annotated(member: Tree, at: str) -> Tree:

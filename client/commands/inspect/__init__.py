@@ -1,1 +1,1 @@
-"""Verbs that only read: get, describe, events, explain, logs, schema, ui."""
+"""Commands that only read: get, describe, events, explain, logs, schema, ui."""

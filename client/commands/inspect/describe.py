@@ -1,4 +1,4 @@
-"""`modelplane describe`: everything about an object, for people: what it is, why it stands as it does, what happened, where to look."""
+"""`modelplane describe`: spec, status, conditions, events and workflow of an object, for people."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ _SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "tear
 
 
 def describe(
-    objects: Annotated[list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`), or a kind for all of it.")],
+    objects: Annotated[list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`), or a kind for all objects of it.")],
     namespace: options.Namespace = None,
 ) -> None:
-    """Show objects in detail: spec, conditions, what they wait for, events, and where they are in the Temporal UI."""
+    """Show objects in detail: spec, status, conditions, what they wait for, events, and their page in the Temporal UI."""
     asyncio.run(_describe(objects, namespace))
 
 
@@ -125,13 +125,13 @@ def _events(tree: Tree) -> list[str]:
 
 
 def teardown(tree: Tree) -> list[str]:
-    """Give the steps of a teardown as a table, with what the one at hand waits for; nothing for an object without steps."""
-    told = at_path(tree, ".status.teardown") or {}
-    awaited = [f"{item['object']} ({item['why']})" if item.get("why") else str(item["object"]) for item in told.get("waitingFor", ())]
-    waits = "; ".join(filter(None, (str(told.get("problem") or ""), *awaited)))
+    """Give the steps of a teardown as a table, with what the current one waits for; nothing for an object without steps."""
+    progress = at_path(tree, ".status.teardown") or {}
+    awaited = [f"{item['object']} ({item['why']})" if item.get("why") else str(item["object"]) for item in progress.get("waitingFor", ())]
+    waits = "; ".join(filter(None, (str(progress.get("problem") or ""), *awaited)))
     rows = [
-        [str(step["number"]), step["title"], step["state"], waits if step["number"] == told.get("step") else ""]
-        for step in told.get("steps", ())
+        [str(step["number"]), step["title"], step["state"], waits if step["number"] == progress.get("step") else ""]
+        for step in progress.get("steps", ())
     ]
     return columns(["STEP", "WHAT", "STATE", "WAITS FOR"], rows) if rows else []
 

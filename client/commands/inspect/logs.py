@@ -1,4 +1,4 @@
-"""`modelplane logs`: what the parts of the testbed on this machine wrote, above all the worker."""
+"""`modelplane logs`: the logs of the testbed on this machine, above all that of the worker."""
 
 import sys
 import time
@@ -18,8 +18,8 @@ _KIBI = 1024
 
 def logs(
     part: Annotated[str | None, typer.Argument(help="A part, such as `worker` or `temporal`; without one, the parts are listed.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and print what is added; end with Ctrl-C.")] = False,
-    tail: Annotated[int, typer.Option("--tail", min=0, help="How many lines of the end to print.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue and print what is added; end with Ctrl-C.")] = False,
+    tail: Annotated[int, typer.Option("--tail", min=0, help="How many of the last lines to print.")] = 100,
 ) -> None:
     """Show the log of a part of the testbed."""
     folder = home_folder() / "logs"

@@ -1,4 +1,4 @@
-"""`modelplane schema`: what may be written, as JSON Schema for editors and as a list of kinds for people."""
+"""`modelplane schema`: the JSON Schema of a kind for editors, and the list of kinds."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from workflows.served import SERVED
 
 def schema(
     kind: Annotated[str | None, typer.Argument(help="A kind by any of its names; without one, the kinds are listed.")] = None,
-    output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the schema.")] = TreeFormat.JSON,
+    output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Output format.")] = TreeFormat.JSON,
 ) -> None:
     """Print the JSON Schema of a kind, or list the kinds."""
     if kind is None:

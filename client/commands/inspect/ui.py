@@ -1,4 +1,4 @@
-"""`modelplane ui`: where an object, or all of the fleet, is to be seen in the Temporal UI."""
+"""`modelplane ui`: the page of an object, or of all workflows, in the Temporal UI."""
 
 import asyncio
 import sys
@@ -31,5 +31,5 @@ async def _links(objects: list[str], namespace: str | None) -> list[str]:
     targets = objects_named(objects, namespace)
     async with control_plane(load_settings()) as plane:
         for wanted in targets:
-            await plane.describe(wanted)  # a link to what does not exist helps nobody
+            await plane.describe(wanted)  # no link to an object that does not exist
         return [(await execution_of(plane, wanted)).link for wanted in targets]

@@ -74,7 +74,7 @@ def test_a_broken_document_is_admitted_or_refused_with_named_problems(document: 
     assert once is None or dump(admit(once, CHECKS).manifest) == once
 
 
-def test_every_mistake_of_an_object_is_told_at_once_also_those_across_fields() -> None:
+def test_every_mistake_of_an_object_is_reported_at_once_also_those_across_fields() -> None:
     document = a_deployment(
         an_engine(a_member(nodeSelector=CUT, role="leader"), name="a", copies=0),
         an_engine(name="b", phase="Prefill"),
@@ -99,7 +99,7 @@ def test_every_mistake_of_an_object_is_told_at_once_also_those_across_fields() -
     )
 
 
-def test_the_mistakes_of_all_documents_are_told_at_once_and_so_is_an_object_given_twice() -> None:
+def test_the_mistakes_of_all_documents_are_reported_at_once_and_so_is_an_object_given_twice() -> None:
     documents = [
         a_document("ModelService", "chat", {"endpoints": []}, namespace="ml"),
         a_service(),

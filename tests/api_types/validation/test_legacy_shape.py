@@ -85,7 +85,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("document", "want"), [case[1:] for case in PATHS], ids=[case[0] for case in PATHS])
-def test_errors_are_told_in_the_shape_that_the_user_wrote(document: dict[str, Any], want: str) -> None:
+def test_errors_are_reported_with_paths_as_the_user_wrote_them(document: dict[str, Any], want: str) -> None:
     document["spec"] = {key: value for key, value in document["spec"].items() if value is not CUT}
     assert problems(document) == [want]
 

@@ -19,6 +19,6 @@ def test_flags_are_read_as_pairs(text: str, flags: dict[str, str]) -> None:
     assert picker_flags(text) == flags
 
 
-def test_every_bad_name_is_told() -> None:
+def test_every_bad_name_is_reported() -> None:
     with pytest.raises(ValueError, match="'Bad', 'x;rm'"):
         picker_flags("v=5,Bad=1,x;rm")

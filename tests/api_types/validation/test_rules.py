@@ -301,11 +301,11 @@ def test_a_resource_field_reference_is_refused_with_its_reason() -> None:
     )
 
 
-def test_a_class_of_the_seed_is_told_where_its_hardware_went() -> None:
+def test_a_class_of_the_seed_is_reported_where_its_hardware_went() -> None:
     assert problems(a_class(resources={"gpu": {}})) == ["spec.resources: field was removed; describe the hardware of a node in devices[]"]
 
 
-def test_a_cluster_of_the_seed_is_told_where_its_scheduler_went() -> None:
+def test_a_cluster_of_the_seed_is_reported_where_its_scheduler_went() -> None:
     (problem,) = problems(a_cluster(scheduler={"type": "KAI"}))
     assert problem == "spec.scheduler: field was removed; set annotation modelplane.ai/scheduler-type on the InferenceCluster"
 

@@ -86,7 +86,7 @@ BAD_USAGE = [
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize(("words", "code", "say"), [row[1:] for row in BAD_USAGE], ids=[row[0] for row in BAD_USAGE])
-def test_what_cannot_be_done_is_said(cli: Cli, words: list[str], code: int, say: str) -> None:
+def test_what_cannot_be_done_is_reported(cli: Cli, words: list[str], code: int, say: str) -> None:
     result = cli(*words)
     assert (result.code, result.out) == (code, "")
     assert say in " ".join(result.err.split())

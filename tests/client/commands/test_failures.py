@@ -105,7 +105,7 @@ def test_apply_without_temporal_says_how_to_get_one(cli: Cli, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("command", ["apply", "validate"])
-def test_every_error_of_every_document_is_told_at_once(cli: Cli, tmp_path: Path, command: str) -> None:
+def test_every_error_of_every_document_is_reported_at_once(cli: Cli, tmp_path: Path, command: str) -> None:
     (tmp_path / "a.yaml").write_text(BAD)
     (tmp_path / "b.yaml").write_text(GOOD.replace("name: engine", "name: vllm"))
     result = cli(command, "-f", str(tmp_path))
@@ -192,12 +192,12 @@ def test_the_kinds_are_listed_with_what_this_release_serves(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("name", ["md", "modeldeployments", "ModelDeployment"])
-def test_the_schema_of_a_kind_goes_by_any_of_its_names(cli: Cli, name: str) -> None:
+def test_the_schema_of_a_kind_can_be_named_in_every_form(cli: Cli, name: str) -> None:
     assert '"replicas"' in cli("schema", name).out
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_help_tells_the_exit_codes(cli: Cli) -> None:
+def test_help_lists_the_exit_codes(cli: Cli) -> None:
     result = cli("--help")
     assert result.code == 0
     assert "6 control plane unreachable" in " ".join(result.out.split())

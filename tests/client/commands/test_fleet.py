@@ -159,14 +159,19 @@ def test_a_manifest_that_is_changed_is_configured_and_its_generation_rises(cli: 
 
 
 def test_what_does_not_exist_has_its_own_exit_code(cli: Cli, tenant: str) -> None:
-    for words in (["get", "md", "nobody"], ["describe", "md/nobody"], ["scale", "md/nobody", "--replicas", "1"], ["delete", "md/nobody"]):
+    for words in (
+        ["get", "md", "missing"],
+        ["describe", "md/missing"],
+        ["scale", "md/missing", "--replicas", "1"],
+        ["delete", "md/missing"],
+    ):
         result = cli(*words, "-n", tenant)
         assert result.code == ExitCode.NOT_FOUND, words
-        assert f"ModelDeployment {tenant}/nobody does not exist" in result.err
-    assert cli("delete", "md/nobody", "-n", tenant, "--ignore-not-found").code == 0
+        assert f"ModelDeployment {tenant}/missing does not exist" in result.err
+    assert cli("delete", "md/missing", "-n", tenant, "--ignore-not-found").code == 0
 
 
-def test_an_object_that_is_being_deleted_takes_no_orders(cli: Cli, tenant: str, written: Callable[[str], str]) -> None:
+def test_an_object_that_is_being_deleted_takes_no_requests(cli: Cli, tenant: str, written: Callable[[str], str]) -> None:
     file = written(manifest(tenant))
     cli("apply", "-f", file, "--wait", "--timeout", str(_BOUND_SECONDS))
     cli("delete", "md/demo", "-n", tenant)
@@ -194,7 +199,7 @@ def test_a_change_that_needs_a_new_object_is_refused_before_it_is_sent(cli: Cli,
     assert here.clusters
 
 
-def test_a_cluster_where_nobody_answers_is_told_with_its_address(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
+def test_a_cluster_that_does_not_answer_is_reported_with_its_address(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
     name = f"dead-{uuid.uuid4().hex[:6]}"
     kubeconfig = re.sub(r"server: https://127.0.0.1:\d+", "server: https://127.0.0.1:9", here.clusters["prod-eu"].kubeconfig.read_text())
     secret = {
@@ -213,7 +218,7 @@ def test_a_cluster_where_nobody_answers_is_told_with_its_address(cli: Cli, here:
     assert cli("delete", "-f", written(json.dumps(secret))).out == f"secret/{name}-kubeconfig deleted\n"
 
 
-def test_a_cluster_without_its_secret_is_told_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
+def test_a_cluster_without_its_secret_is_reported_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
     name = f"lost-{uuid.uuid4().hex[:6]}"
     result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "5")
     assert result.code == ExitCode.TIMED_OUT
@@ -223,7 +228,7 @@ def test_a_cluster_without_its_secret_is_told_with_its_reason(cli: Cli, here: Ru
     assert here.clusters
 
 
-def test_a_missing_class_is_told_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
+def test_a_missing_class_is_reported_with_its_reason(cli: Cli, here: Running, written: Callable[[str], str]) -> None:
     name = f"new-{uuid.uuid4().hex[:6]}"
     tree = json.loads(cli("get", "ic/prod-eu", "-o", "json").out)
     tree["metadata"] = {"name": name, "annotations": tree["metadata"]["annotations"]}
@@ -278,13 +283,13 @@ def test_a_watch_prints_what_changes_until_it_is_interrupted(tenant: str, writte
 def test_links_lead_to_the_workflow_of_the_object(cli: Cli, here: Running) -> None:
     link = cli("ui", "ic/prod-eu").out.strip()
     assert link.startswith(f"{here.temporal_ui}/namespaces/default/workflows/inferencecluster%2Fprod-eu/")
-    assert cli("ui", "ic/nobody").code == ExitCode.NOT_FOUND
+    assert cli("ui", "ic/missing").code == ExitCode.NOT_FOUND
 
 
 def test_logs_of_the_worker_can_be_read(cli: Cli, here: Running) -> None:
     assert "worker" in {line.split()[0] for line in cli("logs").out.splitlines()[1:]}
     assert "serving" in cli("logs", "worker", "--tail", "1000").out
-    assert "name one of" in cli("logs", "nobody").err
+    assert "name one of" in cli("logs", "missing").err
     assert here.clusters
 
 

@@ -49,7 +49,7 @@ def processes_of(home: Path) -> list[str]:
 
 @pytest.mark.testbed
 @pytest.mark.timeout(900)
-def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_goes_on_with_the_data(tmp_path: Path) -> None:
+def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with_the_data(tmp_path: Path) -> None:
     home, fleet = tmp_path / "home", tmp_path / "fleet.yaml"
     fleet.write_text(FLEET)
     try:
@@ -69,7 +69,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_goes_on_with_t
         assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
 
         # Without --fleet it is the same fleet as before, not the built-in one.
-        # A Temporal that the environment names is somebody else's: this fleet is made known to its own.
+        # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.
         again = modelplane(home, "up", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
         assert again.returncode == 0, again.stderr
         assert "inferencecluster/only unchanged" in again.stdout

@@ -124,7 +124,7 @@ def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, te
     ],
     ids=" ".join,
 )
-def test_what_does_not_exist_is_said_with_its_own_exit_code(cli: Cli, words: list[str]) -> None:
+def test_what_does_not_exist_is_reported_with_its_own_exit_code(cli: Cli, words: list[str]) -> None:
     result = cli(*words)
     assert (result.code, result.out) == (3, "")
 

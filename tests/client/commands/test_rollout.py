@@ -48,7 +48,7 @@ def test_a_rollout_is_held_and_let_go_in_the_spec(before: Tree | None, after: Tr
     assert {**spec, "rollout": None} == {**tree["spec"], "rollout": None}
 
 
-def test_a_restart_marks_every_pod_template_and_keeps_what_else_is_said_of_pods() -> None:
+def test_a_restart_marks_every_pod_template_and_keeps_what_else_is_reported_of_pods() -> None:
     tree = a_deployment()
     member = tree["spec"]["template"]["spec"]["engines"][0]["members"][0]
     member["template"]["metadata"] = {"labels": {"team": "a"}, "annotations": {"note": "kept"}}
@@ -72,13 +72,13 @@ def test_undo_brings_an_earlier_template_back(to: int | None, image: str) -> Non
 
 @pytest.mark.parametrize(
     ("revisions", "to", "says"),
-    [(REVISIONS, 7, "the template of generation 7 is not kept"), ([], None, "there is no earlier template")],
-    ids=["a generation that is not kept", "a deployment that never changed"],
+    [(REVISIONS, 7, "the template of generation 7 is not stored"), ([], None, "there is no earlier template")],
+    ids=["a generation that is not stored", "a deployment that was never changed"],
 )
 def test_undo_says_what_it_could_bring_back(revisions: list[Tree], to: int | None, says: str) -> None:
     with pytest.raises(Refused, match=says) as caught:
         with_template(a_deployment(), revisions, to)
-    assert "templates are kept of generations" in caught.value.next_step
+    assert "templates are stored of generations" in caught.value.next_step
 
 
 PROGRESS = [

@@ -52,7 +52,7 @@ LEFT = [
     ("story", "tree", "lines"),
     [
         ("ruling-74 nothing", {"status": {}}, ["left nothing behind"]),
-        ("ruling-74 nobody can tell", None, ["may have left objects behind: no worker answers for it"]),
+        ("ruling-74 no worker answers", None, ["may have left objects behind: no worker answers for it"]),
         (
             "ruling-74 objects by cluster",
             {"status": {"leftBehind": LEFT}},

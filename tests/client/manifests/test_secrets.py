@@ -13,7 +13,7 @@ apiVersion: v1
 kind: Secret
 metadata: {{name: hub, namespace: ml-team}}
 data: {{token: {base64.b64encode(VALUE.encode()).decode()}}}
-stringData: {{user: somebody}}
+stringData: {{user: ada}}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -36,7 +36,7 @@ def test_ruling_86_apply_puts_secrets_and_config_maps_into_the_store_without_tem
     assert (result.code, result.out) == (0, "secret/hub created\nconfigmap/engine created\n")
     stored = tmp_path / "secrets" / "ml-team"
     assert (stored / "hub" / "token").read_text() == VALUE
-    assert (stored / "hub" / "user").read_text() == "somebody"
+    assert (stored / "hub" / "user").read_text() == "ada"
     assert (stored / "engine" / "args").read_text() == "--fast"
     assert (stored / "hub" / "token").stat().st_mode & 0o777 == 0o600
     assert VALUE not in result.out + result.err

@@ -158,20 +158,20 @@ def test_yaml_keeps_the_order_of_a_manifest() -> None:
     ]
 
 
-def test_events_of_several_objects_are_told_in_their_order_of_time() -> None:
+def test_events_of_several_objects_are_reported_in_their_order_of_time() -> None:
     early, late = {"reason": "A", "last": "2026-03-01T10:00:00Z"}, {"reason": "B", "last": "2026-03-01T11:00:00Z"}
     found = [ListedObject(QWEN, {"status": {"events": [late]}}), ListedObject(OSLO, {"status": {"events": [early]}})]
     assert [(one.target.name, one.event["reason"]) for one in in_order(found)] == [("oslo", "A"), ("qwen", "B")]
 
 
 def test_a_failure_says_what_happened_the_facts_and_the_next_step() -> None:
-    failure = Refused("it is wrong", details=["spec.a: bad", "spec.b: worse"], next_step="mend it")
-    assert report(failure).splitlines() == ["error: it is wrong", "  spec.a: bad", "  spec.b: worse", "next: mend it"]
+    failure = Refused("it is wrong", details=["spec.a: bad", "spec.b: worse"], next_step="fix it")
+    assert report(failure).splitlines() == ["error: it is wrong", "  spec.a: bad", "  spec.b: worse", "next: fix it"]
 
 
-def test_of_several_failures_the_worst_decides_and_all_are_told() -> None:
-    joined = combine([Refused("a", next_step="mend a"), TimedOut("b", details=["why"]), CommandFailed("c")])
-    assert (joined.code, list(joined.details), joined.next_step) == (5, ["a", "b", "  why", "c"], "mend a")
+def test_of_several_failures_the_worst_decides_and_all_are_reported() -> None:
+    joined = combine([Refused("a", next_step="fix a"), TimedOut("b", details=["why"]), CommandFailed("c")])
+    assert (joined.code, list(joined.details), joined.next_step) == (5, ["a", "b", "  why", "c"], "fix a")
 
 
 def test_advice_names_the_object_so_that_the_command_can_be_typed() -> None:
@@ -180,7 +180,7 @@ def test_advice_names_the_object_so_that_the_command_can_be_typed() -> None:
     assert advice(QWEN, a_deployment(ready="False", reason="Mystery", message="?")) == ""
 
 
-def test_a_step_that_fails_is_told_in_its_own_words_also_when_the_server_cut_them_off() -> None:
+def test_a_step_that_fails_is_reported_with_its_message_also_when_the_server_cut_them_off() -> None:
     own = Failure(message="no answer from\nhttps://10.0.0.1", application_failure_info=ApplicationFailureInfo(type="ClusterUnreachable"))
     cut = Failure(message="Failure exceeds size limit.", server_failure_info=ServerFailureInfo(), cause=own)
     pending = [

@@ -50,6 +50,6 @@ def test_a_namespace_counts_only_where_the_kind_has_one() -> None:
     assert (cluster.title, deployment.title) == ("InferenceCluster oslo", "ModelDeployment default/qwen")
 
 
-def test_an_object_is_named_so_that_the_words_can_be_typed_again() -> None:
+def test_an_object_is_named_so_that_the_arguments_can_be_typed_again() -> None:
     assert target(BY_KIND["ModelDeployment"], "ml", "qwen").command == "md/qwen -n ml"
     assert target(BY_KIND["ModelDeployment"], "default", "qwen").command == "md/qwen"

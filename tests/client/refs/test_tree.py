@@ -52,7 +52,7 @@ def test_users_do_not_see_what_only_the_client_needs() -> None:
     assert clean({"kind": "ModelDeployment", "appliedRequestIds": ["a"]}) == {"kind": "ModelDeployment"}
 
 
-def test_a_refusal_by_the_owner_is_told_in_its_own_words() -> None:
+def test_a_refusal_is_reported_with_its_message() -> None:
     refused = {"status": {"conditions": [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput", "message": "spec: bad"}]}}
     assert refusal(refused) == "spec: bad"
     assert refusal(TREE) == ""

@@ -48,7 +48,7 @@ async def test_what_was_stored_before_encryption_passes() -> None:
     assert await EncryptionCodec({"k": os.urandom(32)}, "k").decode([PLAIN]) == [PLAIN]
 
 
-async def test_a_wrong_key_under_the_right_id_is_said() -> None:
+async def test_a_wrong_key_under_the_right_id_is_reported() -> None:
     (sealed,) = await EncryptionCodec({"k": os.urandom(32)}, "k").encode([PLAIN])
     with pytest.raises(UnknownKey, match="is not the one"):
         await EncryptionCodec({"k": os.urandom(32)}, "k").decode([sealed])
@@ -67,18 +67,18 @@ def test_every_unusable_key_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(Refused) as refusal:
         codec_of(settings)
     details = "\n".join(refusal.value.details)
-    for part in ("encryption.keys.a", "has 9 bytes, a key has 32", "is not base64", "encryption.activeKey: 'd' is none of a, b, c"):
+    for part in ("encryption.keys.a", "has 9 bytes, a key has 32", "is not base64", "encryption.activeKey: 'd' is not one of a, b, c"):
         assert part in details
 
 
 @pytest.mark.testbed
-async def test_a_memo_written_through_an_encrypted_connection_is_sealed_on_the_server(tmp_path: Path) -> None:
+async def test_a_memo_written_through_an_encrypted_connection_is_encrypted_on_the_server(tmp_path: Path) -> None:
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     async with await WorkflowEnvironment.start_local(dev_server_existing_path=str(program)) as server:
         address = server.client.service_client.config.target_host
         encryption = EncryptionSettings(keys={"k1": a_key(tmp_path, "k1")}, active_key="k1")
         client = await connect(Settings(temporal=TemporalSettings(address=address), encryption=encryption))
-        await client.start_workflow("ModelDeployment", {"secret": "not-to-be-seen"}, id="sealed", task_queue="nobody")
+        await client.start_workflow("ModelDeployment", {"secret": "not-to-be-seen"}, id="encrypted", task_queue="unserved")
         started = (await plain_history(server.client))[0]
         assert started.metadata["encoding"] == ENCODING
         assert b"not-to-be-seen" not in started.SerializeToString()

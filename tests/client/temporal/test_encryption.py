@@ -1,4 +1,4 @@
-"""What is sealed with a key is told apart from what is missing or silent."""
+"""An object that is encrypted with another key is reported as such, not as missing or unanswered."""
 
 import base64
 import os
@@ -44,7 +44,7 @@ def sealed_with(folder: Path, running: Running, **keys: bytes) -> Settings:
     return Settings(temporal=TemporalSettings(address=running.temporal_address), encryption=encryption)
 
 
-async def test_an_object_that_is_sealed_with_another_key_is_told_as_such(testbed: Running, tmp_path: Path) -> None:
+async def test_an_object_that_is_encrypted_with_another_key_is_reported_as_such(testbed: Running, tmp_path: Path) -> None:
     wanted = target(BY_KIND["ModelDeployment"], f"t-{uuid.uuid4().hex[:8]}", "qwen")
     right = sealed_with(tmp_path, testbed, one=os.urandom(32))
     queue = uuid.uuid4().hex
