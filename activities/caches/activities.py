@@ -19,7 +19,7 @@ from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND
 from activities.observe.digest import content_digest
-from activities.render.cache.artifact import claim_name, read_artefact
+from activities.render.cache.artifact import claim_name, read_artifact
 from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
@@ -58,8 +58,8 @@ class CacheActivities:
         cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
         with as_activity_errors():
-            artefact, claim = read_artefact(wanted), claim_name(wanted)
-        credential = await read_credential(self.store, order.namespace, artefact.credential, artefact.credential_key)
+            artifact, claim = read_artifact(wanted), claim_name(wanted)
+        credential = await read_credential(self.store, order.namespace, artifact.credential, artifact.credential_key)
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         async with heartbeating() as report:
             deleter = Deleter(cluster, order.uid, report, self.force_after)
@@ -68,7 +68,7 @@ class CacheActivities:
                 # It is being deleted already; an apply now would be lost when the deletion ends.
                 await deleter.until_gone([targets.volume])
                 live = live._replace(volume=None)
-            kept, warnings = await _immutable_fields(cluster, live.volume, artefact.size_gib, order.storage_class_name)
+            kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
             await ensure_namespace(cluster, targets.volume.namespace, f"ModelCache {order.namespace}/{order.name}")
             stored = await cluster.apply(rendered.objects[0].manifest)
@@ -79,7 +79,7 @@ class CacheActivities:
                 job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
         return CacheApplied(
             claim=claim,
-            artefact_key=artefact.key,
+            artefact_key=artifact.key,
             volume_digest=content_digest(stored),
             job_uid=job_uid,
             credential_version=credential.version,

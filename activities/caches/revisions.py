@@ -5,7 +5,7 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.render.cache.artifact import Artefact, read_artefact
+from activities.render.cache.artifact import Artifact, read_artifact
 from activities.render.inputs.facts import CacheInput
 from activities.render_errors import as_activity_errors
 from activities.secrets.credentials import read_credential
@@ -16,7 +16,7 @@ from api_types.messages.caches import ResolvedRevision, ResolveRevision
 class RevisionSource(Protocol):
     """A hub or a registry, as far as resolving a revision needs it."""
 
-    async def resolve(self, artefact: Artefact, credential: str) -> str:
+    async def resolve(self, artifact: Artifact, credential: str) -> str:
         """Give the commit or digest that the artifact's reference points to; `credential` is a token or a docker config, or empty.
 
         Raises InvalidInput (it does not exist), CredentialsInvalid, Throttled or ServerError (no response, or an invalid one).
@@ -36,6 +36,6 @@ class RevisionActivities:
         """Resolve at the source. A missing credential is not waited for: public metadata needs none. Raises what the source raises."""
         wanted = CacheInput(order.namespace, order.name, uid="", generation=0, cluster="", spec=order.spec)
         with as_activity_errors():
-            artefact = read_artefact(wanted)
-        credential = await read_credential(self._store, order.namespace, artefact.credential, artefact.credential_key)
-        return ResolvedRevision(revision=await self._sources[artefact.source].resolve(artefact, credential.value))
+            artifact = read_artifact(wanted)
+        credential = await read_credential(self._store, order.namespace, artifact.credential, artifact.credential_key)
+        return ResolvedRevision(revision=await self._sources[artifact.source].resolve(artifact, credential.value))

@@ -1,6 +1,6 @@
 """The credential with which a cache's source is read: a token, or a docker config.
 
-Whoever asks gets a verdict and a keyed digest; the value only where it is about to be used.
+Callers get whether it can be used and a keyed digest; the value only where it is used.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ DOCKER_CONFIG_KEY = ".dockerconfigjson"
 
 @dataclass(frozen=True)
 class Credential:
-    """What the store has. While it cannot be used `version` is empty and `missing` says why; both are empty if none is named."""
+    """A credential in the store. While it cannot be used `version` is empty and `missing` says why; both are empty if none is named."""
 
     version: str = ""
     missing: str = ""

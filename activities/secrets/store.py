@@ -1,7 +1,7 @@
-"""Where secret values come from, so that they never have to travel through Temporal.
+"""Where secret values come from, so that they never pass through Temporal.
 
-Workflows pass references (namespace, name, key); an activity resolves them here, uses the value and forgets it. The store has two forms
-behind one Protocol: a directory of files, or Secrets of the control cluster. `stores.py` is the one place that chooses.
+Workflows pass references (namespace, name, key); an activity resolves them here, uses the value and does not keep it. The store has two
+implementations behind one Protocol: a directory of files, or Secrets of the control cluster. `selection.py` chooses between them.
 """
 
 import re
@@ -17,13 +17,13 @@ OPAQUE = "Opaque"
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _NAME_MAX = 253
-# Kubernetes keeps its mount machinery behind two dots, and the directory form keeps its own files there.
+# Kubernetes uses names with two dots in mounted volumes, and the directory store for its own files.
 _RESERVED_KEY_PREFIX = ".."
 METADATA_FILE = ".meta.json"
 
 
 class SecretMissing(LookupError):
-    """No such entry, or no such key in it. The text names all three parts and never a value."""
+    """No such entry, or no such key in it. The text has all three parts and never a value."""
 
     def __init__(self, namespace: str, name: str, key: str = "", *, detail: str = "") -> None:
         self.namespace, self.name, self.key = namespace, name, key
@@ -45,7 +45,7 @@ class StoredSecret:
 
 @dataclass(frozen=True)
 class SecretInfo:
-    """What may be told about an entry. `version` changes with its content and cannot be turned back into it."""
+    """What may be shown of an entry. `version` changes with the content and does not reveal it."""
 
     namespace: str
     name: str
@@ -68,7 +68,7 @@ class SecretStore(Protocol):
         ...
 
     async def put(self, secret: StoredSecret) -> None:
-        """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is held by the other kind."""
+        """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is taken by the other kind."""
         ...
 
     async def delete(self, namespace: str, name: str) -> bool:
@@ -85,7 +85,7 @@ class SecretStore(Protocol):
 
 
 def check_names(namespace: str, name: str, keys: tuple[str, ...] = ()) -> None:
-    """Refuse names that are no Kubernetes names (a path could leave the store). Raises InvalidInput with every problem."""
+    """Refuse names that are no Kubernetes names (a path could point outside the store). Raises InvalidInput with every problem."""
     problems = [
         f"{what} {value!r} must be a lower-case DNS name of at most {_NAME_MAX} characters"
         for what, value in (("namespace", namespace), ("name", name))

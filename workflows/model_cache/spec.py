@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from activities.render.cache.artifact import Artefact, artefact_key, claim_name, read_artefact
+from activities.render.cache.artifact import Artifact, artifact_key, claim_name, read_artifact
 from activities.render.inputs.facts import CacheInput
 from workflows.model_cache.state import CacheState
 
@@ -31,12 +31,12 @@ def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
     return dict(((spec or {}).get("clusterSelector") or {}).get("matchLabels") or {})
 
 
-def artefact_of(namespace: str, name: str, state: CacheState) -> Artefact:
+def artefact_of(namespace: str, name: str, state: CacheState) -> Artifact:
     """Read what is staged, its revision as written in the spec; InvalidSpec if rendering could not read it."""
-    return read_artefact(_as_input(namespace, name, state))
+    return read_artifact(_as_input(namespace, name, state))
 
 
-def reference_of(artefact: Artefact) -> str:
+def reference_of(artefact: Artifact) -> str:
     """Give a digest of what a revision is resolved from."""
     return hashlib.sha256(json.dumps([artefact.source, artefact.origin, artefact.revision]).encode()).hexdigest()[:16]
 
@@ -52,7 +52,7 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
     pinned = _as_input(namespace, name, state, state.pin.revision)
     return DesiredStaging(
         match_labels=match_labels(state.spec),
-        artefact_key=artefact_key(pinned),
+        artefact_key=artifact_key(pinned),
         claim=claim_name(pinned),
         revision=state.pin.revision or artefact.revision,
         generation=state.generation,

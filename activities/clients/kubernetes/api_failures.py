@@ -1,7 +1,7 @@
-"""From what an API server answered to the errors of this project.
+"""From the response of an API server to the errors of this project.
 
-The class decides what happens next, so it is read from the status code and the reason, never from prose; the prose is kept for people,
-without anything that looks like a secret.
+The class decides what happens next, so it follows from the status code and the reason, never from the message; the message is kept for
+users, without anything that looks like a secret.
 """
 
 import json
@@ -24,52 +24,54 @@ from api_types.errors import (
 _INVALID = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.METHOD_NOT_ALLOWED}
 )
-# A server that asks for more is asked again by our own rules.
-_PAUSE_SECONDS_MAX = 60
-_NAMESPACE_ENDING = "NamespaceTerminating"
+# A longer Retry-After is ignored, and the retry policy of the activity applies.
+_RETRY_AFTER_SECONDS_MAX = 60
+_NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 def failure(status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str) -> ModelplaneError:
-    """Make the error for a refused request. `doing` says in words what was asked for, such as `apply apps/v1/Deployment/ns/name`."""
-    answer = _answer(body)
+    """Make the error for a refused request. `doing` names the request, such as `apply apps/v1/Deployment/ns/name`."""
+    status_object = _status_object(body)
     where = f"cluster {cluster}: {doing}"
-    text = _text(answer, status, doing)
+    text = _text(status_object, status, doing)
     if status == HTTPStatus.UNAUTHORIZED:
         return CredentialsInvalid(
-            f"{where}: the API server does not know this credential (401); put a valid kubeconfig into the secret store"
+            f"{where}: the API server does not accept this credential (401); put a valid kubeconfig into the secret store"
         )
     if status == HTTPStatus.FORBIDDEN:
-        if _NAMESPACE_ENDING in _causes(answer):
+        if _NAMESPACE_TERMINATING in _causes(status_object):
             return ServerError(f"{where}: {text}; the namespace is being deleted and can be used again when it is gone")
-        return PermissionDenied(f"{where}: {text}; grant the right to the user of the kubeconfig")
+        return PermissionDenied(f"{where}: {text}; grant the permission to the user of the kubeconfig")
     if status in _INVALID:
         return InvalidInput(f"{where}: {text}")
     if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and headers.get("Retry-After")):
-        return Throttled(f"{where}: {text}", after=_asked_pause(headers))
+        return Throttled(f"{where}: {text}", after=_retry_after(headers))
     return ServerError(f"{where}: {text}")
 
 
-def _asked_pause(headers: Mapping[str, str]) -> timedelta | None:
-    """Read for how long the server wants to be left alone; a date instead of seconds, or an absurd time, is not followed."""
+def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """Read the Retry-After header; a date instead of seconds, or too long a time, is ignored."""
     seconds = headers.get("Retry-After", "").strip()
-    return timedelta(seconds=int(seconds)) if seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= _PAUSE_SECONDS_MAX else None
+    if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= _RETRY_AFTER_SECONDS_MAX):
+        return None
+    return timedelta(seconds=int(seconds))
 
 
 def unreachable(error: Exception, cluster: str, server: str) -> ClusterUnreachable:
-    """Make the error for a request that got no answer."""
+    """Make the error for a request without a response."""
     reason = redact(str(error)) or type(error).__name__
     return ClusterUnreachable(
-        f"cluster {cluster}: no answer from {server}: {reason}; check that the API server runs and that the worker can reach it"
+        f"cluster {cluster}: no response from {server}: {reason}; check that the API server runs and that the worker can reach it"
     )
 
 
 def is_missing_namespace(body: bytes) -> bool:
     """Tell a 404 about the namespace from one about the object or the kind."""
-    details = _answer(body).get("details")
+    details = _status_object(body).get("details")
     return isinstance(details, Mapping) and details.get("kind") == "namespaces"
 
 
-def _answer(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+def _status_object(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(body, Mapping):
         return body
     try:
@@ -79,15 +81,15 @@ def _answer(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _causes(answer: Mapping[str, Any]) -> set[str]:
-    details = answer.get("details")
+def _causes(status_object: Mapping[str, Any]) -> set[str]:
+    details = status_object.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
     return {str(cause.get("reason")) for cause in causes or [] if isinstance(cause, Mapping)}
 
 
-def _text(answer: Mapping[str, Any], status: int, doing: str) -> str:
+def _text(status_object: Mapping[str, Any], status: int, doing: str) -> str:
     if "/Secret/" in doing:
         # Validation quotes values.
-        return f"{answer.get('reason') or 'refused'} ({status})"
-    message = redact(str(answer.get("message") or answer.get("reason") or "")).strip()
+        return f"{status_object.get('reason') or 'refused'} ({status})"
+    message = redact(str(status_object.get("message") or status_object.get("reason") or "")).strip()
     return f"{message} ({status})" if message else f"status {status}"

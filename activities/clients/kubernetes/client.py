@@ -1,4 +1,4 @@
-"""The Kubernetes API as `ClusterApi` wants it: JSON in, JSON out, every kind by one path rule, every failure one of ours."""
+"""`ClusterApi` over HTTP: JSON in, JSON out, every kind by one path rule, every failure an error of ours."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from api_types.labels import FIELD_MANAGER
 
 _PAGE_ITEMS = 500
 _WATCH_SECONDS = (200, 300)
-# A kind that was not there a moment ago is not asked for again at once: a missing stack would cost a discovery per request.
+# After a discovery without the kind, the next one waits: a missing stack would cost a discovery per request.
 _DISCOVERY_SECONDS_MIN = 5.0
 _APPLY_ATTEMPTS = 4
 _CONFLICT_WAIT_SECONDS = 0.2
@@ -77,7 +77,7 @@ class KubernetesCluster(ClusterApi):
             if answer.status == HTTPStatus.NOT_FOUND:
                 raise self._not_served(selection.kind)
             if answer.status == HTTPStatus.GONE:
-                # The list took longer than the server remembers: begin again.
+                # The continue token has expired: list from the start.
                 items.clear()
                 query.pop("continue", None)
                 continue
@@ -95,7 +95,7 @@ class KubernetesCluster(ClusterApi):
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            # Spread, so that a worker's watches do not all begin again in one second.
+            # Spread, so that a worker's watches do not all restart in one second.
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311
         }
         headers = {"Accept": _METADATA.format("PartialObjectMetadata")} if selection.metadata_only else None
@@ -121,13 +121,15 @@ class KubernetesCluster(ClusterApi):
         where = f"{path(resource, target.namespace, target.name)}?{query}"
         for attempt in range(_APPLY_ATTEMPTS):
             answer = await self._session.request("PATCH", where, body=manifest, content_type="application/apply-patch+yaml")
-            # Fields are forced, so a conflict only says that somebody wrote at the same moment.
+            # Fields are forced, so a conflict only means a concurrent write.
             if answer.status != HTTPStatus.CONFLICT or attempt + 1 == _APPLY_ATTEMPTS:
                 break
             await asyncio.sleep(_CONFLICT_WAIT_SECONDS * 2**attempt)
         if answer.status == HTTPStatus.NOT_FOUND:
             if is_missing_namespace(answer.body):
-                raise ServerError(f"cluster {self._cluster}: apply {target}: the namespace is gone; it is made anew at the next attempt")
+                raise ServerError(
+                    f"cluster {self._cluster}: apply {target}: the namespace is gone; it is created again at the next attempt"
+                )
             raise self._not_served(target.kind)
         return self._read(answer, f"apply {target}")
 
@@ -143,7 +145,7 @@ class KubernetesCluster(ClusterApi):
         return self._read(answer, f"create {kind}/{metadata.get('namespace', '')}/{metadata.get('name', '')}")
 
     async def replace(self, manifest: Json) -> Json | None:
-        """Write an object whole over the one with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        """Replace the object with its `metadata.resourceVersion`; None if that one has changed or is gone."""
         target = ObjectId.of(manifest)
         resource = await self._needed(target.kind)
         where = f"{path(resource, target.namespace, target.name)}?{urlencode({'fieldManager': FIELD_MANAGER})}"
@@ -161,7 +163,7 @@ class KubernetesCluster(ClusterApi):
         propagation: Propagation = "Foreground",
         grace_seconds: int | None = None,
     ) -> bool:
-        """Ask for deletion, only of the object with `uid` (at `resource_version`) if given. False if nothing (more) was there so."""
+        """Request deletion, only of the object with `uid` (at `resource_version`) if given. False if there is no such object (any more)."""
         resource = await self._resource(target.kind)
         if resource is None:
             return False
@@ -185,7 +187,7 @@ class KubernetesCluster(ClusterApi):
         return Page(self._read(answer, f"read {where}"), answer.headers.get("ETag", ""))
 
     async def _discover(self) -> None:
-        await self._discovery.ask()
+        await self._discovery.refresh()
         self._discovered_at = asyncio.get_running_loop().time()
 
     async def _resource(self, kind: Kind) -> Resource | None:
@@ -202,7 +204,7 @@ class KubernetesCluster(ClusterApi):
 
     def _not_served(self, kind: Kind) -> StackMissing:
         return StackMissing(
-            f"cluster {self._cluster} does not serve {kind.kind} of {kind.api_version}; it is tried again until the serving stack brings it"
+            f"cluster {self._cluster} does not serve {kind.kind} of {kind.api_version}; it is retried until the serving stack is installed"
         )
 
     def _check_watch(self, status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], selection: Selection) -> None:
@@ -228,6 +230,6 @@ def _query(selection: Selection) -> dict[str, str]:
 
 
 def _typed(item: Json, kind: Kind) -> Json:
-    # Items of a list, and metadata alone, do not say what they are.
+    # Items of a list, and PartialObjectMetadata, have no kind of their own.
     item["apiVersion"], item["kind"] = kind
     return item

@@ -1,7 +1,7 @@
 """Which kinds a cluster serves, and under which path.
 
-Read in the aggregated form (two requests for everything); clusters that are too old for it are asked group by group. Kinds come and go with
-the serving stack, so the answer is kept with its entity tags and asked for again cheaply.
+Read as aggregated discovery (two requests for everything); from clusters that are too old for it group by group. Kinds change with the
+serving stack, so the response is kept with its ETags and refreshed cheaply.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from activities.cluster_objects.cluster_api import Kind, Resource
 
-# Best first; an old server takes the last.
+# Preferred first; an old server serves the last.
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
@@ -21,32 +21,32 @@ _ROOTS = ("/api", "/apis")
 
 
 class Page(NamedTuple):
-    """An answered request; `body` is None when nothing changed since `etag`."""
+    """The response to a request; `body` is None when nothing changed since `etag`."""
 
     body: Mapping[str, Any] | None
     etag: str
 
 
-Fetch = Callable[[str, str, str], Awaitable[Page]]  # path, Accept, etag of the last answer
+Fetch = Callable[[str, str, str], Awaitable[Page]]  # path, Accept, etag of the last response
 
 
 class Discovery:
-    """The served kinds of one cluster, as last asked."""
+    """The served kinds of one cluster, as last discovered."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
         self._etags = dict.fromkeys(_ROOTS, "")
         self._found: dict[str, dict[Kind, Resource]] = {}
-        self._asking = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
 
     @property
     def known(self) -> bool:
-        """Whether the cluster has been asked at all."""
+        """Whether discovery ran at all."""
         return len(self._found) == len(_ROOTS)
 
-    async def ask(self) -> None:
-        """Ask the cluster; at most one asks at a time."""
-        async with self._asking:
+    async def refresh(self) -> None:
+        """Run discovery; only one run at a time."""
+        async with self._refreshing:
             for root in _ROOTS:
                 page = await self._fetch(root, AGGREGATED, self._etags[root])
                 if page.body is None:

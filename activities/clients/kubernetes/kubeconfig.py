@@ -1,9 +1,9 @@
-"""Read a kubeconfig as what it is: input from somebody else.
+"""Read a kubeconfig as untrusted input.
 
 The usual loaders run plugins, open the files that it names and trust the server that it points to. Here a kubeconfig may hold values only:
 an https server, an inline certificate authority, and a token or an inline client certificate. Anything that would make the worker run a
-program, read one of its own files, skip a check of identity or talk to itself is refused, all problems in one message, and no message ever
-holds a value of a credential.
+program, read one of its own files, skip TLS verification or connect to itself is refused, with all problems in one message, and no message
+ever holds a value of a credential.
 """
 
 import base64
@@ -34,7 +34,7 @@ _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loop
 
 @dataclass(frozen=True)
 class ExecPlugin:
-    """A credential plugin, allowed by the operator: the program and what it is given."""
+    """A credential plugin, allowed by the operator: the program, its arguments and its environment."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Access:
 def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> Access:
     """Read the current context of a kubeconfig.
 
-    `subject` says in messages whose kubeconfig it is. Raises CredentialsInvalid with every problem.
+    `subject` names the kubeconfig in messages. Raises CredentialsInvalid with every problem.
     """
     return _Reader(settings, subject).read(text)
 
@@ -79,7 +79,7 @@ def refused_address(address: str, *, allow_loopback: bool) -> str:
 
 
 class _Reader:
-    """One reading, which notes every problem before it gives up."""
+    """Reads one kubeconfig and collects every problem before it raises."""
 
     def __init__(self, settings: KubeconfigSettings, subject: str) -> None:
         self._settings = settings
@@ -94,8 +94,8 @@ class _Reader:
         context = self._named(document, "contexts", "context", context_name)
         cluster = self._named(document, "clusters", "cluster", context.get("cluster")) if context else {}
         user = self._named(document, "users", "user", context.get("user")) if context else {}
-        self._refuse_reach("clusters", cluster)
-        self._refuse_reach("users", user)
+        self._refuse_indirections("clusters", cluster)
+        self._refuse_indirections("users", user)
         server = self._server(cluster) if context else ""
         authority = self._pem(cluster, "certificate-authority-data", "clusters")
         certificate = self._pem(user, "client-certificate-data", "users")
@@ -108,7 +108,7 @@ class _Reader:
         token = token or self._auth_provider_token(user)
         if context and not self._problems and not (token or certificate or plugin):
             self._problems.append("the user has neither a token nor a client certificate, so every request would be anonymous")
-        self._give_up_if_any()
+        self._raise_problems()
         return Access(
             server=server,
             authority=authority,
@@ -123,7 +123,7 @@ class _Reader:
     def _document(self, text: str) -> Mapping[str, Any]:
         if len(text) > _SIZE_MAX:
             self._problems.append(f"is larger than {_SIZE_MAX} characters")
-            self._give_up_if_any()
+            self._raise_problems()
         try:
             document = YAML(typ="safe", pure=True).load(StringIO(text))
         except YAMLError as error:
@@ -135,7 +135,7 @@ class _Reader:
             self._problems.append("is not a kubeconfig: a mapping with clusters, contexts and users is expected")
         elif document is None and not self._problems:
             self._problems.append("is empty")
-        self._give_up_if_any()
+        self._raise_problems()
         found: Mapping[str, Any] = document
         return found
 
@@ -152,7 +152,7 @@ class _Reader:
         self._problems.append(f"{group} has no usable entry named {_shown(str(name))}")
         return {}
 
-    def _refuse_reach(self, group: str, entry: Mapping[str, Any]) -> None:
+    def _refuse_indirections(self, group: str, entry: Mapping[str, Any]) -> None:
         where = {"clusters": "cluster", "users": "user"}[group]
         for file in _FILE_FIELDS[group]:
             if entry.get(file):
@@ -247,7 +247,7 @@ class _Reader:
         )
 
     def _auth_provider_token(self, user: Mapping[str, Any]) -> str:
-        """Take the token that an auth provider left behind; refreshing it is the plugin's work, which Kubernetes itself has given up."""
+        """Read the token that an auth provider stored; it is not refreshed, because Kubernetes has removed these providers."""
         block = user.get("auth-provider")
         if not block or not self._settings.allow_exec:
             return ""
@@ -257,24 +257,24 @@ class _Reader:
             self._problems.append("user.auth-provider holds neither id-token nor access-token")
         return str(found or "")
 
-    def _give_up_if_any(self) -> None:
+    def _raise_problems(self) -> None:
         if self._problems:
             raise CredentialsInvalid(
                 f"{self._subject}: the kubeconfig is refused: {'; '.join(self._problems)}. "
-                f"Correct it in the secret store; it is read again at every attempt"
+                f"Fix it in the secret store; it is read again at every attempt"
             )
 
 
 def _shown(text: str) -> str:
-    """Quote a name or address; what is no plain word may be a credential that slipped in by a wrong indent."""
-    return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown here: it is no plain word)"
+    """Quote a name or address; anything else may be a credential that is here by a wrong indent."""
+    return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown: it may be a credential)"
 
 
 def _addresses(host: str) -> list[str]:
-    """Give the address that a host name spells, in any of the forms that resolvers accept; none for a real name."""
-    for spelling in (_as_written, _as_resolvers_read):
+    """Give the address that a host is, in any of the forms that resolvers accept; none for a DNS name."""
+    for parse in (_as_written, _as_resolvers_parse):
         try:
-            return [spelling(host)]
+            return [parse(host)]
         except (ValueError, OSError):
             continue
     return []
@@ -284,6 +284,6 @@ def _as_written(host: str) -> str:
     return str(ipaddress.ip_address(host.partition("%")[0]))
 
 
-def _as_resolvers_read(host: str) -> str:
+def _as_resolvers_parse(host: str) -> str:
     # 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1 to a resolver.
     return socket.inet_ntoa(socket.inet_aton(host))

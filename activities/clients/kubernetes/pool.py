@@ -1,7 +1,7 @@
 """One client per cluster and credential, for the whole worker.
 
-The reference is resolved for every activity, so that a rotated kubeconfig is used from the next one on without a restart. What is kept is
-the open connection, under the digest of the content: equal content, same client.
+The reference is resolved for every activity, so that a rotated kubeconfig is used from the next one on without a restart. Open connections
+are kept by the digest of the content: equal content, same client.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from api_types.errors import CredentialsInvalid
 from api_types.messages.cluster_work import Connection
 from api_types.settings import KubeconfigSettings
 
-# Requests that began under the old credential may still end.
+# Requests that began with the old credential may still complete.
 _CLOSE_AFTER_SECONDS = 60.0
 
 
@@ -28,10 +28,10 @@ class KubernetesPool(ClusterPool):
         self._store = store
         self._settings = settings
         self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """Resolve the reference anew and give a client for it. Raises CredentialsInvalid."""
+        """Resolve the reference to the kubeconfig again and give a client for it. Raises CredentialsInvalid."""
         where = f"cluster {connection.cluster}"
         try:
             content = await self._store.get(connection.namespace, connection.name, connection.key)
@@ -46,17 +46,17 @@ class KubernetesPool(ClusterPool):
             return known[1]
         subject = f"{where}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
         client = KubernetesCluster(Session(connection.cluster, self._access(content, subject)))
-        # Nobody else can have come between: reading above is the last wait.
+        # No other task can have set it meanwhile: the read above is the last await.
         self._open[reference] = (digest, client)
         if known:
-            self._leave(known[1])
+            self._close_later(known[1])
         return client
 
     async def close(self) -> None:
         """End all connections."""
-        for task in self._leaving:
+        for task in self._closing:
             task.cancel()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
         for _, client in self._open.values():
             await client.close()
         self._open.clear()
@@ -68,10 +68,10 @@ class KubernetesPool(ClusterPool):
             raise CredentialsInvalid(f"{subject} is not text; a kubeconfig in YAML or JSON is expected") from None
         return parse_kubeconfig(text, self._settings, subject)
 
-    def _leave(self, client: KubernetesCluster) -> None:
+    def _close_later(self, client: KubernetesCluster) -> None:
         task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 async def _after(seconds: float, close: Callable[[], Awaitable[None]]) -> None:

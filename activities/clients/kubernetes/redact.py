@@ -1,7 +1,7 @@
-"""Take secrets out of text that others wrote.
+"""Remove secrets from text of servers and libraries.
 
-Servers quote what they were sent. Whatever looks like a key, a token or a kubeconfig value is blanked before it can reach an error, because
-errors are kept in a workflow's history for as long as it lives.
+Servers quote what they were sent. Whatever looks like a key, a token or a kubeconfig value is replaced before it can reach an error,
+because errors are kept in a workflow's history.
 """
 
 import re
@@ -19,7 +19,7 @@ _LENGTH_MAX = 2000
 
 
 def redact(text: str) -> str:
-    """Blank what looks like a credential, and cut the text to a length that a history can bear."""
+    """Replace what looks like a credential, and cut the text to a length that fits into a history."""
     for pattern in _PATTERNS:
         text = pattern.sub("[redacted]", text)
     return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]} ..."

@@ -1,7 +1,7 @@
 """One authenticated HTTP session with one API server.
 
 These are the only lines that know the Kubernetes SDK. Its REST layer brings TLS and pooling; its loaders and models are not used: they
-would write keys to files for the life of the process, run plugins, and turn JSON into classes that know fewer fields than the server.
+would write keys to files that stay while the process runs, run plugins, and turn JSON into classes that know fewer fields than the server.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from api_types.errors import ClusterUnreachable, CredentialsInvalid
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
-# Longer than a watch may live, so that silence means a dead connection and not a quiet cluster.
+# Longer than a watch may last, so that a timeout means a dead connection and not a quiet cluster.
 WATCH_SILENCE_SECONDS = 330.0
 # A worker holds a few long watches per kind and a handful of short requests.
 _CONNECTIONS_MAX = 64
 # Well below what a default API server gives one client, and far above what a busy rollout needs.
 _REQUESTS_PER_SECOND = 200.0
 _REQUESTS_AT_ONCE = 400
-# A busy server answers a few requests soon and many late; what waits here cannot time out there.
+# A busy server responds to a few requests soon and to many late; a request that waits here cannot time out there.
 _IN_FLIGHT_MAX = 24
 _PLUGIN_SECONDS = 30.0
-# A token is renewed this long before it ends.
+# A token is renewed this long before it expires.
 _TOKEN_MARGIN_SECONDS = 60.0
 _REDIRECTS = frozenset(
     {
@@ -54,7 +54,7 @@ _REDIRECTS = frozenset(
 
 
 class Response(NamedTuple):
-    """An answered request."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -75,7 +75,7 @@ class Session:
     async def request(
         self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send one request and read the whole answer, whatever its status. Raises ClusterUnreachable."""
+        """Send one request and read the whole response, whatever its status. Raises ClusterUnreachable."""
         sent = {"Content-Type": content_type, **(headers or {})}
         async with self._in_flight, self._open(method, path, body, sent, READ_SECONDS) as answer:
             try:
@@ -85,7 +85,7 @@ class Session:
             return Response(answer.status, answer.headers, content)
 
     async def lines(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncIterator[Response | bytes]:
-        """Stream the lines of an answer; if the server refuses, the one item is the refusal. Raises ClusterUnreachable."""
+        """Stream the lines of a response; if the request is refused, the only item is that response. Raises ClusterUnreachable."""
         async with self._open("GET", path, None, headers or {}, WATCH_SILENCE_SECONDS) as answer:
             try:
                 if answer.status != HTTPStatus.OK:
@@ -104,7 +104,7 @@ class Session:
     async def _open(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], read_seconds: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        await self._throttle.turn()
+        await self._throttle.acquire()
         sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
         if token := await self._credential.token():
             sent["Authorization"] = f"Bearer {token}"
@@ -117,12 +117,12 @@ class Session:
         try:
             yield response
         finally:
-            # After the last byte the connection is back in the pool already; before it, nobody else may have it.
+            # After the last byte the connection is back in the pool already; before it, it must not be reused.
             response.close()
 
 
 class _GuardedResolver(AbstractResolver):
-    """Resolves names like everybody, but not to where a kubeconfig must not lead."""
+    """Resolves names as usual, except to addresses that a kubeconfig must not point to."""
 
     def __init__(self, *, allow_loopback: bool) -> None:
         self._inner = aiohttp.ThreadedResolver()
@@ -151,29 +151,29 @@ class _Rest(RESTClientObject):  # type: ignore[misc] # the SDK is untyped
         )
 
 
-async def _stay(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Follow no redirect: an API server sends none, and the target would be somebody else's choice."""
+async def _refuse_redirects(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Refuse redirects: an API server sends none, and the target would be the choice of another party."""
     response = await handler(request)
     if response.status in _REDIRECTS:
         response.close()
-        raise aiohttp.ClientConnectionError("the server answered with a redirect, which a Kubernetes API server never does")
+        raise aiohttp.ClientConnectionError("the server responded with a redirect, which a Kubernetes API server never does")
     return response
 
 
 def _rest(access: Access) -> _Rest:
-    # The TLS library reads keys from files only; they exist for the moments of this call, in a folder that nobody else can enter.
+    # The TLS library reads keys from files only; they exist during this call, in a folder of mode 0700.
     with tempfile.TemporaryDirectory(prefix="modelplane-") as folder:
         configuration = Configuration(host=access.server)
         configuration.retries = None
         configuration.connection_pool_maxsize = _CONNECTIONS_MAX
         configuration.ca_cert_data = access.authority or None
         configuration.tls_server_name = access.server_name or None
-        configuration.client_session_kwargs = {"middlewares": (_stay,)}
+        configuration.client_session_kwargs = {"middlewares": (_refuse_redirects,)}
         if access.certificate:
             configuration.cert_file = _file(folder, "certificate", access.certificate)
             configuration.key_file = _file(folder, "key", access.key)
         rest = _Rest(configuration)
-        # Nothing may look for the files later.
+        # The files are gone after this; no reconnect may open them.
         configuration.cert_file = configuration.key_file = None
     rest.allow_loopback = access.allow_loopback
     return rest
@@ -193,14 +193,14 @@ class _Credential:
         self._cluster = cluster
         self._plugin = access.plugin
         self._token = access.token
-        self._ends_at = float("-inf") if access.plugin else float("inf")
+        self._expires_at = float("-inf") if access.plugin else float("inf")
         self._renewing = asyncio.Lock()
 
     async def token(self) -> str:
-        """Give a token that is still good. Raises CredentialsInvalid if the plugin gives none."""
-        if self._plugin and time.time() > self._ends_at - _TOKEN_MARGIN_SECONDS:
+        """Give a token that has not expired. Raises CredentialsInvalid if the plugin gives none."""
+        if self._plugin and time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
             async with self._renewing:
-                if time.time() > self._ends_at - _TOKEN_MARGIN_SECONDS:
+                if time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
                     await self._renew(self._plugin)
         return self._token
 
@@ -220,11 +220,11 @@ class _Credential:
                 status = await ExecProvider(block).run()
         except (ConfigException, OSError) as error:
             # The text of the plugin may hold the token.
-            raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it by hand on the worker to see why") from None
+            raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it on the worker to see why") from None
         except TimeoutError:
-            raise ClusterUnreachable(f"{subject} gave no answer within {_PLUGIN_SECONDS:.0f} s") from None
+            raise ClusterUnreachable(f"{subject} did not finish within {_PLUGIN_SECONDS:.0f} s") from None
         self._token = str(status.get("token") or "")
         if not self._token:
             raise CredentialsInvalid(f"{subject} gave no token; client certificates from plugins are not supported")
-        ends = status.get("expirationTimestamp")
-        self._ends_at = datetime.fromisoformat(str(ends)).timestamp() if ends else float("inf")
+        expires = status.get("expirationTimestamp")
+        self._expires_at = datetime.fromisoformat(str(expires)).timestamp() if expires else float("inf")

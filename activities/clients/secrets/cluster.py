@@ -1,8 +1,8 @@
 """Secrets and ConfigMaps of the control cluster as the secret store.
 
-The form for a control plane that runs in Kubernetes: values stay in its etcd, rights are its RBAC. The way there cannot itself lie in the
-store: it is the pod's own service account, or outside a cluster the operator's kubeconfig named by KUBECONFIG, with inline credentials.
-Both are the operator's words and not a tenant's, so a loopback server is fine.
+For a control plane that runs in Kubernetes: values stay in its etcd, permissions are its RBAC. The credential for it cannot itself be in
+the store: it is the pod's own service account, or outside a cluster the operator's kubeconfig named by KUBECONFIG, with inline credentials.
+Both come from the operator and not from a tenant, so a loopback server is allowed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Connector = Callable[[], Awaitable[ClusterApi]]
 
 
 class SecretCluster(SecretStore):
-    """The cluster form of the secret store. `connect` gives the control cluster and is asked at every use."""
+    """The secret store on a cluster. `connect` gives the control cluster and is called at every use."""
 
     def __init__(self, connect: Connector) -> None:
         self._connect = connect
@@ -55,7 +55,7 @@ class SecretCluster(SecretStore):
         other: SecretKind = "ConfigMap" if secret.kind == "Secret" else "Secret"
         if await cluster.get(_target(other, secret.namespace, secret.name)):
             raise NameConflict(
-                f"{secret.kind} {secret.namespace}/{secret.name}: the name is held by a {other} on the control cluster; "
+                f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken by a {other} on the control cluster; "
                 f"delete that one or choose another name"
             )
         if await cluster.get(ObjectId(Kind("v1", "Namespace"), "", secret.namespace)) is None:
@@ -90,11 +90,11 @@ class SecretCluster(SecretStore):
 
 def control_cluster_store(settings: Settings) -> SecretStore:
     """Give the store on the cluster that this process belongs to."""
-    return SecretCluster(_Own(settings).connect)
+    return SecretCluster(_ControlCluster(settings).connect)
 
 
-class _Own:
-    """The way to one's own cluster. A service account's token is replaced every hour, so it is read again at every use."""
+class _ControlCluster:
+    """The client of the control cluster. A service account's token is rotated every hour, so it is read again at every use."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -176,6 +176,6 @@ def _map(found: Json, field: str) -> list[tuple[str, str]]:
 
 def _info(found: Json) -> SecretInfo:
     stored = _stored(found)
-    # The version of the object changes with its content and says nothing about it.
+    # The resource version changes with the content and does not reveal it.
     version = str(found["metadata"].get("resourceVersion", ""))
     return SecretInfo(stored.namespace, stored.name, stored.kind, stored.type, stored.labels, tuple(sorted(stored.data)), version)

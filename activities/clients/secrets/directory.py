@@ -1,8 +1,8 @@
 """Secrets as files: `<root>/<namespace>/<name>/<key>`.
 
-The form for one machine, and the form in which Kubernetes mounts a Secret, so that a mounted volume can be read as it is (it has no
-metadata file and its keys are symbolic links). Folders are 0700 and files 0600. Every file is written beside its place and moved there, so
-that a reader sees the old value or the new one; names that begin with two dots are ours, because no key may.
+For one machine; Kubernetes mounts a Secret in the same layout, so that a mounted volume can be read as it is (it has no metadata file and
+its keys are symbolic links). Folders are 0700 and files 0600. Every file is written under a temporary name and renamed, so that a reader
+gets the old value or the new one; names that begin with two dots are ours, because no key may.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _FILE_MODE = 0o600
 
 
 class SecretDirectory(SecretStore):
-    """The directory form of the secret store."""
+    """The secret store in a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -91,10 +91,10 @@ class SecretDirectory(SecretStore):
     def _put(self, secret: StoredSecret) -> None:
         folder = self._root / secret.namespace / secret.name
         if folder.is_dir():
-            held_by = _metadata(folder).get("kind", "Secret")
-            if held_by != secret.kind:
+            taken_by = _metadata(folder).get("kind", "Secret")
+            if taken_by != secret.kind:
                 raise NameConflict(
-                    f"{secret.kind} {secret.namespace}/{secret.name}: the name is held by a {held_by} in the secret store; "
+                    f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken by a {taken_by} in the secret store; "
                     f"delete that one or choose another name"
                 )
         for place in (self._root, folder.parent, folder):
@@ -111,10 +111,10 @@ class SecretDirectory(SecretStore):
         folder = self._root / namespace / name
         if not folder.is_dir():
             return False
-        # Moved away first: nobody may read half of a secret that is going.
-        leaving = folder.with_name(f"..leaving-{secrets.token_hex(8)}")
-        folder.rename(leaving)
-        shutil.rmtree(leaving)
+        # Renamed first: no reader may get half of a secret that is being deleted.
+        deleting = folder.with_name(f"..deleting-{secrets.token_hex(8)}")
+        folder.rename(deleting)
+        shutil.rmtree(deleting)
         return True
 
     def _list(self, namespace: str) -> Sequence[SecretInfo]:

@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all."""
 
     source: str
@@ -36,36 +36,36 @@ class Artefact:
 
     @property
     def key(self) -> str:
-        """The artefact key: equal for equal content, in 64 hex digits."""
+        """The artifact key: equal for equal content, in 64 hex digits."""
         return content_hash({"source": self.source, "origin": self.origin, "revision": self.revision})
 
 
-def read_artefact(cache: CacheInput) -> Artefact:
+def read_artifact(cache: CacheInput) -> Artifact:
     """Read and check what a cache stages. Raises InvalidSpec with all problems."""
     findings = Findings()
     check_encodable(cache.spec, "spec", findings)
     spec = Reader(cache.spec, "spec", findings)
     source = spec.choice("source", "", (SOURCE_HUGGINGFACE, SOURCE_OCI))
-    artefact = (
+    artifact = (
         _oci(spec.object("oci"), cache.revision) if source == SOURCE_OCI else _hugging_face(spec.object("huggingFace"), cache.revision)
     )
     if not source:
         findings.problem("spec", f"source must be {SOURCE_HUGGINGFACE} or {SOURCE_OCI}")
     findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
-    return artefact
+    return artifact
 
 
-def artefact_key(cache: CacheInput) -> str:
+def artifact_key(cache: CacheInput) -> str:
     """Give the key of what a cache stages. Raises InvalidSpec."""
-    return read_artefact(cache).key
+    return read_artifact(cache).key
 
 
 def claim_name(cache: CacheInput) -> str:
-    """Name the volume claim of the artefact. Raises InvalidSpec."""
-    return names.cache_claim_name(cache.namespace, cache.name, artefact_key(cache))
+    """Name the volume claim of the artifact. Raises InvalidSpec."""
+    return names.cache_claim_name(cache.namespace, cache.name, artifact_key(cache))
 
 
-def _hugging_face(block: Reader, revision: str) -> Artefact:
+def _hugging_face(block: Reader, revision: str) -> Artifact:
     repo = block.text("repo", required=True)
     if repo and not _REPO.fullmatch(repo):
         block.findings.problem(block.where, f"repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', is {repo!r}")
@@ -75,7 +75,7 @@ def _hugging_face(block: Reader, revision: str) -> Artefact:
             block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-', is {literal!r}"
         )
     secret = block.object("authSecret")
-    return Artefact(
+    return Artifact(
         source=SOURCE_HUGGINGFACE,
         origin=repo,
         revision=revision or literal,
@@ -85,7 +85,7 @@ def _hugging_face(block: Reader, revision: str) -> Artefact:
     )
 
 
-def _oci(block: Reader, revision: str) -> Artefact:
+def _oci(block: Reader, revision: str) -> Artifact:
     image = block.text("image", required=True)
     if image and not _IMAGE.fullmatch(image):
         block.findings.problem(block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}")
@@ -93,9 +93,9 @@ def _oci(block: Reader, revision: str) -> Artefact:
     digest = revision or literal
     if digest and not _DIGEST.fullmatch(digest):
         block.findings.problem(block.where, f"the digest of the image must be 'sha256:' and 64 hex digits, is {digest!r}")
-    return Artefact(
+    return Artifact(
         source=SOURCE_OCI,
-        # A tag that moves back to the same content is the same artefact.
+        # A tag that moves back to the same content is the same artifact.
         origin=repository if digest else image,
         revision=digest,
         size_gib=_size(block),

@@ -1,12 +1,12 @@
-"""Render one ModelCache on one cluster: a volume per artefact, and while it is not staged the Job that fills it.
+"""Render one ModelCache on one cluster: a volume per artifact, and while it is not staged the Job that fills it.
 
-A changed revision is another artefact with a volume of its own, so that running engines never see files change underneath. A token lies on
+A changed revision is another artifact with a volume of its own, so that running engines never see files change underneath. A token lies on
 the cluster only while it is needed.
 """
 
 from dataclasses import dataclass
 
-from activities.render.cache.artifact import SOURCE_OCI, Artefact, artefact_key, claim_name, read_artefact
+from activities.render.cache.artifact import SOURCE_OCI, Artifact, artifact_key, claim_name, read_artifact
 from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
@@ -20,7 +20,7 @@ from api_types.messages.cluster_work import ClusterFacts
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 
-__all__ = ["StorageClassMissing", "artefact_key", "claim_name", "render_cache"]
+__all__ = ["StorageClassMissing", "artifact_key", "claim_name", "render_cache"]
 
 _COMPONENT = "cache"
 _TARGET = "/mnt/artifact"
@@ -42,19 +42,19 @@ class StorageClassMissing(NotRenderable):
 
 
 def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
-    """Give the volume claim and, until the artefact is staged, the copy of its credential and the Job.
+    """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job.
 
     Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
     """
-    artefact = read_artefact(cache)
+    artifact = read_artifact(cache)
     if not (cache.volume_class or cluster.facts.storage_class_name):
         problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
-    claim = names.cache_claim_name(cache.namespace, cache.name, artefact.key)
-    volume = _Volume(cache, artefact, claim, workload_namespace(cache.namespace, settings), cluster.facts, settings)
+    claim = names.cache_claim_name(cache.namespace, cache.name, artifact.key)
+    volume = _Volume(cache, artifact, claim, workload_namespace(cache.namespace, settings), cluster.facts, settings)
     objects = [volume.claim_item()]
     copies: list[Copy] = []
-    held = SECRET_MISSING if cache.credential_missing and artefact.credential and not cache.ready else ""
+    held = SECRET_MISSING if cache.credential_missing and artifact.credential and not cache.ready else ""
     if not cache.ready and not held:
         copies = volume.credential_copies()
         objects.append(volume.job_item())
@@ -71,10 +71,10 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
 
 @dataclass(frozen=True)
 class _Volume:
-    """One artefact's place on one cluster."""
+    """One artifact's place on one cluster."""
 
     cache: CacheInput
-    artefact: Artefact
+    artifact: Artifact
     claim: str
     namespace: str
     facts: ClusterFacts
@@ -104,22 +104,22 @@ class _Volume:
             "spec": {
                 "accessModes": ["ReadWriteMany"],
                 "storageClassName": self.cache.volume_class or self.facts.storage_class_name,
-                "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artefact.size_gib}Gi"}},
+                "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artifact.size_gib}Gi"}},
             },
         }
         return self.item("cache-claim", _COMPONENT, manifest)
 
     def credential_copies(self) -> list[Copy]:
-        if not self.artefact.credential:
+        if not self.artifact.credential:
             return []
-        secret_type, keys = (_DOCKER_TYPE, ()) if self.artefact.source == SOURCE_OCI else ("Opaque", (self.artefact.credential_key,))
+        secret_type, keys = (_DOCKER_TYPE, ()) if self.artifact.source == SOURCE_OCI else ("Opaque", (self.artifact.credential_key,))
         item = self.item("cache-auth", "secret", copy_manifest(SECRET, secret_type, self.namespace, f"{self.claim}-auth"))
-        return [Copy(item.key, SECRET, self.cache.namespace, self.artefact.credential, keys, item.manifest)]
+        return [Copy(item.key, SECRET, self.cache.namespace, self.artifact.credential, keys, item.manifest)]
 
     def job_item(self) -> Item:
         kai = self.facts.scheduler_type == queues.KAI
         queue = queues.queue_name(self.cache.namespace)
-        container, volumes = self._oci() if self.artefact.source == SOURCE_OCI else self._hugging_face()
+        container, volumes = self._oci() if self.artifact.source == SOURCE_OCI else self._hugging_face()
         pod_labels = {**self.people_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
         pod = compact(
             automountServiceAccountToken=False,
@@ -150,9 +150,9 @@ class _Volume:
 
     def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
         common = {
-            "MODELPLANE_ARTEFACT_KEY": self.artefact.key,
+            "MODELPLANE_ARTEFACT_KEY": self.artifact.key,
             "MODELPLANE_TARGET": _TARGET,
-            "MODELPLANE_REVISION": self.artefact.revision,
+            "MODELPLANE_REVISION": self.artifact.revision,
         }
         return {
             "name": _CONTAINER,
@@ -168,7 +168,7 @@ class _Volume:
 
     def _hugging_face(self) -> tuple[Json, list[Json]]:
         environment = {
-            "MODELPLANE_REPO": self.artefact.origin,
+            "MODELPLANE_REPO": self.artifact.origin,
             "MODELPLANE_CLIENT_VERSION": self.settings.hydration_client_version,
             "HF_HOME": f"{_WORK}/huggingface",
             # The last lines of the log become the message of a failed pod.
@@ -176,16 +176,16 @@ class _Volume:
             **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
-        if self.artefact.credential:
-            reference = {"name": f"{self.claim}-auth", "key": self.artefact.credential_key}
+        if self.artifact.credential:
+            reference = {"name": f"{self.claim}-auth", "key": self.artifact.credential_key}
             container["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
         return container, []
 
     def _oci(self) -> tuple[Json, list[Json]]:
-        scratch_on_node = self.artefact.scratch_on_node
+        scratch_on_node = self.artifact.scratch_on_node
         environment = {
-            "MODELPLANE_IMAGE": self.artefact.image,
-            "MODELPLANE_PLAIN_HTTP": "true" if self.artefact.plain_http else "false",
+            "MODELPLANE_IMAGE": self.artifact.image,
+            "MODELPLANE_PLAIN_HTTP": "true" if self.artifact.plain_http else "false",
             "KITOPS_HOME": f"{_SCRATCH_PATH if scratch_on_node else _WORK}/kit",
         }
         container = self._container(self.settings.kit_image, ["/bin/sh", "-c", OCI], environment)
@@ -195,7 +195,7 @@ class _Volume:
         if scratch_on_node:
             volumes.append({"name": "scratch", "emptyDir": {}})
             container["volumeMounts"].append({"name": "scratch", "mountPath": _SCRATCH_PATH})
-        if self.artefact.credential:
+        if self.artifact.credential:
             container["env"].append({"name": "DOCKER_CONFIG", "value": _DOCKER_PATH})
             items = [{"key": _DOCKER_KEY, "path": "config.json"}]
             volumes.append({"name": "registry", "secret": {"secretName": f"{self.claim}-auth", "items": items}})

@@ -95,7 +95,7 @@ class ReplicaInput:
 class CacheInput:
     """One ModelCache on one cluster: identity, wire-form spec, and where its staging stands.
 
-    `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artefact is staged here, so that only
+    `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artifact is staged here, so that only
     its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.
     `volume_class` and `volume_gib` are those of the volume that stands already, where they cannot follow the spec; else empty and 0.
     """

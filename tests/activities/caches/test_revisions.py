@@ -73,7 +73,7 @@ async def test_a_commit_is_believed_without_asking(store: SecretDirectory, hub: 
 
 async def test_a_private_repository_opens_with_the_token_of_the_store(store: SecretDirectory, hub: LocalHub) -> None:
     spec = of_hub("acme/private", authSecret={"name": "hub", "key": "pat"})
-    with pytest.raises(CredentialsInvalid, match="shows acme/private to nobody without a credential"):
+    with pytest.raises(CredentialsInvalid, match="requires a credential for acme/private"):
         await resolved(store, spec, hub)
     await store.put(StoredSecret("ml-team", "hub", {"pat": b"hf_wrong"}))
     with pytest.raises(CredentialsInvalid, match="refused the credential for acme/private"):
@@ -98,7 +98,7 @@ async def test_what_the_hub_does_not_have_is_told_from_what_may_heal(store: Secr
     hub.address = "http://127.0.0.1:9"
     silent = await raised(store, of_hub("acme/tiny"), hub)
     assert isinstance(silent, ServerError)
-    assert "no answer from 127.0.0.1:9" in silent.message
+    assert "no response from 127.0.0.1:9" in silent.message
 
 
 async def test_wkl_100_a_tag_means_the_digest_of_its_manifest(store: SecretDirectory, registry: LocalRegistry) -> None:
@@ -135,7 +135,7 @@ async def test_a_pull_secret_that_cannot_be_read_is_named_without_its_content(
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        (of_registry("qwen"), "names no registry; write it whole"),
+        (of_registry("qwen"), "names no registry; write the full reference"),
         (of_registry("models/qwen:1.0"), "names no registry"),
         (of_registry("registry.acme.example/qwen@sha256:12"), "the digest of the image must be"),
         ({"source": "HuggingFace", "huggingFace": {"repo": "a/b;c", "sizeGiB": 1}}, "repo must be"),
@@ -152,4 +152,4 @@ async def test_a_registry_whose_digest_is_not_that_of_its_content_is_not_believe
     registry.content[digest] = b"{}"
     error = await raised(store, of_registry(f"{registry.host}/models/qwen:1.0"))
     assert isinstance(error, ServerError)
-    assert "but its content is" in error.message
+    assert "but the content has" in error.message

@@ -1,4 +1,4 @@
-"""One artefact on one real cluster: made, kept, filled again and taken away (spec/workloads.md 5.3 to 5.6 and 5.9)."""
+"""One artifact on one real cluster: made, kept, filled again and taken away (spec/workloads.md 5.3 to 5.6 and 5.9)."""
 
 import asyncio
 import base64

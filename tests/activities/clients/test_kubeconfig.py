@@ -108,7 +108,7 @@ REFUSED = [
     Refused("data that is not base64", a_kubeconfig({"certificate-authority-data": "%%%"}), ("is not base64",)),
     Refused("no context", a_kubeconfig(context=""), ("current-context is not set",)),
     Refused("a context that does not exist", a_kubeconfig(context="other"), ("contexts has no usable entry named 'other'",)),
-    Refused("a token where a name belongs", a_kubeconfig(context=f"main\n- {TOKEN}"), ("it is no plain word",)),
+    Refused("a token where a name belongs", a_kubeconfig(context=f"main\n- {TOKEN}"), ("it may be a credential",)),
     Refused("a user that does not exist", a_kubeconfig(users=[]), ("users has no usable entry named 'admin'",)),
     Refused("nothing", "", ("is empty",)),
     Refused("a list", "- a", ("is not a kubeconfig",)),

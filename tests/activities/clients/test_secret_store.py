@@ -55,7 +55,7 @@ async def test_putting_again_replaces_the_whole(store: SecretStore) -> None:
 async def test_a_config_map_is_kept_as_one_and_shares_its_name_with_no_secret(store: SecretStore) -> None:
     await store.put(StoredSecret("ml-team", "flags", {"a": b"1"}, kind="ConfigMap"))
     assert (await store.read("ml-team", "flags")).kind == "ConfigMap"
-    with pytest.raises(NameConflict, match="held by a ConfigMap"):
+    with pytest.raises(NameConflict, match="taken by a ConfigMap"):
         await store.put(StoredSecret("ml-team", "flags", {"a": b"1"}))
 
 

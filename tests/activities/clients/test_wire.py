@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
 ENDING = {"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}
 REFUSALS = [
     Refusal("401", 401, {"message": "Unauthorized"}, CredentialsInvalid, "put a valid kubeconfig into the secret store"),
-    Refusal("403", 403, {"message": 'User "x" cannot patch'}, PermissionDenied, 'User "x" cannot patch (403); grant the right'),
+    Refusal("403", 403, {"message": 'User "x" cannot patch'}, PermissionDenied, 'User "x" cannot patch (403); grant the permission'),
     Refusal("a namespace that is going", 403, {"message": "forbidden", **ENDING}, ServerError, "the namespace is being deleted"),
     Refusal("422", 422, {"message": "spec.replicas: Invalid value"}, InvalidInput, "spec.replicas: Invalid value (422)"),
     Refusal("400", 400, {"message": "strict decoding error: unknown field"}, InvalidInput, "unknown field"),
@@ -131,7 +131,7 @@ async def test_a_server_without_aggregated_discovery_is_asked_group_by_group() -
 
     discovery = Discovery(fetch)
     assert not discovery.known
-    await discovery.ask()
+    await discovery.refresh()
     assert discovery.known
     assert {kind: resource.plural for kind, resource in discovery.resources().items()} == {
         Kind("v1", "Pod"): "pods",
@@ -153,8 +153,8 @@ async def test_what_did_not_change_is_not_sent_again() -> None:
         return Page({"kind": "APIGroupDiscoveryList", "items": [group] if where == "/api" else []}, f"etag-{where}")
 
     discovery = Discovery(fetch)
-    await discovery.ask()
-    await discovery.ask()
+    await discovery.refresh()
+    await discovery.refresh()
     assert etags == ["", "", "etag-/api", "etag-/apis"]
     assert list(discovery.resources()) == [Kind("v1", "Pod")]
 
@@ -200,14 +200,14 @@ async def test_a_burst_passes_and_then_the_rate_holds(monkeypatch: pytest.Monkey
     monkeypatch.setattr("activities.clients.kubernetes.throttle.asyncio", clock)
     throttle = Throttle(rate=100, burst=10)
     for _ in range(10):
-        await throttle.turn()
+        await throttle.acquire()
     assert clock.now == 0
     for _ in range(20):
-        await throttle.turn()
+        await throttle.acquire()
     assert clock.now == pytest.approx(0.2)
     clock.now += 60
     for _ in range(10):
-        await throttle.turn()
+        await throttle.acquire()
     assert clock.now == pytest.approx(60.2)
 
 

@@ -64,7 +64,7 @@ class Broken(NamedTuple):
 
 BROKEN = [
     Broken("api 17-19 a token that nobody issued", "token", CredentialsInvalid, ("401", "put a valid kubeconfig into the secret store")),
-    Broken("stk 55 nobody answers", "port", ClusterUnreachable, ("no answer from https://127.0.0.1:", "check that the API server runs")),
+    Broken("stk 55 no server", "port", ClusterUnreachable, ("no response from https://127.0.0.1:", "check that the API server runs")),
     Broken("an authority that did not sign the server", "authority", ClusterUnreachable, ("certificate verify failed",)),
 ]
 

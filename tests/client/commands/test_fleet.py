@@ -211,7 +211,7 @@ def test_a_cluster_that_does_not_answer_is_reported_with_its_address(cli: Cli, h
     cli("apply", "-f", written(json.dumps(secret)))
     result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "8")
     assert result.code == ExitCode.TIMED_OUT
-    assert "no answer from https://127.0.0.1:9" in result.err
+    assert "no response from https://127.0.0.1:9" in result.err
     assert "Failing steps, tried again:\n  connect_cluster, attempt" in cli("describe", f"ic/{name}").out
     forced = cli("delete", f"ic/{name}", "--force", "--reason", "the rack is gone", "--wait", "--timeout", str(_BOUND_SECONDS))
     assert forced.code == 0, forced.err

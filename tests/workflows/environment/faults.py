@@ -86,11 +86,11 @@ async def clean_up(plane: ControlPlane, name: str, namespace: str) -> None:
 async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, leaving: str) -> None:
     """What a rollout and a teardown say while their API server does not answer."""
     stuck = await plane.until("ModelReplica", rolling, lambda seen: reason(seen, "ModelAccepted") == "ClusterUnreachable", namespace)
-    assert f"cluster {CLUSTER}: no answer from https://127.0.0.1" in message(stuck, "ModelAccepted")
+    assert f"cluster {CLUSTER}: no response from https://127.0.0.1" in message(stuck, "ModelAccepted")
     held_up = await plane.until("ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace)
     assert held_up["status"]["phase"] == "Unreachable"
     assert "retrying" in message(held_up, "Deleting")
-    whole = await plane.until("ModelDeployment", "leaving", lambda seen: "no answer from" in message(seen, "Deleting"), namespace)
+    whole = await plane.until("ModelDeployment", "leaving", lambda seen: "no response from" in message(seen, "Deleting"), namespace)
     assert f"{leaving} on {CLUSTER}" in message(whole, "Deleting")
     assert {entry["deployment"] for entry in await held(plane, namespace)} == {"rolling", "leaving"}
 

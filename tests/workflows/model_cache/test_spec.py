@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from activities.render.cache.artifact import artefact_key
+from activities.render.cache.artifact import artifact_key
 from activities.render.inputs.facts import CacheInput
 from workflows.model_cache.spec import artefact_of, desired_staging, nothing_staged, reference_of
 from workflows.model_cache.state import CacheState, PinnedRevision
@@ -30,7 +30,7 @@ def test_the_pinned_revision_is_desired_on_the_selected_clusters() -> None:
     desired = desired_staging("ml", "qwen", a_state(a_spec()))
     assert desired
     assert (desired.revision, desired.generation, desired.match_labels) == (COMMIT, 3, {"tier": "gold"})
-    assert desired.artefact_key == artefact_key(CacheInput("ml", "qwen", "u", 3, "", a_spec(), revision=COMMIT))
+    assert desired.artefact_key == artifact_key(CacheInput("ml", "qwen", "u", 3, "", a_spec(), revision=COMMIT))
     assert not desired.deleting
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from activities.render.cache.hydration import HUGGINGFACE, OCI
-from activities.render.cache.volumes import StorageClassMissing, artefact_key, claim_name, render_cache
+from activities.render.cache.volumes import StorageClassMissing, artifact_key, claim_name, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
@@ -81,7 +81,7 @@ def test_wkl_84_a_cluster_without_a_class_cannot_stage() -> None:
 def test_wkl_85_every_cluster_downloads_the_resolved_commit() -> None:
     cache = a_cache(revision="main", commit=COMMIT)
     assert env(staged(cache))["MODELPLANE_REVISION"] == COMMIT
-    assert artefact_key(cache) == artefact_key(a_cache(commit=COMMIT))
+    assert artifact_key(cache) == artifact_key(a_cache(commit=COMMIT))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_wkl_86_the_program_is_a_constant_and_values_come_by_environment() -> No
     assert container(first)["command"] == container(second)["command"] == ["python3", "-c", HUGGINGFACE]
     assert "args" not in container(first)
     assert env(first) == {
-        "MODELPLANE_ARTEFACT_KEY": artefact_key(a_cache(commit=COMMIT)),
+        "MODELPLANE_ARTEFACT_KEY": artifact_key(a_cache(commit=COMMIT)),
         "MODELPLANE_TARGET": "/mnt/artifact",
         "MODELPLANE_REVISION": COMMIT,
         "MODELPLANE_REPO": "Qwen/Qwen3-8B",
@@ -178,7 +178,7 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
     assert container(rendered)["image"] == "ghcr.io/kitops-ml/kitops:v1.11.0"
     assert container(rendered)["command"] == ["/bin/sh", "-c", OCI]
     assert env(rendered) == {
-        "MODELPLANE_ARTEFACT_KEY": artefact_key(an_oci_cache(commit=DIGEST)),
+        "MODELPLANE_ARTEFACT_KEY": artifact_key(an_oci_cache(commit=DIGEST)),
         "MODELPLANE_TARGET": "/mnt/artifact",
         "MODELPLANE_REVISION": DIGEST,
         "MODELPLANE_IMAGE": f"registry.acme.example/models/qwen@{DIGEST}",
@@ -189,8 +189,8 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
 
 
 @pytest.mark.parametrize("image", ["registry.acme.example:5000/models/qwen", "qwen"])
-def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artefact(image: str) -> None:
-    assert artefact_key(an_oci_cache(image=f"{image}:1", commit=DIGEST)) == artefact_key(an_oci_cache(image=f"{image}@{DIGEST}"))
+def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artifact(image: str) -> None:
+    assert artifact_key(an_oci_cache(image=f"{image}:1", commit=DIGEST)) == artifact_key(an_oci_cache(image=f"{image}@{DIGEST}"))
 
 
 @pytest.mark.parametrize(

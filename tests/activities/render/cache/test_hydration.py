@@ -111,7 +111,7 @@ def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
 
 
-def test_a_download_ends_with_a_marker_that_names_the_artefact(hub: Hub) -> None:
+def test_a_download_ends_with_a_marker_that_names_the_artifact(hub: Hub) -> None:
     assert hub.run().returncode == 0
     assert (hub.volume / "weights" / "model.safetensors").stat().st_size == 4096
     assert hub.asked.read_text() == f"acme/tiny {COMMIT}"
@@ -143,7 +143,7 @@ def test_wkl_93_an_interrupted_download_leaves_no_marker_and_goes_on(hub: Hub) -
     assert hub.copied == ["config.json", "model.safetensors"]
 
 
-@pytest.mark.parametrize("marker", ['{"artefactKey": "key-0"}', "", "[]"], ids=["wkl-94 another artefact", "wkl-94 bare", "wkl-94 a list"])
+@pytest.mark.parametrize("marker", ['{"artefactKey": "key-0"}', "", "[]"], ids=["wkl-94 another artifact", "wkl-94 bare", "wkl-94 a list"])
 def test_a_marker_of_something_else_is_no_reason_to_stop(hub: Hub, marker: str) -> None:
     (hub.volume / MARKER).write_text(marker)
     assert hub.run().returncode == 0

@@ -67,7 +67,7 @@ def test_wkl_85_the_real_client_stages_the_pinned_commit(hub: LocalHub, tmp_path
     assert len(hub.asked) == before
 
 
-def test_wkl_94_a_volume_of_another_artefact_is_filled_anew(hub: LocalHub, tmp_path: Path) -> None:
+def test_wkl_94_a_volume_of_another_artifact_is_filled_anew(hub: LocalHub, tmp_path: Path) -> None:
     (tmp_path / MARKER).write_text('{"artefactKey": "key-0"}')
     assert hydrate(hub, tmp_path, "acme/tiny")[0] == 0
     assert json.loads((tmp_path / MARKER).read_text())["artefactKey"] == "key-1"
