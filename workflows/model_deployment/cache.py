@@ -2,95 +2,94 @@
 
 import contextlib
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
+from api_types.messages.delivery import entity
+from api_types.messages.signals import ModelCacheSignals
 from workflows.entity import backoff
-from workflows.entity.entity import Entity
-from workflows.entity.state import EntityState
+from workflows.entity.context import EntityContext
+from workflows.model_deployment.state import DeploymentState
 
-# A cache that does not exist announces itself when it comes; this is the net below.
-LOOK_FOR_CACHE = backoff.transient(4)
+# A cache that does not exist announces itself when it is created; this is the fallback.
+REGISTER_RETRY = backoff.transient(4)
 
-ANSWER_PATIENCE = timedelta(seconds=2)
-
-
-class WithCache(EntityState):
-    """What a deployment carries about its cache: what it last told, and its name, once it knows of us."""
-
-    cache: CacheChanged | None = None
-    cache_registered: str = ""
+# To request placements twice would cost more than to wait this long for a cache that exists.
+ANSWER_TIMEOUT = timedelta(seconds=2)
 
 
-StateT = TypeVar("StateT", bound=WithCache)
+def cache_name(state: DeploymentState) -> str:
+    """Name the cache that the template references; empty if it references none."""
+    template = ((state.spec or {}).get("template") or {}).get("spec") or {}
+    name: str = (template.get("modelCacheRef") or {}).get("name", "")
+    return name
 
 
-class DeploymentCaches(Entity[StateT]):
-    """The part of a deployment that deals with its cache."""
+def cache_view(name: str, report: CacheChanged | None) -> dict[str, Any]:
+    """Give a cache that exists as placement reads it: `Unresolved` until it has reported."""
+    if report is None or report.cache != name:
+        return {"name": name, "state": "Unresolved"}
+    return {
+        "name": name,
+        "state": "Present",
+        "manifest": {
+            "metadata": {"name": name, **({"deletionTimestamp": "set"} if report.deleting else {})},
+            "spec": {"clusterSelector": {"matchLabels": report.match_labels}},
+            "status": {"clusters": [{"name": cluster, "phase": phase} for cluster, phase in sorted(report.phases.items())]},
+        },
+    }
 
-    @workflow.signal
-    def cache_changed(self, order: Any) -> None:
-        """Note what is new about the cache; one that was just born, or is gone, has to be told of us."""
-        message = self.read(CacheChanged, order)
-        if message is None or message.cache != self.cache_name():
+
+class DeploymentCache:
+    """Registers at the cache and stores what it reports."""
+
+    def __init__(self, context: EntityContext[DeploymentState]) -> None:
+        self._context = context
+
+    def note_change(self, message: CacheChanged) -> None:
+        """Store what is new about the cache; one that was created or deleted has to be registered at again."""
+        state, known = self._context.state, self._context.state.cache
+        if message.cache != cache_name(state):
             return
-        known = self.state.cache
         if not message.uid or not message.present:
-            self.state.cache_registered = ""
-            self.state.cache = known if message.present else None
+            state.cache_registered = ""
+            state.cache = known if message.present else None
         elif known is None or known.uid != message.uid or message.sequence >= known.sequence:
-            self.state.cache = message
-        self.requeue()
+            state.cache = message
+        self._context.requeue()
 
-    def cache_name(self) -> str:
-        """Name the cache that the template references; empty if it references none."""
-        template = ((self.state.spec or {}).get("template") or {}).get("spec") or {}
-        name: str = (template.get("modelCacheRef") or {}).get("name", "")
-        return name
+    async def follow(self) -> dict[str, Any]:
+        """Register, and give the cache as placement reads it: empty if none is referenced, `Absent` if there is none of that name.
 
-    async def cache(self) -> dict[str, Any]:
-        """Give the referenced cache as placement reads it: empty if none is, state Absent or Unresolved while it cannot be used.
-
-        What that means for conditions is the scheduler's to say: two who write one condition would never come to rest.
+        The scheduler writes the conditions that follow from it: a condition with two writers would never settle.
         """
-        name = self.cache_name()
-        if self.state.cache and self.state.cache.cache != name:
-            self.state.cache = None
-        if self.state.cache_registered != name:
-            self.state.cache_registered = name if name and await self._register(name) else ""
-            await self._hear()
+        state, name = self._context.state, cache_name(self._context.state)
+        if state.cache and state.cache.cache != name:
+            state.cache = None
+        if state.cache_registered != name:
+            state.cache_registered = name if name and await self._register(name) else ""
+            await self._first_report()
         if not name:
             return {}
-        if not self.state.cache_registered:
-            self.requeue_after(LOOK_FOR_CACHE)
+        if not state.cache_registered:
+            self._context.requeue_after(REGISTER_RETRY)
             return {"name": name, "state": "Absent"}
-        told = self.state.cache
-        if told is None or told.cache != name:
-            return {"name": name, "state": "Unresolved"}
-        return {
-            "name": name,
-            "state": "Present",
-            "manifest": {
-                "metadata": {"name": name, **({"deletionTimestamp": "set"} if told.deleting else {})},
-                "spec": {"clusterSelector": {"matchLabels": told.match_labels}},
-                "status": {"clusters": [{"name": cluster, "phase": phase} for cluster, phase in sorted(told.phases.items())]},
-            },
-        }
+        return cache_view(name, state.cache)
 
-    async def _hear(self) -> None:
-        """Wait for the first word of a cache that knows of us: to ask for places twice would cost more."""
-        if self.state.cache_registered and self.state.cache is None:
+    async def _first_report(self) -> None:
+        state = self._context.state
+        if state.cache_registered and state.cache is None:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(
-                    lambda: self.state.cache is not None or bool(self.state.deleted),
-                    timeout=ANSWER_PATIENCE,
-                    timeout_summary=f"ModelCache {self.state.cache_registered} answers",
+                    lambda: state.cache is not None or bool(state.deleted),
+                    timeout=ANSWER_TIMEOUT,
+                    timeout_summary=f"wait for ModelCache {state.cache_registered} to answer",
                 )
 
     async def _register(self, name: str) -> bool:
-        workflow_id = names.workflow_id("ModelDeployment", self.namespace, self.name)
-        wanted = CacheUse(workflow_id=workflow_id, uid=self.state.uid)
-        return await self.tell(names.workflow_id("ModelCache", self.namespace, name), "cache_wanted", wanted)
+        context = self._context
+        message = CacheUse(workflow_id=names.workflow_id(context.kind, context.namespace, context.name), uid=context.state.uid)
+        return await context.signal(entity(ModelCacheSignals, context.namespace, name), ModelCacheSignals.CACHE_WANTED, message)

@@ -1,70 +1,65 @@
-"""What a ModelDeployment knows of its replicas, and what that means for its conditions: pure readings."""
+"""What a deployment's state means for its conditions and its status: pure readings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from pydantic import Field
-
-from api_types.base import Message
+from api_types import labels, names
 from api_types.messages.entities import PlacedCondition
 from api_types.resources.status import Condition
 from workflows.entity.conditions import FALSE, TRUE
-
-# (status, reason, message) of a condition.
-Verdict = tuple[str, str, str]
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 
-class TrackedReplica(Message):
-    """A replica of this deployment, from its placement to its last object gone."""
+class Verdict(NamedTuple):
+    """Status, reason and message of a condition."""
 
-    uid: str
-    name: str
-    cluster: str
-    index: int
-    entry: dict[str, Any] = Field(default_factory=dict)
-    after: list[str] = Field(default_factory=list)
-    generation: int = 0
-    started: bool = False
-    bound: bool = False
-    leaving: str = ""
-    sequence: int = 0
-    phase: str = "Pending"
-    ready: bool = False
-    serving: bool = False
-    applied_generation: int = 0
-    endpoint: str = ""
+    status: str
+    reason: str
     message: str = ""
-
-    @property
-    def current(self) -> bool:
-        """Ready with the template that was last ordered."""
-        return self.ready and self.applied_generation == self.generation
-
-
-class Pace(Message):
-    """How fast a generation became real: from its acceptance (seconds since 1970) to the scheduler's answer and to Ready, in seconds."""
-
-    generation: int
-    accepted: float
-    placed_seconds: float | None = None
-    ready_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a deployment stands. `said` is the scheduler's own word on `ReplicasScheduled`; `staying` are replicas that do not leave."""
+    """How a deployment stands. `scheduled` is `ReplicasScheduled` as the scheduler has it; `staying` are replicas not being deleted."""
 
     wanted: int
     staying: list[TrackedReplica]
     answered: bool
     shortfall: int
     more: bool
-    said: PlacedCondition | None
+    scheduled: PlacedCondition | None
+
+    @classmethod
+    def of(cls, state: DeploymentState) -> Self:
+        """Read it from the state."""
+        return cls(
+            wanted=state.wanted,
+            staying=state.staying(),
+            answered=state.answered,
+            shortfall=state.shortfall,
+            more=state.more,
+            scheduled=next((condition for condition in state.scheduler_conditions if condition.type == "ReplicasScheduled"), None),
+        )
+
+
+def conditions_of(state: DeploymentState) -> list[tuple[str, Verdict]]:
+    """Give all conditions, in the order in which they are written: the scheduler's own ones first."""
+    standing = Standing.of(state)
+    return [
+        *(
+            (condition.type, Verdict(condition.status, condition.reason, condition.message))
+            for condition in state.scheduler_conditions
+            if condition.type != "ReplicasScheduled"
+        ),
+        ("ReplicasScheduled", scheduled_verdict(standing)),
+        ("ReplicasReady", ready_replicas_verdict(standing)),
+        ("Ready", ready_verdict(standing)),
+    ]
 
 
 def without_retracted(held: Sequence[Condition], before: Sequence[PlacedCondition], now: Sequence[PlacedCondition]) -> list[Condition]:
-    """Give the conditions without those that the scheduler told before and tells no longer: a drift or an eviction that is over."""
+    """Give the conditions without those that were in the scheduler's last answer and are not in its new one: they are over."""
     retracted = {condition.type for condition in before} - {condition.type for condition in now}
     return [condition for condition in held if condition.type not in retracted]
 
@@ -73,51 +68,86 @@ def scheduled_verdict(standing: Standing) -> Verdict:
     """Judge `ReplicasScheduled`: a partial placement is False, with the scheduler's reasons."""
     counts = f"{len(standing.staying)} of {standing.wanted}"
     if standing.wanted == 0:
-        return TRUE, "ScaledToZero", ""
-    if standing.said is None or not standing.answered:
-        return FALSE, "Scheduling", f"{counts} replicas; waiting for the scheduler"
-    if standing.shortfall or standing.said.reason in ("InvalidNodeSelector", "NoClusters"):
-        return standing.said.status, standing.said.reason, standing.said.message
-    if not any(held.started for held in standing.staying):
-        return FALSE, "Scheduling", f"{counts} replicas"
-    return TRUE, "ReplicasCreated", f"Scheduled {counts} replicas"
+        return Verdict(TRUE, "ScaledToZero", "")
+    if standing.scheduled is None or not standing.answered:
+        return Verdict(FALSE, "Scheduling", f"{counts} replicas; waiting for the scheduler")
+    if standing.shortfall or standing.scheduled.reason in ("InvalidNodeSelector", "NoClusters"):
+        return Verdict(standing.scheduled.status, standing.scheduled.reason, standing.scheduled.message)
+    if not any(replica.started for replica in standing.staying):
+        return Verdict(FALSE, "Scheduling", f"{counts} replicas")
+    return Verdict(TRUE, "ReplicasCreated", f"Scheduled {counts} replicas")
 
 
 def ready_replicas_verdict(standing: Standing) -> Verdict:
     """Judge `ReplicasReady`: every placed replica, naming the first that is not."""
     if standing.wanted == 0:
-        return FALSE, "ScaledToZero", ""
+        return Verdict(FALSE, "ScaledToZero", "")
     if not standing.staying:
-        return FALSE, "NoReplicasScheduled", ""
-    waiting = [held for held in standing.staying if not held.ready]
+        return Verdict(FALSE, "NoReplicasScheduled", "")
+    waiting = [replica for replica in standing.staying if not replica.ready]
     counts = f"{len(standing.staying) - len(waiting)} of {len(standing.staying)} ready"
     if not waiting:
-        return TRUE, "AllReplicasReady", counts
+        return Verdict(TRUE, "AllReplicasReady", counts)
     first = waiting[0]
     detail = f"; {first.name} on {first.cluster}: {first.message}" if first.message else ""
-    return FALSE, "ModelStarting", counts + detail
+    return Verdict(FALSE, "ModelStarting", counts + detail)
 
 
 def ready_verdict(standing: Standing) -> Verdict:
     """Judge `Ready`: all that is wanted is placed, Ready, and carries the newest template that may be rolled out."""
     if standing.wanted == 0:
-        return FALSE, "ScaledToZero", ""
+        return Verdict(FALSE, "ScaledToZero", "")
     scheduled, ready = scheduled_verdict(standing), ready_replicas_verdict(standing)
     blocked = next((verdict for verdict in (scheduled, ready) if verdict[0] != TRUE), None)
-    current = standing.answered and not standing.more and all(held.current for held in standing.staying)
+    current = standing.answered and not standing.more and all(replica.current for replica in standing.staying)
     if blocked is None and current:
-        return TRUE, "Available", ""
+        return Verdict(TRUE, "Available", "")
     why = f"{blocked[1]}: {blocked[2]}" if blocked else "rolling out a new generation"
-    return FALSE, "Unavailable" if any(held.ready for held in standing.staying) else "Creating", why
+    return Verdict(FALSE, "Unavailable" if any(replica.ready for replica in standing.staying) else "Creating", why)
 
 
 def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, *, paused: bool) -> dict[str, Any]:
     """Count how far the present template has come: replicas that have it, those that are Ready with it, and all."""
-    ordered = [held for held in staying if held.generation >= template_generation]
+    ordered = [replica for replica in staying if replica.generation >= template_generation]
     return {
         "templateGeneration": template_generation,
         "updated": len(ordered),
-        "updatedReady": sum(held.current for held in ordered),
+        "updatedReady": sum(replica.current for replica in ordered),
         "total": len(staying),
         "paused": paused,
     }
+
+
+def status_of(state: DeploymentState, name: str) -> dict[str, Any]:
+    """Give the status fields: counts, the scale selector and each replica."""
+    staying = state.staying()
+    status: dict[str, Any] = {
+        "replicas": {"total": len(staying), "ready": sum(replica.ready for replica in staying)},
+        "selector": f"{labels.DEPLOYMENT}={names.label_value(name)}",
+        "placements": [
+            {
+                "replica": replica.name,
+                "cluster": replica.cluster,
+                "index": replica.index,
+                "phase": "Terminating" if replica.deletion_reason else replica.phase,
+                "ready": replica.ready,
+                "endpoint": replica.endpoint,
+                "message": replica.message,
+            }
+            for replica in state.by_name()
+        ],
+    }
+    if state.spec:
+        paused = bool((state.spec.get("rollout") or {}).get("paused"))
+        status["rollout"] = rollout_progress(staying, state.template_generation, paused=paused)
+        status["rollout"]["revisions"] = [revision.generation for revision in state.revisions]
+    if state.pace:
+        pace = state.pace
+        status["pace"] = {
+            "generation": pace.generation,
+            "placedSeconds": None if pace.placed_seconds is None else round(pace.placed_seconds, 3),
+            "readySeconds": None if pace.ready_seconds is None else round(pace.ready_seconds, 3),
+        }
+    if state.last_scale:
+        status["lastScale"] = state.last_scale.wire()
+    return status

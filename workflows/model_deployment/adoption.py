@@ -1,0 +1,86 @@
+"""How a new deployment adopts replicas that an earlier one of its name left running, for instance because its workflow was terminated."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio import workflow
+
+from activities.messaging import AskEach, EntityClient, Survey
+from api_types.messages.entities import ReplicaState
+from api_types.messages.signals import ModelReplicaSignals
+from workflows.entity import activity_options, backoff
+from workflows.entity.context import EntityContext
+from workflows.model_deployment.replicas import ReplicaController
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
+
+# A replica whose worker is just starting answers at the second or third query.
+QUERY_RETRIES = 3
+
+
+class Adoption:
+    """Looks for replicas of this deployment that are not tracked."""
+
+    def __init__(self, context: EntityContext[DeploymentState], replicas: ReplicaController) -> None:
+        self._context = context
+        self._replicas = replicas
+
+    async def run(self) -> None:
+        """Adopt replicas. Most deployments have none, and then this costs one local activity."""
+        context = self._context
+        survey = Survey(kinds=["ModelReplica"], namespace=context.namespace, deployment=context.name)
+        found = await workflow.execute_local_activity_method(
+            EntityClient.survey, survey, **activity_options.local(activity_options.ENTITY_CALL, "look for replicas to adopt")
+        )
+        if found.answers:
+            await self._adopt_all(survey)
+        context.state.adopted = True
+
+    async def _adopt_all(self, survey: Survey) -> None:
+        silent: list[str] = []
+        after = ""
+        while True:
+            page = await workflow.execute_activity_method(
+                EntityClient.survey,
+                survey.model_copy(update={"query": "account", "after": after}),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "read the accounts of replicas to adopt"),
+            )
+            self._adopt(page.answers)
+            silent += page.silent
+            after = page.after
+            if not after:
+                break
+        for attempt in range(QUERY_RETRIES):
+            if not silent:
+                break
+            await workflow.sleep(backoff.transient(attempt), summary="wait for replicas to answer")
+            again = await workflow.execute_activity_method(
+                EntityClient.ask_each,
+                AskEach(workflow_ids=silent, query="account"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "query silent replicas again"),
+            )
+            self._adopt(again.answers)
+            silent = sorted(again.silent)
+        if silent:
+            self._context.event("Warning", "Silent", f"replicas do not answer and are not adopted: {', '.join(silent)}")
+        adopted = [replica for replica in self._context.state.replicas.values() if replica.started]
+        await self._replicas.signal(adopted, ModelReplicaSignals.RESYNC, None)
+
+    def _adopt(self, accounts: Mapping[str, Any]) -> None:
+        state, context = self._context.state, self._context
+        for account in accounts.values():
+            found = ReplicaState.model_validate(account)
+            if found.gone or (found.namespace, found.deployment) != (context.namespace, context.name):
+                continue
+            state.generation = max(state.generation, found.generation)
+            state.replicas[found.uid] = TrackedReplica(
+                uid=found.uid,
+                name=found.name,
+                cluster=found.cluster,
+                index=found.index,
+                entry=found.entry,
+                generation=found.generation,
+                started=True,
+                bound=True,
+                deletion_reason="Terminating" if found.deleting else "",
+            )
+            context.event("Normal", "Adopted", f"{found.name} on {found.cluster}")

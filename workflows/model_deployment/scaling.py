@@ -1,0 +1,41 @@
+"""The replica count: who may change it, and what a newly applied spec changes about it."""
+
+from typing import Any
+
+from api_types.limits import REPLICAS_MAX
+from api_types.messages.entities import Scale
+from api_types.resources.status import LastScale
+from workflows.model_deployment.revisions import remember
+from workflows.model_deployment.state import DeploymentState
+
+
+def scale_problem(state: DeploymentState, message: Scale) -> str:
+    """Say why an ordered count cannot be taken; empty if it can."""
+    count = message.replicas
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= REPLICAS_MAX:
+        return f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}"
+    if state.deleted or state.spec is None:
+        return "the deployment is being deleted" if state.deleted else "there is no spec yet"
+    return ""
+
+
+def merge_replicas(state: DeploymentState, spec: dict[str, Any], now: str) -> dict[str, Any]:
+    """Give an applied spec with the count that an autoscaler ordered, unless the applied count itself is new."""
+    applied = spec["replicas"]
+    count = applied
+    if state.spec is not None and applied == state.applied_replicas:
+        count = state.spec["replicas"]
+    elif state.spec is not None:
+        state.last_scale = LastScale(replicas=applied, by="apply", at=now)
+    state.applied_replicas = applied
+    return {**spec, "replicas": count}
+
+
+def record_revision(state: DeploymentState, spec: dict[str, Any], now: str) -> None:
+    """Keep the template that an applied spec replaces, so that a rollback finds it."""
+    before = state.spec
+    if before is not None and before["template"]["spec"] == spec["template"]["spec"]:
+        return
+    if before is not None:
+        state.revisions = remember(state.revisions, state.template_generation, before["template"]["spec"], now)
+    state.template_generation = state.generation + 1

@@ -1,0 +1,67 @@
+"""What a deployment's spec says of its replicas: pure readings."""
+
+from typing import Any
+
+from api_types import labels
+from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
+from api_types.resources.parts.replica_spec import replica_spec
+from api_types.validation import picker_flags
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
+
+
+def template_labels(state: DeploymentState) -> dict[str, str]:
+    """Give the labels that users want on replicas and endpoints."""
+    found: dict[str, str] = (state.spec or {})["template"].get("metadata", {}).get("labels", {})
+    return found
+
+
+def flags_text(state: DeploymentState) -> str:
+    """Give the annotation with the extra flags of the endpoint pickers."""
+    return state.annotations.get(labels.PICKER_FLAGS, "")
+
+
+def read_flags(state: DeploymentState) -> tuple[dict[str, str], str]:
+    """Give the extra flags of the endpoint pickers, and the problem if they cannot be read."""
+    try:
+        return picker_flags.picker_flags(flags_text(state)), ""
+    except ValueError as error:
+        return {}, f"{labels.PICKER_FLAGS}: {error}"
+
+
+def start_message(state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str]) -> StartReplica:
+    """Give the start argument of a replica of deployment `name`."""
+    return StartReplica(
+        uid=replica.uid,
+        namespace=namespace,
+        name=replica.name,
+        deployment=name,
+        deployment_uid=state.uid,
+        cluster=replica.cluster,
+        index=replica.index,
+        generation=replica.generation,
+        spec=_spec_of(state, replica),
+        entry=replica.entry,
+        labels=template_labels(state),
+        picker_flags=flags,
+    )
+
+
+def template_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str]) -> SetTemplate:
+    """Give the present template for a replica that runs."""
+    return SetTemplate(
+        generation=replica.generation,
+        spec=_spec_of(state, replica),
+        entry=replica.entry,
+        labels=template_labels(state),
+        picker_flags=flags,
+    )
+
+
+def labels_message(state: DeploymentState, flags: dict[str, str]) -> SetLabels:
+    """Give what replicas follow beside their template."""
+    return SetLabels(labels=template_labels(state), picker_flags=flags)
+
+
+def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
+    template: dict[str, Any] = (state.spec or {})["template"]["spec"]
+    return replica_spec(template, replica.cluster, replica.entry["engines"])
