@@ -3,6 +3,8 @@
 A condition changes its transition time only when its status changes; events that repeat are counted, and only the newest are kept.
 """
 
+from typing import NamedTuple
+
 from api_types.resources.status import Condition, EventRecord
 
 TRUE = "True"
@@ -11,6 +13,14 @@ UNKNOWN = "Unknown"
 
 EVENTS_KEPT = 50
 MESSAGE_MAX = 2000
+
+
+class Verdict(NamedTuple):
+    """What a condition says, without its type."""
+
+    status: str
+    reason: str
+    message: str
 
 
 def with_condition(

@@ -1,90 +1,74 @@
-"""How an InferenceCluster deals with the classes of its pools: it registers with them, hears of changes, and publishes what they say."""
+"""How an InferenceCluster follows the classes of its pools: it registers with them, and they report every change."""
 
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import Field
-from temporalio import workflow
-
-from api_types import names
-from api_types.base import Message
+from api_types.messages.delivery import entity
 from api_types.messages.entities import ClassChanged, ClassUse
+from api_types.messages.signals import InferenceClassSignals
 from api_types.prices import UNPRICED
 from workflows.entity import backoff
-from workflows.entity.entity import Entity
-from workflows.entity.state import EntityState
+from workflows.entity.context import EntityContext
+from workflows.inference_cluster.spec import class_names, missing_classes, node_pools
+from workflows.inference_cluster.state import ClusterState, KnownClass
 
-# A class may be born while its announcement overtakes our registration.
-LOOK_FOR_CLASSES = timedelta(seconds=5)
-
-
-class KnownClass(Message):
-    """A class as it was last told."""
-
-    generation: int
-    spec: dict[str, Any]
-    price_milli: int = UNPRICED
+# A class announces itself when it is created. Its announcement may have been sent before this cluster could be found.
+REGISTER_AGAIN = timedelta(seconds=5)
 
 
-class WithClasses(EntityState):
-    """What a cluster carries about classes: what they said, those it registered with, and the pools that follow from them."""
+class Classes:
+    """Registers with the classes of the pools."""
 
-    classes: dict[str, KnownClass] = Field(default_factory=dict)
-    wanted: list[str] = Field(default_factory=list)
-    pools: list[dict[str, Any]] = Field(default_factory=list)
+    def __init__(self, context: EntityContext[ClusterState]) -> None:
+        self.context = context
+        self.state = context.state
 
-
-StateT = TypeVar("StateT", bound=WithClasses)
-
-
-class ClusterClasses(Entity[StateT]):
-    """The part of a cluster that deals with classes."""
-
-    @workflow.signal
-    def class_changed(self, order: Any) -> None:
-        """Note a class that is new or different."""
-        message = self.read(ClassChanged, order)
-        if message and message.spec is not None and (message.name in self.class_names() or message.name in self.state.classes):
+    def record(self, message: ClassChanged) -> None:
+        """Note a class of the pools that is new or different."""
+        if message.spec is not None and (message.name in class_names(self.state) or message.name in self.state.classes):
             self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec, price_milli=message.price_milli)
-            self.touch()
+            self.context.touch()
 
-    def class_names(self) -> list[str]:
-        """Name the classes of the pools, each once, in pool order."""
-        return list(dict.fromkeys(pool["className"] for pool in (self.state.spec or {}).get("nodePools", ())))
-
-    async def follow_classes(self) -> None:
-        """Register with classes that are new in the spec and let go of those that left it."""
-        used = self.class_names()
+    async def follow(self) -> None:
+        """Register with classes that are new in the spec and unregister from those that are no longer in it."""
+        used = class_names(self.state)
         for name in used:
-            if name not in self.state.wanted and await self._want(name, used=True):
-                self.state.wanted.append(name)
-        for name in [name for name in self.state.wanted if name not in used]:
-            await self._want(name, used=False)
-            self.state.wanted.remove(name)
+            if name not in self.state.registered_classes and await self._register(name, used=True):
+                self.state.registered_classes.append(name)
+        for name in [name for name in self.state.registered_classes if name not in used]:
+            await self._register(name, used=False)
+            self.state.registered_classes.remove(name)
             self.state.classes.pop(name, None)
-        if self.missing_classes():
-            self.requeue_after(max(LOOK_FOR_CLASSES, backoff.transient(self.state.attempts)))
+        if missing_classes(self.state):
+            self.context.requeue_after(max(REGISTER_AGAIN, backoff.transient(self.state.attempts)))
 
-    async def _want(self, name: str, *, used: bool) -> bool:
-        message = ClassUse(cluster=self.name, used=used)
-        return await self.tell(names.workflow_id("InferenceClass", "", name), "class_wanted", message)
+    async def unregister_all(self) -> None:
+        """Unregister from every class, because the cluster is deleted."""
+        for name in self.state.registered_classes:
+            await self._register(name, used=False)
 
-    def missing_classes(self) -> list[str]:
-        """Name the classes that are used and not known."""
-        return [name for name in self.class_names() if name not in self.state.classes]
+    async def _register(self, name: str, *, used: bool) -> bool:
+        message = ClassUse(cluster=self.context.name, used=used)
+        return await self.context.signal(entity(InferenceClassSignals, "", name), InferenceClassSignals.CLASS_WANTED, message)
 
     def publish_pools(self) -> None:
-        """Write what the scheduler may see of the pools; what was published of a pool whose class is gone stays, marked."""
-        last = {pool["name"]: pool for pool in self.state.pools}
-        pools: list[dict[str, Any]] = []
-        for pool in (self.state.spec or {}).get("nodePools", ()):
-            known = self.state.classes.get(pool["className"])
-            if known:
-                nodes = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
-                price = {"priceMilli": known.price_milli} if known.price_milli != UNPRICED else {}
-                pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"], **price})
-            elif pool["name"] in last:
-                pools.append({**last[pool["name"]], "classMissing": True})
+        """Publish what the classes say of the pools."""
+        pools = published_pools(self.state)
         if pools != self.state.pools:
             self.state.pools = pools
-            self.touch()
+            self.context.touch()
+
+
+def published_pools(state: ClusterState) -> list[dict[str, Any]]:
+    """Give what the scheduler may see of the pools. A pool whose class is missing keeps what was published of it, with a mark."""
+    last = {pool["name"]: pool for pool in state.pools}
+    pools: list[dict[str, Any]] = []
+    for pool in node_pools(state):
+        known = state.classes.get(pool["className"])
+        if known:
+            nodes = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
+            price = {"priceMilli": known.price_milli} if known.price_milli != UNPRICED else {}
+            pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"], **price})
+        elif pool["name"] in last:
+            pools.append({**last[pool["name"]], "classMissing": True})
+    return pools

@@ -1,72 +1,119 @@
-"""What is known of a cluster, and what that means for its conditions: pure readings."""
+"""What an InferenceCluster shows of itself: conditions and status fields, as pure readings of its state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from api_types import labels
-from workflows.entity.conditions import FALSE, TRUE, UNKNOWN
+from api_types import labels, names
+from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
+from workflows.entity.failures import Failure
+from workflows.inference_cluster.spec import missing_classes
+from workflows.inference_cluster.state import ClusterState
 
-# (status, reason, message) of a condition.
-Verdict = tuple[str, str, str]
+
+class Gateway(NamedTuple):
+    """The address of the serving stack's Gateway, or why it has none."""
+
+    address: str = ""
+    problem: str = ""
 
 
-@dataclass(frozen=True)
-class Known:
-    """All that the verdicts read. `failure`: type and message of the last failed contact; `silence`: why the observer hears nothing."""
+class Readings(NamedTuple):
+    """All that the verdicts read. `silence`: since when and why the observer gets no answer, empty if it does."""
 
     source: str
     missing_classes: Sequence[str]
-    failure: tuple[str, str]
-    in_contact: bool
+    failure: Failure
+    connected_once: bool
     was_ready: bool
     silence: str
-    gateway_address: str
-    gateway_message: str
+    gateway: Gateway
     external_stack: bool
 
 
-def cluster_verdict(known: Known) -> Verdict:
-    """Judge `ClusterReady`. A class that goes missing after the first Ready is said, and costs nothing."""
-    missing = ", ".join(known.missing_classes)
-    if known.source != "Existing":
-        return FALSE, "ProviderNotSupported", f"this release does not provision {known.source} clusters; bring one with source: Existing"
-    if missing and not known.was_ready:
-        return FALSE, "WaitingForClasses", f"InferenceClass {missing} does not exist; apply it"
-    kind, message = known.failure
-    if kind in ("CredentialsInvalid", "ClusterUnreachable"):
-        return FALSE, "Unreachable" if kind == "ClusterUnreachable" else kind, message
-    if kind:
-        return FALSE, "Provisioning", f"{kind}: {message}"
-    if not known.in_contact:
-        return FALSE, "Provisioning", "connecting"
-    if known.silence:
-        return FALSE, "Unreachable", known.silence
-    return TRUE, "ClusterRunning", f"InferenceClass {missing} is gone; its pools take no new replica" if missing else ""
+def readings_of(state: ClusterState) -> Readings:
+    """Read the state of a cluster that has a spec."""
+    observed = state.observed
+    silent = observed is not None and not observed.reachable
+    return Readings(
+        source=(state.spec or {})["cluster"]["source"],
+        missing_classes=missing_classes(state),
+        failure=state.failure,
+        connected_once=state.facts is not None,
+        was_ready=state.was_ready,
+        silence=f"no answer since {state.unreachable_since}: {observed.error}" if observed and silent else "",
+        gateway=gateway_of(state),
+        external_stack=state.annotations.get(labels.STACK, "managed") == "external",
+    )
 
 
-def backend_verdict(known: Known) -> Verdict:
-    """Judge `BackendReady`: the gateway of the serving stack has an address."""
-    if cluster_verdict(known)[0] != TRUE:
-        return UNKNOWN if known.in_contact else FALSE, "WaitingForCluster", "the cluster is not ready"
-    if known.gateway_address:
-        return TRUE, "BackendHealthy", ""
+def gateway_of(state: ClusterState) -> Gateway:
+    """Give the gateway as it was last observed, or else as it was found at the connect."""
+    observed, facts = state.observed, state.facts
+    if observed and (observed.gateway_address or observed.gateway_message):
+        return Gateway(observed.gateway_address, observed.gateway_message)
+    return Gateway(facts.gateway_address, facts.gateway_message) if facts else Gateway()
+
+
+def cluster_verdict(readings: Readings) -> Verdict:
+    """Give `ClusterReady`. A class that is deleted after the first Ready is shown, but does not make the cluster unready."""
+    missing = ", ".join(readings.missing_classes)
+    if readings.source != "Existing":
+        message = f"this release does not provision {readings.source} clusters; use an existing one with source: Existing"
+        return Verdict(FALSE, "ProviderNotSupported", message)
+    if missing and not readings.was_ready:
+        return Verdict(FALSE, "WaitingForClasses", f"InferenceClass {missing} does not exist; apply it")
+    failure = readings.failure
+    if failure.type == "ClusterUnreachable":
+        return Verdict(FALSE, "Unreachable", failure.message)
+    if failure.type == "CredentialsInvalid":
+        return Verdict(FALSE, failure.type, failure.message)
+    if failure.type:
+        return Verdict(FALSE, "Provisioning", f"{failure.type}: {failure.message}")
+    if not readings.connected_once:
+        return Verdict(FALSE, "Provisioning", "connecting")
+    if readings.silence:
+        return Verdict(FALSE, "Unreachable", readings.silence)
+    return Verdict(TRUE, "ClusterRunning", f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else "")
+
+
+def backend_verdict(readings: Readings) -> Verdict:
+    """Give `BackendReady`: the gateway of the serving stack has an address."""
+    if cluster_verdict(readings).status != TRUE:
+        return Verdict(UNKNOWN if readings.connected_once else FALSE, "WaitingForCluster", "the cluster is not ready")
+    if readings.gateway.address:
+        return Verdict(TRUE, "BackendHealthy", "")
     gateway = f"Gateway {labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}"
-    if known.external_stack:
-        return FALSE, "Installing", known.gateway_message or f"{gateway} has no address"
+    if readings.external_stack:
+        return Verdict(FALSE, "Installing", readings.gateway.problem or f"{gateway} has no address")
     advice = f"this release does not install the serving stack: install it and annotate {labels.STACK}: external"
-    return FALSE, "Installing", f"{advice} ({known.gateway_message or f'{gateway} was not found'})"
+    return Verdict(FALSE, "Installing", f"{advice} ({readings.gateway.problem or f'{gateway} was not found'})")
 
 
-def ready_verdict(known: Known) -> Verdict:
-    """Judge `Ready`: cluster and backend; else the first that blocks."""
-    for status, reason, message in (cluster_verdict(known), backend_verdict(known)):
-        if status != TRUE:
-            return FALSE, "Unavailable" if known.was_ready else "Creating", f"{reason}: {message}"
-    return TRUE, "Available", ""
+def ready_verdict(readings: Readings) -> Verdict:
+    """Give `Ready`: that of cluster and backend which is not, the cluster first."""
+    for verdict in (cluster_verdict(readings), backend_verdict(readings)):
+        if verdict.status != TRUE:
+            return Verdict(FALSE, "Unavailable" if readings.was_ready else "Creating", f"{verdict.reason}: {verdict.message}")
+    return Verdict(TRUE, "Available", "")
 
 
 def drivers(pools: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Map each device class that the published pools claim through to the DRA driver behind it."""
     devices = [device for pool in pools for device in pool["devices"]]
     return {device["deviceClassName"]: device["driver"] for device in devices if device.get("deviceClassName") and device.get("driver")}
+
+
+def status_fields(name: str, state: ClusterState) -> dict[str, Any]:
+    """Give the kind's own status fields: what the scheduler sees, and where the gateway is."""
+    status: dict[str, Any] = {"namespace": labels.SYSTEM_NAMESPACE}
+    if state.facts:
+        status["providerConfigRef"] = {"name": names.connection_handle(name)}
+        if state.facts.storage_class_name:
+            status["cache"] = {"storageClassName": state.facts.storage_class_name}
+    if address := gateway_of(state).address:
+        status["gateway"] = {"address": address}
+    if state.pools:
+        status["gpuPools"] = state.pools
+    if state.observed and state.observed.nodes:
+        status["nodes"] = [pool.wire() for pool in state.observed.nodes]
+    return status

@@ -4,19 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from activities.observe.cache import BOUND
-from workflows.entity.conditions import FALSE, TRUE
+from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_cache.plan import is_final, selects
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
 
 MESSAGE_MAX = 1024
-
-
-class Verdict(NamedTuple):
-    """A condition without its type."""
-
-    status: str
-    reason: str
-    message: str
 
 
 class ClusterPhase(NamedTuple):

@@ -1,0 +1,135 @@
+"""How an InferenceCluster reports to the scheduler, to replicas and to caches: to each only what is new to it.
+
+What replicas must know is in the memo too, because one reads it when it starts, before this cluster can find it.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from activities.messaging import CONNECTION_MEMO, EntityClient
+from api_types.messages.caches import CacheSite
+from api_types.messages.delivery import Broadcast
+from api_types.messages.entities import ClusterChanged, Forget, ReportCluster
+from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelCacheSignals, ModelReplicaSignals
+from workflows.entity import activity_options
+from workflows.entity.context import EntityContext
+from workflows.inference_cluster.reports import (
+    cache_report,
+    digest_of,
+    replica_report,
+    scheduler_report,
+    time_to_withdrawal,
+    unsequenced,
+)
+from workflows.inference_cluster.state import ClusterState
+
+# Visibility lags behind the start of a replica or cache: a broadcast is sent twice, so that one that starts meanwhile gets it too.
+REPEAT_BROADCAST = timedelta(seconds=2)
+
+
+class Reporter:
+    """Sends reports when they differ from the last ones."""
+
+    def __init__(self, context: EntityContext[ClusterState]) -> None:
+        self.context = context
+        self.state = context.state
+        self.gone = False
+        self.memo_digest = ""
+
+    # --- what is reported ---------------------------------------------------------------------------------------------------------
+
+    def for_scheduler(self) -> ReportCluster:
+        """Give what the scheduler must know."""
+        return scheduler_report(self.context.name, self.state, gone=self.gone)
+
+    def for_replicas(self) -> ClusterChanged:
+        """Give what replicas must know."""
+        return replica_report(self.context.name, self.state, workflow.now())
+
+    def for_caches(self) -> CacheSite:
+        """Give what caches must know."""
+        return cache_report(self.context.name, self.state, gone=self.gone)
+
+    # --- while the cluster exists -------------------------------------------------------------------------------------------------
+
+    async def report_all(self) -> None:
+        """Report to everybody what is new to them."""
+        self.update_memo()
+        await self.report_to_scheduler()
+        await self.report_to_caches()
+        left = time_to_withdrawal(self.state, workflow.now())
+        if left is not None and left > timedelta():
+            self.context.requeue_after(left)
+        await self._report_to_replicas()
+
+    def repeat(self) -> None:
+        """Report to the scheduler again with the next pass."""
+        self.state.scheduler_digest = ""
+
+    def update_memo(self) -> None:
+        """Keep in the memo what replicas must know."""
+        report = self.for_replicas()
+        digest = digest_of(unsequenced(report))
+        if digest != self.memo_digest:
+            workflow.upsert_memo({CONNECTION_MEMO: report.wire()})
+            self.memo_digest = digest
+
+    async def report_to_scheduler(self) -> None:
+        """Report to the scheduler what is new to it."""
+        digest = digest_of(self.for_scheduler().manifest)
+        if digest == self.state.scheduler_digest:
+            return
+        self.state.scheduler_digest = digest
+        self.state.sequence += 1
+        # Its answer to an earlier report is not about this one.
+        self.state.occupied = None
+        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLUSTER, self.for_scheduler())
+
+    async def report_to_caches(self) -> None:
+        """Report to every cache what is new; each knows by itself whether it concerns it."""
+        site = self.for_caches()
+        digest = digest_of(unsequenced(site))
+        changed = digest != self.state.caches_digest
+        if not changed and not self.state.repeat_to_caches:
+            return
+        self.state.caches_digest, self.state.repeat_to_caches = digest, changed
+        await self._broadcast(ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals), f"report {self.context.name} to caches")
+        if changed:
+            self.context.requeue_after(REPEAT_BROADCAST)
+
+    async def _report_to_replicas(self) -> None:
+        digest = digest_of(unsequenced(self.for_replicas()))
+        first, changed = not self.state.replicas_digest, digest != self.state.replicas_digest
+        if not changed and not self.state.repeat_to_replicas:
+            return
+        self.state.replicas_digest, self.state.repeat_to_replicas = digest, changed and not first
+        self.state.sequence += 1
+        if not first:
+            await self.broadcast_to_replicas()
+        if self.state.repeat_to_replicas:
+            self.context.requeue_after(REPEAT_BROADCAST)
+
+    async def broadcast_to_replicas(self) -> None:
+        """Report to the replicas on this cluster."""
+        await self._broadcast(
+            ModelReplicaSignals.CLUSTER_CHANGED.broadcast(self.for_replicas(), ModelReplicaSignals, cluster=self.context.name),
+            f"report {self.context.name} to its replicas",
+        )
+
+    @staticmethod
+    async def _broadcast(broadcast: Broadcast, summary: str) -> None:
+        await workflow.execute_activity_method(
+            EntityClient.broadcast, broadcast, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
+        )
+
+    # --- when it is deleted -------------------------------------------------------------------------------------------------------
+
+    async def report_gone(self) -> None:
+        """Report that the cluster does not exist any more, to caches that still have something here and to the scheduler."""
+        # A closed workflow still answers queries: from here on they say so too.
+        self.gone = True
+        if self.state.caches:
+            await self.report_to_caches()
+        forget = Forget(kind=self.context.kind, name=self.context.name, uid=self.state.uid)
+        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)

@@ -1,0 +1,53 @@
+"""What spec and annotations of an InferenceCluster declare: its connection, its classes, its taints. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from api_types import labels, queues
+from api_types.messages.cluster_work import Connection
+from workflows.inference_cluster.state import ClusterState
+
+EVICT_TAINT = {"key": labels.MAINTENANCE, "effect": "NoExecute"}
+
+
+def connection_of(name: str, state: ClusterState) -> Connection | None:
+    """Give the reference to the credentials; None for a cluster that has to be provisioned."""
+    source = (state.spec or {}).get("cluster", {})
+    if source.get("source") != "Existing":
+        return None
+    ref = source["existing"]["secretRef"]
+    queue = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
+    return Connection(cluster=name, namespace=labels.SYSTEM_NAMESPACE, name=ref["name"], key=ref.get("key", "kubeconfig"), task_queue=queue)
+
+
+def declared_facts(state: ClusterState) -> dict[str, Any]:
+    """Give the facts that users declare by annotation or in the spec."""
+    annotations = state.annotations
+    cache = (state.spec or {}).get("cluster", {}).get("existing", {}).get("cache", {})
+    return {
+        "routing": annotations.get(labels.ROUTING, "pool"),
+        "scheduler_type": annotations.get(labels.SCHEDULER_TYPE, "none"),
+        "mesh_provider": annotations.get(labels.MESH_PROVIDER, "none"),
+        "storage_class_name": cache.get("storageClassName", ""),
+    }
+
+
+def node_pools(state: ClusterState) -> list[dict[str, Any]]:
+    """Give the node pools of the spec."""
+    return list((state.spec or {}).get("nodePools", ()))
+
+
+def class_names(state: ClusterState) -> list[str]:
+    """Name the classes of the pools, each once, in pool order."""
+    return list(dict.fromkeys(pool["className"] for pool in node_pools(state)))
+
+
+def missing_classes(state: ClusterState) -> list[str]:
+    """Name the classes of the pools that did not report themselves."""
+    return [name for name in class_names(state) if name not in state.classes]
+
+
+def with_evict_taint(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the spec with the taint that evicts every replica."""
+    others = [taint for taint in spec.get("taints", []) if (taint["key"], taint["effect"]) != (EVICT_TAINT["key"], EVICT_TAINT["effect"])]
+    return {**spec, "taints": [*others, EVICT_TAINT]}

@@ -1,0 +1,63 @@
+"""All that an InferenceCluster knows; continue-as-new carries it whole.
+
+Where a field has an alias, that is its name in the JSON of every release so far.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from api_types.base import Message
+from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.observations import ObservedCluster
+from api_types.prices import UNPRICED
+from workflows.entity.failures import Failure
+from workflows.entity.state import EntityState
+
+
+class KnownClass(Message):
+    """A class as it last reported itself."""
+
+    generation: int
+    spec: dict[str, Any]
+    price_milli: int = UNPRICED
+
+
+class ClusterState(EntityState):
+    """What a cluster carries.
+
+    Attributes:
+        classes: the classes of the pools, by name, as they reported themselves.
+        registered_classes: the classes that know that this cluster uses them.
+        pools: what is published of the node pools.
+        facts: what was found at the last connect; None before the first one.
+        connected_generation: the generation with which the cluster was connected; 0: it has to be connected (again).
+        failure: why the last attempt to connect failed.
+        unreachable_since: when the observer first reported that the cluster does not answer; empty while it does.
+        sequence: number of the last report to the scheduler or to replicas.
+        epoch: that of the scheduler to which the last report went.
+        occupied: the replicas that the scheduler has on this cluster, in its answer to the last report; asked for while deleting only.
+        scheduler_digest, replicas_digest, caches_digest: of the last report to each of them.
+        repeat_to_replicas, repeat_to_caches: the last report to them is sent a second time.
+        caches: the caches that have objects here, as namespace/name.
+
+    """
+
+    classes: dict[str, KnownClass] = Field(default_factory=dict)
+    registered_classes: list[str] = Field(default_factory=list, alias="wanted")
+    pools: list[dict[str, Any]] = Field(default_factory=list)
+    facts: ClusterFacts | None = None
+    connected_generation: int = 0
+    failure: Failure = Failure()
+    observed: ObservedCluster | None = None
+    unreachable_since: str = ""
+    was_ready: bool = False
+    sequence: int = 0
+    epoch: int = 0
+    occupied: list[str] | None = None
+    scheduler_digest: str = Field(default="", alias="reported")
+    replicas_digest: str = Field(default="", alias="told")
+    repeat_to_replicas: bool = Field(default=False, alias="tellAgain")
+    caches_digest: str = Field(default="", alias="toldCaches")
+    repeat_to_caches: bool = Field(default=False, alias="tellCachesAgain")
+    caches: list[str] = Field(default_factory=list)
