@@ -1,6 +1,6 @@
 """InferenceClass: a tested recipe for one node shape.
 
-It holds a spec and knows who uses it: clusters register, and hear of every change. A class in use cannot go.
+It holds a spec and knows which clusters use it: clusters register, and it reports every change to them. A class in use cannot be deleted.
 """
 
 from typing import Any
@@ -9,23 +9,32 @@ from pydantic import Field
 from temporalio import workflow
 
 from activities.messaging import EntityClient
-from api_types import names
-from api_types.messages.delivery import Broadcast, SignalBatch, SignalRequest
+from api_types.messages.delivery import SignalBatch, entity
 from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync
+from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
+from workflows.entity.handles import handles
 from workflows.entity.state import EntityState
 
 
 class ClassState(EntityState):
-    """What a class carries: its users, and what they and the scheduler were last told."""
+    """What a class carries. Where a field has an alias, that is its name in the JSON of every release so far.
+
+    Attributes:
+        clusters: those that use this class.
+        reported_generation, reported_price: what scheduler and clusters were last told.
+        unanswered: clusters that registered and were told nothing yet.
+        epoch: that of the scheduler to which the last report went.
+
+    """
 
     clusters: list[str] = Field(default_factory=list)
-    told: int = 0
-    told_price: int = UNPRICED
-    answer: list[str] = Field(default_factory=list)
+    reported_generation: int = Field(default=0, alias="told")
+    reported_price: int = Field(default=UNPRICED, alias="toldPrice")
+    unanswered: list[str] = Field(default_factory=list, alias="answer")
     epoch: int = 0
 
 
@@ -41,104 +50,114 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @workflow.run
     async def run(self, state: ClassState | None) -> None:
-        """Live until deleted and unused."""
+        """Run until the class is deleted and unused."""
         del state
         await self.run_until_deleted()
 
-    @workflow.signal
-    def class_wanted(self, order: Any) -> None:
+    # --- messages -----------------------------------------------------------------------------------------------------------------
+
+    @handles(InferenceClassSignals.CLASS_WANTED)
+    def class_used(self, message: ClassUse) -> None:
         """Note that a cluster uses this class, or no longer does."""
-        message = self.read(ClassUse, order)
-        if message is None:
-            return
         others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
         self.state.clusters = sorted([*others, message.cluster]) if message.used else others
-        if message.used and message.cluster not in self.state.answer:
-            self.state.answer.append(message.cluster)
-        self.touch()
+        if message.used and message.cluster not in self.state.unanswered:
+            self.state.unanswered.append(message.cluster)
+        self.context.touch()
 
-    def repeat_reports(self) -> None:
-        """Report to the scheduler again with the next pass."""
-        self.state.told = min(self.state.told, self.state.generation - 1)
-
-    @workflow.signal
-    def resync(self, order: Any = None) -> None:
+    @handles(InferenceClassSignals.RESYNC)
+    def resync(self, message: Resync | None) -> None:
         """Report again to a scheduler that lost its state."""
-        message = self.read(Resync, order) if order is not None else None
         if message is None or message.epoch > self.state.epoch:
             self.state.epoch = message.epoch if message else self.state.epoch
             self.repeat_reports()
-            self.requeue()
+            self.context.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
         """Give what the scheduler keeps of a class."""
         return self.report().wire()
 
-    def report(self) -> ReportClass:
-        """Say what the scheduler must know."""
-        return ReportClass(name=self.name, generation=self.state.generation, spec=self.state.spec)
+    # --- one pass -----------------------------------------------------------------------------------------------------------------
+
+    def repeat_reports(self) -> None:
+        """Report to scheduler and clusters again with the next pass."""
+        self.state.reported_generation = min(self.state.reported_generation, self.state.generation - 1)
 
     async def reconcile(self) -> bool:
-        """Tell scheduler and clusters what changed; go when nobody uses it."""
+        """Report what changed; when deleted, wait until no cluster uses the class."""
         if self.state.deleted:
-            if self.state.clusters and not self.state.forced:
-                self.condition("Deleting", FALSE, "InUse", f"used by {', '.join(self.state.clusters)}; remove it from their node pools")
-                await self._answer(self.state.answer)
-                return False
-            await self.tell(names.FLEET_SCHEDULER_ID, "forget", Forget(kind=self.kind, name=self.name, uid=self.state.uid))
-            return True
+            return await self.tear_down()
         if self.state.spec is None:
             return False
-        first = self.state.observed_generation == 0
-        # The price is an annotation, and annotations make no new generation.
-        repriced = self.state.told_price != self._price()
-        self.state.told_price = self._price()
-        if self.state.told < self.state.generation:
-            self.state.told = self.state.generation
-            await self.tell(names.FLEET_SCHEDULER_ID, "report_class", self.report())
-            if first:
-                await self._announce()
-            else:
-                await self._answer(self.state.clusters)
-        else:
-            await self._answer(self.state.clusters if repriced else self.state.answer)
+        await self.report_changes()
         self.state.observed_generation = self.state.generation
-        self.condition("Accepted", TRUE, "Available")
-        self.condition("Ready", TRUE, "Available")
+        self.context.condition("Accepted", TRUE, "Available")
+        self.context.condition("Ready", TRUE, "Available")
         return False
 
-    def _price(self) -> int:
-        return price_milli(self.state.annotations)
+    async def tear_down(self) -> bool:
+        """Wait until no cluster uses the class, then tell the scheduler. True when it is gone."""
+        if self.state.clusters and not self.state.forced:
+            clusters = ", ".join(self.state.clusters)
+            self.context.condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")
+            await self.report_to_clusters(self.state.unanswered)
+            return False
+        forget = Forget(kind=self.kind, name=self.name, uid=self.state.uid)
+        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        return True
 
-    def _changed(self) -> ClassChanged:
+    # --- reports ------------------------------------------------------------------------------------------------------------------
+
+    async def report_changes(self) -> None:
+        """Report a new generation to all, a new price to clusters, and to those that registered what they do not know yet."""
+        new_generation = self.state.reported_generation < self.state.generation
+        # The price is an annotation, and annotations make no new generation.
+        new_price = self.state.reported_price != self._price()
+        self.state.reported_generation = max(self.state.generation, self.state.reported_generation)
+        self.state.reported_price = self._price()
+        if new_generation:
+            await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLASS, self.report())
+        if new_generation and self.state.observed_generation == 0:
+            await self.announce()
+        else:
+            await self.report_to_clusters(self.state.clusters if new_generation or new_price else self.state.unanswered)
+
+    def report(self) -> ReportClass:
+        """Give what the scheduler must know."""
+        return ReportClass(name=self.name, generation=self.state.generation, spec=self.state.spec)
+
+    async def report_to_clusters(self, clusters: list[str]) -> None:
+        """Report the class to some clusters."""
+        if not clusters or self.state.spec is None:
+            return
+        self.state.unanswered = [cluster for cluster in self.state.unanswered if cluster not in clusters]
+        report = self._cluster_report()
+        refs = [entity(InferenceClusterSignals, "", cluster) for cluster in clusters]
+        await workflow.execute_activity_method(
+            EntityClient.tell_many,
+            SignalBatch(signals=[InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"report this class to {len(refs)} clusters"),
+        )
+
+    async def announce(self) -> None:
+        """Tell every cluster that this class exists now: one that waits for it could not register before."""
+        await workflow.execute_activity_method(
+            EntityClient.broadcast,
+            InferenceClusterSignals.CLASS_CHANGED.broadcast(self._cluster_report(), InferenceClusterSignals),
+            **activity_options.remote(activity_options.ENTITY_BATCH, "tell all clusters that this class exists"),
+        )
+
+    def _cluster_report(self) -> ClassChanged:
         return ClassChanged(
             name=self.name, uid=self.state.uid, generation=self.state.generation, spec=self.state.spec, price_milli=self._price()
         )
 
-    async def _answer(self, clusters: list[str]) -> None:
-        if not clusters or self.state.spec is None:
-            return
-        self.state.answer = [cluster for cluster in self.state.answer if cluster not in clusters]
-        payload = self._changed().wire()
-        tells = [
-            SignalRequest(workflow_id=names.workflow_id("InferenceCluster", "", cluster), signal="class_changed", payload=payload)
-            for cluster in clusters
-        ]
-        await workflow.execute_activity_method(
-            EntityClient.tell_many,
-            SignalBatch(signals=tells),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(tells)} clusters of this class"),
-        )
+    def _price(self) -> int:
+        return price_milli(self.state.annotations)
 
-    async def _announce(self) -> None:
-        """Tell every cluster that this class exists now: one may have waited for it, for what is missing takes no registration."""
-        await workflow.execute_activity_method(
-            EntityClient.broadcast,
-            Broadcast(kinds=["InferenceCluster"], signal="class_changed", payload=self._changed().wire()),
-            **activity_options.remote(activity_options.ENTITY_BATCH, "tell all clusters that this class exists"),
-        )
+    # --- status -------------------------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Show who uses the class."""
+        """Show which clusters use the class."""
         return {"clusters": self.state.clusters} if self.state.clusters else {}

@@ -1,17 +1,34 @@
-"""The last failure of an activity, as an entity keeps it in its state to show it in conditions."""
+"""The last failure of an apply or of a teardown step, and how long to wait after it."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
-from api_types.errors import error_message, error_type
+from temporalio.exceptions import ActivityError
+
+from api_types.errors import ClusterUnreachable, error_message, error_type, is_permanent
+from workflows.entity import backoff
 
 
 class Failure(NamedTuple):
-    """The type and message of an error; an empty type means that nothing failed. In JSON a list of the two."""
+    """Type and message of an error; both are empty when nothing failed."""
 
     type: str = ""
     message: str = ""
 
+    @property
+    def is_unreachable(self) -> bool:
+        """Tell whether the cluster did not answer."""
+        return self.type == ClusterUnreachable.__name__
 
-def failure_of(error: BaseException) -> Failure:
-    """Read why an activity failed. An error without a type is a timeout, and what times out is a call to a cluster."""
-    return Failure(error_type(error) or "ClusterUnreachable", error_message(error))
+
+NO_FAILURE = Failure()
+
+
+def failure_of(error: ActivityError, default_type: str) -> Failure:
+    """Give what failed in an activity; `default_type` is for failures without a type of ours, such as a timeout."""
+    return Failure(error_type(error) or default_type, error_message(error))
+
+
+def backoff_after(failure: Failure, attempt: int) -> timedelta:
+    """Give the wait before the next attempt: long if only a person or a new spec can fix it."""
+    return backoff.permanent(attempt) if is_permanent(failure.type) else backoff.transient(attempt)
