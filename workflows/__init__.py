@@ -1,5 +1,5 @@
-"""The memory: one module per entity, saying what happens in which order.
+"""The workflows: one package or module per kind, with its state and the order of its steps.
 
-No I/O, no wall clock, no randomness of its own: what touches the world is an activity, what thinks hard is a local activity. Nothing here
-imports a cloud, Kubernetes or Helm SDK.
+No I/O, no wall clock, no randomness of its own: calls to outside systems are activities, long computations are local activities. Nothing
+here imports a cloud, Kubernetes or Helm SDK.
 """
