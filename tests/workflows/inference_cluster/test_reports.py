@@ -1,0 +1,91 @@
+"""What a cluster reports to the scheduler, to replicas and to caches."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from api_types.messages.observations import ObservedCluster
+from api_types.resources.status import Condition
+from tests.workflows.inference_cluster.builders import a_cluster, a_spec
+from workflows.inference_cluster.reports import cache_report, digest_of, replica_report, scheduler_report, time_to_withdrawal, unsequenced
+from workflows.inference_cluster.state import ClusterState
+
+NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
+SILENT = {"unreachable_since": "2026-01-01T00:56:00Z", "observed": ObservedCluster(reachable=False)}
+
+
+def test_the_scheduler_is_told_what_placement_reads_and_no_more() -> None:
+    conditions = [
+        Condition(type=kind, status="True", reason="Available", last_transition_time="2026-01-01T00:00:00Z")
+        for kind in ("ClusterReady", "Ready")
+    ]
+    state = a_cluster(labels={"region": "eu"}, pools=[{"name": "h100"}], conditions=conditions, spec=a_spec(taints=[{"key": "a"}]), epoch=4)
+    report = scheduler_report("eu-1", state, gone=False)
+    assert (report.name, report.uid, report.sequence, report.epoch, report.gone) == ("eu-1", "u", 7, 4, False)
+    assert report.manifest == {
+        "metadata": {"name": "eu-1", "uid": "u", "labels": {"region": "eu"}, "annotations": state.annotations},
+        "spec": {"taints": [{"key": "a"}], "nodePools": state.spec["nodePools"]} if state.spec else {},
+        "status": {
+            "gateway": {"address": "192.0.2.1"},
+            "cache": {"storageClassName": "rwx"},
+            "gpuPools": [{"name": "h100"}],
+            "conditions": [conditions[1].wire()],
+        },
+    }
+
+
+def test_the_scheduler_is_told_of_a_deletion() -> None:
+    report = scheduler_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z"), gone=True)
+    assert (report.manifest["metadata"]["deletionTimestamp"], report.gone) == ("2026-01-01T00:00:00Z", True)
+
+
+def test_replicas_are_told_how_to_connect_and_where_the_gateway_is() -> None:
+    report = replica_report("eu-1", a_cluster(), NOW)
+    assert (report.present, report.connected, report.unreachable_for_seconds) == (True, True, 0)
+    assert report.connection
+    assert (report.connection.name, report.connection.key) == ("eu-1", "kubeconfig")
+    assert report.facts
+    assert report.facts.gateway_address == "192.0.2.1"
+
+
+def test_replicas_are_told_nothing_before_the_first_connect() -> None:
+    report = replica_report("eu-1", a_cluster(facts=None, observed=None, connected_generation=0), NOW)
+    assert (report.connected, report.connection, report.facts) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds", "left"),
+    [(300, 0, 60), (240, 240, 0), (120, 120, -120)],
+    ids=["before the limit nothing", "at the limit", "after the limit"],
+)
+def test_endpoints_on_a_silent_cluster_are_withdrawn_after_the_limit(after: int, seconds: int, left: int) -> None:
+    state = a_cluster(**SILENT)
+    assert state.facts
+    state.facts = state.facts.model_copy(update={"withdraw_after_seconds": after})
+    assert time_to_withdrawal(state, NOW) == timedelta(seconds=left)
+    report = replica_report("eu-1", state, NOW)
+    assert (report.connected, report.unreachable_for_seconds) == (False, seconds)
+
+
+def test_a_cluster_that_answers_has_no_withdrawal() -> None:
+    assert time_to_withdrawal(a_cluster(), NOW) is None
+
+
+@pytest.mark.parametrize(("occupied", "present"), [(None, True), (["a"], True), ([], False)])
+def test_a_deleted_cluster_is_present_until_the_scheduler_has_no_replica_on_it(occupied: list[str] | None, *, present: bool) -> None:
+    assert replica_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z", occupied=occupied), NOW).present == present
+
+
+def test_caches_are_told_where_they_can_stage() -> None:
+    report = cache_report("eu-1", a_cluster(labels={"tier": "gold"}), gone=False)
+    assert (report.storage_class_name, report.labels, report.present, report.leaving) == ("rwx", {"tier": "gold"}, True, False)
+    assert report.connection
+    deleted = cache_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z"), gone=True)
+    assert (deleted.present, deleted.leaving) == (False, True)
+    assert cache_report("eu-1", ClusterState(), gone=False).connection is None
+
+
+def test_a_report_that_differs_in_its_number_only_is_not_new() -> None:
+    reports = [replica_report("eu-1", a_cluster(sequence=sequence), NOW) for sequence in (1, 2)]
+    assert reports[0] != reports[1]
+    assert len({digest_of(unsequenced(report)) for report in reports}) == 1

@@ -1,0 +1,134 @@
+"""What a cluster shows of itself: tables over pure functions."""
+
+from typing import NamedTuple
+
+import pytest
+
+from api_types import labels
+from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.observations import ObservedCluster
+from tests.workflows.inference_cluster.builders import a_cluster, a_spec
+from workflows.entity.failures import Failure
+from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.status import (
+    Gateway,
+    backend_verdict,
+    cluster_verdict,
+    drivers,
+    gateway_of,
+    readings_of,
+    ready_verdict,
+    status_fields,
+)
+
+SILENT = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
+NO_GATEWAY = ObservedCluster(reachable=True)
+NEW = {"facts": None, "observed": None, "connected_generation": 0}
+PROVISIONED = {**a_spec(), "cluster": {"source": "GKE"}}
+
+
+class Case(NamedTuple):
+    """A cluster, and status and reason of its three conditions."""
+
+    story: str
+    state: ClusterState
+    cluster: tuple[str, str]
+    backend: tuple[str, str]
+    ready: tuple[str, str]
+
+
+RUNNING, HEALTHY, AVAILABLE = ("True", "ClusterRunning"), ("True", "BackendHealthy"), ("True", "Available")
+WAITING, UNKNOWN = ("False", "WaitingForCluster"), ("Unknown", "WaitingForCluster")
+CREATING, UNAVAILABLE = ("False", "Creating"), ("False", "Unavailable")
+CASES = [
+    Case("a connected cluster with a gateway is Ready", a_cluster(), RUNNING, HEALTHY, AVAILABLE),
+    Case(
+        "a cluster that has to be provisioned is not supported",
+        a_cluster(spec=PROVISIONED, **NEW),
+        ("False", "ProviderNotSupported"),
+        WAITING,
+        CREATING,
+    ),
+    Case("a class that does not exist is waited for", a_cluster(classes={}, **NEW), ("False", "WaitingForClasses"), WAITING, CREATING),
+    Case("a class that is deleted later changes nothing", a_cluster(classes={}, was_ready=True), RUNNING, HEALTHY, AVAILABLE),
+    Case("before the first connect it is connecting", a_cluster(**NEW), ("False", "Provisioning"), WAITING, CREATING),
+    Case(
+        "an API server that did not answer makes it Unreachable",
+        a_cluster(failure=Failure("ClusterUnreachable", "timeout"), **NEW),
+        ("False", "Unreachable"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "refused credentials are shown as such",
+        a_cluster(failure=Failure("CredentialsInvalid", "401"), **NEW),
+        ("False", "CredentialsInvalid"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "any other failure is part of provisioning",
+        a_cluster(failure=Failure("Unsupported", "no DRA"), **NEW),
+        ("False", "Provisioning"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "a Ready cluster that stops answering is Unavailable",
+        a_cluster(observed=SILENT, unreachable_since="2026-01-01T00:00:00Z", was_ready=True),
+        ("False", "Unreachable"),
+        UNKNOWN,
+        UNAVAILABLE,
+    ),
+    Case("without a gateway the backend is being installed", a_cluster(observed=NO_GATEWAY), RUNNING, ("False", "Installing"), CREATING),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_the_conditions_of_a_cluster(case: Case) -> None:
+    readings = readings_of(case.state)
+    verdicts = (cluster_verdict(readings), backend_verdict(readings), ready_verdict(readings))
+    assert tuple(verdict[:2] for verdict in verdicts) == (case.cluster, case.backend, case.ready)
+
+
+def test_ready_names_the_condition_that_is_not() -> None:
+    assert (
+        ready_verdict(readings_of(a_cluster(classes={}, **NEW))).message
+        == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
+    )
+
+
+def test_a_silent_cluster_says_since_when() -> None:
+    silent = a_cluster(observed=SILENT, unreachable_since="2026-01-01T00:00:00Z")
+    assert cluster_verdict(readings_of(silent)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
+
+
+@pytest.mark.parametrize(("annotations", "advice"), [({}, True), ({labels.STACK: "external"}, False)], ids=["managed", "external"])
+def test_who_has_to_install_the_serving_stack_is_said(annotations: dict[str, str], *, advice: bool) -> None:
+    message = backend_verdict(readings_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
+    assert ("this release does not install the serving stack" in message) == advice
+    assert f"{labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}" in message
+
+
+def test_the_observed_gateway_counts_before_the_one_found_at_the_connect() -> None:
+    facts = ClusterFacts(gateway_address="192.0.2.9")
+    assert gateway_of(a_cluster(facts=facts)) == Gateway("192.0.2.1", "")
+    assert gateway_of(a_cluster(facts=facts, observed=NO_GATEWAY)) == Gateway("192.0.2.9", "")
+    assert gateway_of(a_cluster(**NEW)) == Gateway()
+
+
+def test_the_status_shows_pools_gateway_and_storage_class() -> None:
+    pools = [{"name": "h100", "nodes": 2, "devices": []}]
+    assert status_fields("eu-1", a_cluster(pools=pools)) == {
+        "namespace": labels.SYSTEM_NAMESPACE,
+        "providerConfigRef": {"name": status_fields("eu-1", a_cluster())["providerConfigRef"]["name"]},
+        "cache": {"storageClassName": "rwx"},
+        "gateway": {"address": "192.0.2.1"},
+        "gpuPools": pools,
+    }
+    assert status_fields("eu-1", ClusterState()) == {"namespace": labels.SYSTEM_NAMESPACE}
+
+
+def test_a_device_class_is_mapped_to_its_driver() -> None:
+    devices = [{"deviceClassName": "gpu", "driver": "gpu.nvidia.com"}, {"deviceClassName": "nic"}, {"driver": "x"}]
+    assert drivers([{"devices": devices}]) == {"gpu": "gpu.nvidia.com"}
