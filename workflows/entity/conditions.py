@@ -16,11 +16,11 @@ MESSAGE_MAX = 2000
 
 
 class Verdict(NamedTuple):
-    """What a condition says, without its type."""
+    """Status, reason and message of one condition."""
 
     status: str
     reason: str
-    message: str
+    message: str = ""
 
 
 def with_condition(

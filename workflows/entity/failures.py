@@ -1,16 +1,14 @@
-"""The last failure of an apply or of a teardown step, and how long to wait after it."""
+"""The last failure of an activity, as entities keep it to show it in conditions, and how long to wait after it."""
 
 from datetime import timedelta
 from typing import NamedTuple
-
-from temporalio.exceptions import ActivityError
 
 from api_types.errors import ClusterUnreachable, error_message, error_type, is_permanent
 from workflows.entity import backoff
 
 
 class Failure(NamedTuple):
-    """Type and message of an error; both are empty when nothing failed."""
+    """Type and message of an error; both are empty when nothing failed. In JSON a list of the two."""
 
     type: str = ""
     message: str = ""
@@ -24,7 +22,7 @@ class Failure(NamedTuple):
 NO_FAILURE = Failure()
 
 
-def failure_of(error: ActivityError, default_type: str) -> Failure:
+def failure_of(error: BaseException, default_type: str = ClusterUnreachable.__name__) -> Failure:
     """Give what failed in an activity; `default_type` is for failures without a type of ours, such as a timeout."""
     return Failure(error_type(error) or default_type, error_message(error))
 

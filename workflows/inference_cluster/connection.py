@@ -10,7 +10,7 @@ from api_types.messages.cluster_work import ClusterFacts, Connect, Connection
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import Failure, failure_of
+from workflows.entity.failures import NO_FAILURE, Failure, failure_of
 from workflows.inference_cluster.spec import connection_of, declared_facts
 from workflows.inference_cluster.state import ClusterState
 
@@ -50,7 +50,7 @@ class ClusterConnection:
         if facts is None:
             return False
         self.state.facts = facts.model_copy(update=declared_facts(self.state))
-        self.state.failure = Failure()
+        self.state.failure = NO_FAILURE
         self.state.attempts = 0
         self.state.unreachable_since = ""
         self.state.connected_generation = self.state.generation

@@ -11,7 +11,7 @@ from api_types.base import Message
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.prices import UNPRICED
-from workflows.entity.failures import Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 
 
@@ -48,7 +48,7 @@ class ClusterState(EntityState):
     pools: list[dict[str, Any]] = Field(default_factory=list)
     facts: ClusterFacts | None = None
     connected_generation: int = 0
-    failure: Failure = Failure()
+    failure: Failure = NO_FAILURE
     observed: ObservedCluster | None = None
     unreachable_since: str = ""
     was_ready: bool = False

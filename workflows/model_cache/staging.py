@@ -14,15 +14,14 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.caches.activities import CacheActivities
 from activities.messaging import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
-from api_types.errors import is_permanent
 from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
 from api_types.messages.cluster_work import Connection, TeardownStepResult
 from api_types.messages.delivery import SignalBatch, entity
 from api_types.messages.signals import InferenceClusterSignals
 from api_types.resources.status import LeftBehind
-from workflows.entity import activity_options, backoff
+from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import Failure, failure_of
+from workflows.entity.failures import NO_FAILURE, backoff_after, failure_of
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step, update_selection
@@ -100,7 +99,7 @@ class Staging:
                 await self._stage(staging, step)
             else:
                 await self._remove(staging, step)
-            staging.error, staging.errors, staging.retry_at = Failure(), 0, ""
+            staging.error, staging.errors, staging.retry_at = NO_FAILURE, 0, ""
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self._record_failure(staging, error)
@@ -109,9 +108,8 @@ class Staging:
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)
-        delay = backoff.permanent(staging.errors) if is_permanent(failure.type) else backoff.transient(staging.errors)
+        staging.retry_at = (workflow.now() + backoff_after(failure, staging.errors)).isoformat()
         staging.error, staging.errors = failure, staging.errors + 1
-        staging.retry_at = (workflow.now() + delay).isoformat()
         self.context.event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
 
     async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
-from workflows.entity.failures import Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 
 
@@ -80,7 +80,7 @@ class ClusterStaging(StatePart):
     copies: list[Copy] = Field(default_factory=list)
     observed: ObservedCache | None = None
     unselected_since: str = Field(default="", alias="unmatchedSince")
-    error: Failure = Failure()
+    error: Failure = NO_FAILURE
     errors: int = 0
     retry_at: str = ""
     registered: bool = False

@@ -11,7 +11,7 @@ from api_types.messages.cluster_work import Applied, ApplyReplica
 from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.model_replica.failures import NO_FAILURE, backoff_after, failure_of
+from workflows.entity.failures import NO_FAILURE, backoff_after, failure_of
 from workflows.model_replica.orders import apply_order
 from workflows.model_replica.plan import DRIFT_DELAY, ApplyReason
 from workflows.model_replica.readings import drift_message

@@ -11,8 +11,8 @@ from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
+from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
-from workflows.model_replica.failures import NO_FAILURE, Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 

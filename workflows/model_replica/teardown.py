@@ -20,9 +20,9 @@ from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
+from workflows.entity.failures import backoff_after, failure_of
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.failures import backoff_after, failure_of
 from workflows.model_replica.orders import teardown_order
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from activities.render.objects.teardown import STEPS, TeardownStep, step_of
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
-from workflows.model_replica.failures import NO_FAILURE, Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 
 # `not needed`: the inventory has no object of the step. `skipped`: by `force`. `abandoned`: the cluster could not be reached any more.
 Outcome = Literal["done", "not needed", "skipped", "abandoned"]

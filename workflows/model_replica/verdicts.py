@@ -4,19 +4,11 @@ from typing import NamedTuple
 
 from api_types.messages.cluster_work import Applied
 from api_types.messages.observations import ObservedReplica
-from workflows.entity.conditions import FALSE, TRUE
+from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_replica.cache import cache_problem
 from workflows.model_replica.cluster import is_unreachable
 from workflows.model_replica.readings import drift, holds_floor, model_problem, overdue, routing_problem
 from workflows.model_replica.state import ModelReplicaState
-
-
-class Verdict(NamedTuple):
-    """Status, reason and message of one condition."""
-
-    status: str
-    reason: str
-    message: str = ""
 
 
 class Warned(NamedTuple):

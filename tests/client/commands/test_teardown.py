@@ -7,7 +7,7 @@ import pytest
 from api_types.messages.cluster_work import RemainingObject
 from client.commands.change.delete import left_behind
 from client.commands.inspect.describe import teardown
-from workflows.model_replica.failures import Failure
+from workflows.entity.failures import Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 HELD: dict[str, Any] = {"id": "apps/v1/Deployment/ml/qwen-main", "why": "finalizer example.com/hold"}

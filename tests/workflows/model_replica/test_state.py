@@ -3,7 +3,7 @@
 from pydantic_core import from_json, to_json
 
 from tests.workflows.model_replica.builders import a_replica
-from workflows.model_replica.failures import NO_FAILURE, Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.model_replica.state import ApplyInputs, ModelReplicaState, ReplicaReport
 from workflows.model_replica.teardown_progress import TeardownProgress
 

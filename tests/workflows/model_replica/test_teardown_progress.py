@@ -8,7 +8,7 @@ from activities.render.objects.teardown import STEPS
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
 from tests.workflows.model_replica.builders import a_replica
-from workflows.model_replica.failures import NO_FAILURE, Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.model_replica.teardown import has_objects
 from workflows.model_replica.teardown_progress import Outcome, TeardownProgress, left_behind, named
 

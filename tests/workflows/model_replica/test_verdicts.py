@@ -6,7 +6,7 @@ import pytest
 
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
 from workflows.entity.conditions import TRUE
-from workflows.model_replica.failures import Failure
+from workflows.entity.failures import Failure
 from workflows.model_replica.status import detailed_phase, endpoint, shared_phase
 from workflows.model_replica.verdicts import Warned, assess
 
