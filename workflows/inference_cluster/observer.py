@@ -15,7 +15,7 @@ from workflows.inference_cluster.state import ClusterState
 
 
 class ObserverSettings(NamedTuple):
-    """What the observer is told by annotations. They make no new generation, and so no new connect; a change restarts the observer."""
+    """What the observer is given by annotations. They make no new generation, and so no new connect; a change restarts the observer."""
 
     capacity_adapter: str
     task_queue: str

@@ -54,7 +54,7 @@ class Reporter:
     # --- while the cluster exists -------------------------------------------------------------------------------------------------
 
     async def report_all(self) -> None:
-        """Report to everybody what is new to them."""
+        """Report to scheduler, caches and replicas what is new to them."""
         self.update_memo()
         await self.report_to_scheduler()
         await self.report_to_caches()

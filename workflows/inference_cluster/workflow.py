@@ -41,7 +41,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     @workflow.run
     async def run(self, state: ClusterState | None) -> None:
-        """Run until the cluster is deleted and holds nothing of ours."""
+        """Run until the cluster is deleted and holds no replica and no volume."""
         del state
         await self.run_until_deleted()
 
@@ -185,7 +185,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         return True
 
     def leave_behind(self, reason: str) -> None:
-        """List what a forced deletion leaves on the cluster."""
+        """List what stays on the cluster after a forced deletion."""
         held = [("ModelReplica", name) for name in self.state.occupied or []] + [("ModelCache", name) for name in self.state.caches]
         self.state.left_behind = [LeftBehind(kind=kind, name=name, location=self.name, reason=reason) for kind, name in held]
 

@@ -39,7 +39,7 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
 
 
 def can_stage(site: CacheSite) -> bool:
-    """Tell whether something can be staged on a cluster where nothing is yet."""
+    """Tell whether an artefact can be staged on a cluster that has none."""
     return site.present and not site.leaving and site.connection is not None and bool(site.storage_class_name)
 
 
@@ -129,7 +129,7 @@ def next_check(staging: ClusterStaging, used: Collection[str]) -> datetime | Non
 
 
 def waits_for_credential(copy: Copy) -> bool:
-    """Tell whether only a change of the credential can bring a download on."""
+    """Tell whether only a change of the credential can let a download go on."""
     return bool(copy.missing_credential) or (copy.failed and copy.exit_code == AUTH_REFUSED)
 
 

@@ -1,6 +1,6 @@
-"""Who references a cache, and what each of them was told.
+"""Which replicas and deployments reference a cache, and what was reported to each of them.
 
-Replicas and deployments register; a cache reports to each only what is new to it.
+They register; the cache reports to each only what is new to it.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class Users:
         self.state = context.state
 
     def register(self, message: CacheUse) -> None:
-        """Note who references this cache, and what its pods mount; or that it no longer does."""
+        """Note what references this cache and what its pods mount, or that it no longer does."""
         if message.used:
             self._keep(message)
         else:
@@ -48,7 +48,7 @@ class Users:
             assigned_claim=known.assigned_claim if known else (message.claims[-1] if message.claims else ""),
         )
         if known is None:
-            # One that registers again may have lost what it was told.
+            # One that registers again may have lost its report.
             self.state.reported.pop(message.workflow_id, None)
 
     async def announce(self) -> None:

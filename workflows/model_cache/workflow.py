@@ -80,7 +80,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     @handles(ModelCacheSignals.CACHE_WANTED)
     def cache_used(self, message: CacheUse) -> None:
-        """Note who references this cache, and what its pods mount."""
+        """Note what references this cache, and what its pods mount."""
         self.users.register(message)
 
     @handles(ModelCacheSignals.OBSERVED)

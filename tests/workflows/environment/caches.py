@@ -1,4 +1,4 @@
-"""What tests of caches look at and do on clusters."""
+"""What tests of caches read and change on clusters."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,8 +29,8 @@ async def clean_up(plane: ControlPlane, name: str, namespace: str) -> None:
         assert plane.our_objects(cluster, namespace) == []
 
 
-async def now(look: Callable[[], Any]) -> Any:
-    return look()
+async def now(read: Callable[[], Any]) -> Any:
+    return read()
 
 
 def engines(plane: ControlPlane, cluster: str, namespace: str) -> list[Json]:
@@ -64,7 +64,7 @@ def no_room_for_jobs(plane: ControlPlane, cluster: str) -> Iterator[None]:
 
 
 async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: int, text: str) -> None:
-    """Let the pod of the hydration Job end with an exit code and a last word."""
+    """Let the pod of the hydration Job end with an exit code and a message."""
 
     def pods() -> list[Json]:
         listed = plane.get(cluster, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels.CACHE}") or {"items": []}
@@ -85,5 +85,5 @@ async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: 
 
 
 def in_cluster(plane: ControlPlane, cluster: str) -> dict[str, str]:
-    """Labels that choose one cluster of the testbed."""
+    """Labels that select one cluster of the testbed."""
     return {"modelplane.ai/region": {"prod-eu": "eu-west", "prod-us": "us-east"}[cluster]} if cluster in plane.running.clusters else {}

@@ -1,4 +1,4 @@
-"""Prices of classes on a live fleet: they reach the clusters that use the class, and the profile `cheap` follows them."""
+"""Prices of classes on a running fleet: they reach the clusters that use the class, and the profile `cheap` follows them."""
 
 from collections.abc import AsyncIterator
 
@@ -27,14 +27,14 @@ async def price(plane: ControlPlane, name: str, per_hour: str | None) -> int:
 async def published(plane: ControlPlane, cluster: str, prices: dict[str, int | None]) -> None:
     """Wait until the cluster's pools have these prices, None for none."""
 
-    def told(seen: Json) -> bool:
+    def has_prices(seen: Json) -> bool:
         return {pool["name"]: pool.get("priceMilli") for pool in seen["status"].get("gpuPools", ())} == prices
 
-    await plane.until("InferenceCluster", cluster, told)
+    await plane.until("InferenceCluster", cluster, has_prices)
 
 
 async def place_of(plane: ControlPlane, name: str, namespace: str) -> str:
-    """Apply a model that asks for the cheapest nodes; gives the cluster and pool that it gets."""
+    """Apply a deployment with the profile `cheap`; gives the cluster and pool where it is placed."""
     document = a_deployment(name, namespace)
     document["spec"]["scheduling"] = {"profile": "cheap"}
     await plane.apply(document)
@@ -46,7 +46,7 @@ async def place_of(plane: ControlPlane, name: str, namespace: str) -> str:
 
 @pytest.fixture
 async def unpriced(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    """The fleet, with no price left behind."""
+    """The fleet, with no price left at the end."""
     yield plane
     for name in (ONLY_EU, ONLY_US):
         await price(plane, name, None)
@@ -69,7 +69,7 @@ async def test_the_profile_cheap_follows_the_price_that_a_class_has_now(unpriced
 
     await price(plane, ONLY_US, None)
     await published(plane, "prod-us", {"h200": None, "l40s": None})
-    # What nobody priced is the dearest.
+    # A pool without a price counts as the most expensive.
     assert await place_of(plane, "third", namespace) == "prod-eu/h100"
     for name in ("first", "second", "third"):
         await plane.delete("ModelDeployment", name, namespace)

@@ -1,4 +1,4 @@
-"""A cluster's admission evicts: from the pod through observer, cluster and scheduler to what a user reads (spec/scheduling.md 18.5)."""
+"""A cluster's admission evicts a replica: from its pod through observer, cluster and scheduler to the status (spec/scheduling.md 18.5)."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -33,23 +33,21 @@ async def observed(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
 
 
 def mark(plane: ControlPlane, pod: Json, status: str) -> None:
-    """Write on a pod what a scheduler writes before it takes it off its node, or that this is over."""
-    taken: dict[str, Any] = {
+    """Set the condition that a scheduler sets before it evicts a pod, or clear it."""
+    target: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": status,
         "reason": "PreemptionByScheduler",
-        "message": "for somebody else",
+        "message": "for a pod of higher priority",
     }
-    taken["lastTransitionTime"] = clock.timestamp(clock.utc_now())
-    others = [each for each in pod["status"]["conditions"] if each["type"] != taken["type"]]
+    target["lastTransitionTime"] = clock.timestamp(clock.utc_now())
+    others = [each for each in pod["status"]["conditions"] if each["type"] != target["type"]]
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-    plane.call(CLUSTER, "PATCH", path, {"status": {"conditions": [*others, taken]}}, "application/merge-patch+json")
+    plane.call(CLUSTER, "PATCH", path, {"status": {"conditions": [*others, target]}}, "application/merge-patch+json")
 
 
-async def test_18_5_an_evicted_replica_is_told_to_users_at_once_and_no_longer_when_it_is_back(
-    observed: ControlPlane, namespace: str
-) -> None:
+async def test_18_5_an_eviction_is_shown_at_once_and_no_longer_when_the_replica_is_back(observed: ControlPlane, namespace: str) -> None:
     plane = observed
     document = a_deployment("preempted", namespace, clusterSelector={"matchLabels": {"modelplane.ai/region": "eu-west"}})
     await plane.apply(document)
@@ -59,7 +57,7 @@ async def test_18_5_an_evicted_replica_is_told_to_users_at_once_and_no_longer_wh
     seen = await plane.until("ModelDeployment", "preempted", lambda seen: condition(seen, "Evicted") == "True", namespace)
     (placement,) = seen["status"]["placements"]
     assert message(seen, "Evicted") == (
-        f"{placement['replica']}: pods of it were evicted from {CLUSTER}/h100: PreemptionByScheduler: for somebody else"
+        f"{placement['replica']}: pods of it were evicted from {CLUSTER}/h100: PreemptionByScheduler: for a pod of higher priority"
     )
     assert placement["cluster"] == CLUSTER  # nothing is moved for that yet
     mark(plane, pod, "False")

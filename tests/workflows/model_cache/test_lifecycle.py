@@ -1,4 +1,4 @@
-"""A cache's life on two real API servers: pinned once, staged on each, handed to those who wait, and gone only when nobody mounts it.
+"""A cache on two real API servers: pinned once, staged on each, given to replicas that wait, and deleted only when no pod mounts it.
 
 spec/workloads.md 5 and 14, cases 61, 62, 85, 87 to 92 and 95 to 99.
 """
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.testbed
 
 @dataclass(frozen=True)
 class Tenant:
-    """Where one scenario takes place: a namespace and a repository of its own."""
+    """A namespace and a repository of one scenario's own."""
 
     plane: ControlPlane
     store: SecretStore
@@ -139,8 +139,8 @@ async def engines_wait(tenant: Tenant) -> None:
     assert token not in plane.worker.log()
 
     await plane.delete("ModelCache", "qwen", namespace)
-    leaving = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
-    assert placement["replica"] in message(leaving, "Deleting")
+    deleting = await plane.until("ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
+    assert placement["replica"] in message(deleting, "Deleting")
     await plane.apply(a_deployment("late", namespace, modelCacheRef={"name": "qwen"}))
     late = await plane.until("ModelDeployment", "late", lambda seen: condition(seen, "ModelCacheResolved") == "False", namespace)
     assert late["status"].get("placements", []) == []
@@ -198,7 +198,7 @@ async def a_lost_volume(tenant: Tenant) -> None:
     await clean_up(plane, "qwen", namespace)
 
 
-async def test_wkl_92_what_cannot_be_found_is_not_tried_again_until_somebody_says_so(
+async def test_wkl_92_what_cannot_be_found_is_not_downloaded_again_until_a_user_retries_it(
     plane: ControlPlane, namespace: str, repo: str
 ) -> None:
     with no_room_for_jobs(plane, "prod-eu"):
@@ -212,8 +212,8 @@ async def test_wkl_92_what_cannot_be_found_is_not_tried_again_until_somebody_say
     assert row["message"] == "exit code 42: acme/none does not exist (no further attempt until spec or credential change)"
     assert failed["status"]["phase"] == "Failed"
     await plane.handle("ModelCache", "qwen", namespace).signal("retry_now", {"by": "test"})
-    mended = await plane.ready("ModelCache", "qwen", namespace)
-    assert clusters_of(mended)["prod-eu"]["readyAt"]
+    retried = await plane.ready("ModelCache", "qwen", namespace)
+    assert clusters_of(retried)["prod-eu"]["readyAt"]
     await clean_up(plane, "qwen", namespace)
 
 
@@ -231,7 +231,7 @@ async def a_refreshed_branch(tenant: Tenant) -> None:
     fewest = 2
     both_volumes = False
 
-    async def look() -> tuple[Json, list[str]]:
+    async def sample() -> tuple[Json, list[str]]:
         nonlocal fewest, both_volumes
         deployment = await plane.describe("ModelDeployment", "chat", namespace)
         fewest = min(fewest, deployment["status"]["replicas"]["ready"])
@@ -240,7 +240,7 @@ async def a_refreshed_branch(tenant: Tenant) -> None:
         return await plane.describe("ModelCache", "qwen", namespace), claims
 
     seen, claims = await eventually(
-        look,
+        sample,
         lambda found: (
             found[0]["status"].get("resolvedRevision") == commit
             and found[1] == [f"persistentvolumeclaims/{clusters_of(found[0])['prod-eu']['claimName']}"]
@@ -289,7 +289,7 @@ async def a_spare_cluster(plane: ControlPlane, namespace: str) -> AsyncIterator[
         await plane.gone("InferenceCluster", metadata["name"])
 
 
-async def a_badly_described_cluster(tenant: Tenant) -> None:
+async def a_cluster_without_its_storage_class(tenant: Tenant) -> None:
     plane, namespace, repo = tenant.plane, tenant.namespace, tenant.repo
     async with a_spare_cluster(plane, namespace) as spare:
         name = spare["metadata"]["name"]
@@ -299,15 +299,15 @@ async def a_badly_described_cluster(tenant: Tenant) -> None:
         await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "qwen"}, tolerations=tolerations))
         await plane.ready("ModelDeployment", "chat", namespace)
 
-        classless = copy.deepcopy(spare)
-        del classless["spec"]["cluster"]["existing"]["cache"]
-        await plane.apply(classless)
+        without_class = copy.deepcopy(spare)
+        del without_class["spec"]["cluster"]["existing"]["cache"]
+        await plane.apply(without_class)
         noted = await plane.until(
             "ModelCache", "qwen", lambda seen: "no storage class" in clusters_of(seen)[name].get("message", ""), namespace
         )
         assert (condition(noted, "Ready"), noted["status"]["summary"]["ready"]) == ("True", "1/1")
 
-        # The class comes back; the label by which the cache chose the cluster goes.
+        # The storage class is declared again; the label by which the cache selected the cluster is removed.
         relabelled = copy.deepcopy(spare)
         relabelled["metadata"]["labels"] = {"spare": "no"}
         await plane.apply(relabelled)
@@ -412,12 +412,12 @@ async def an_image_by_tag(tenant: Tenant) -> None:
 
 STORIES = {
     "wkl-61 wkl-62 wkl-87 wkl-98 engines wait for their cache and then hold it": engines_wait,
-    "wkl-88 without clusters nobody asks for a token": without_clusters,
+    "wkl-88 without clusters no token is needed": without_clusters,
     "wkl-101 a deployment and a cache that exclude each other leave no cluster": no_common_cluster,
     "wkl-90 a lost volume is filled again": a_lost_volume,
-    "wkl-95 a refreshed branch reaches replicas one by one, and the old volume goes last": a_refreshed_branch,
-    "wkl-96 wkl-97 a cluster keeps its volume while it is badly described or mounted": a_badly_described_cluster,
-    "a cluster that is deleted waits until caches have taken their volumes away": a_deleted_cluster,
+    "wkl-95 a refreshed branch reaches replicas one by one, and the old volume is deleted last": a_refreshed_branch,
+    "wkl-96 wkl-97 a cluster keeps its volume without its storage class, and while a pod mounts it": a_cluster_without_its_storage_class,
+    "a cluster that is deleted waits until caches have removed their volumes": a_deleted_cluster,
     "wkl-100 an image by tag is pinned to its digest": an_image_by_tag,
 }
 
@@ -435,7 +435,7 @@ async def stories(plane: ControlPlane, store: SecretStore, hub: LocalHub) -> Asy
         yield begun
 
 
-# The last of this file: what stands above has the clusters for itself.
+# The last of this file: the tests above have the clusters for themselves.
 @pytest.mark.parametrize("name", STORIES)
-async def test_a_cache_s_life_beside_others(stories: dict[str, asyncio.Task[None]], name: str) -> None:
+async def test_a_cache_beside_others(stories: dict[str, asyncio.Task[None]], name: str) -> None:
     await stories[name]
