@@ -6,22 +6,22 @@ import pytest
 import pytest_asyncio
 
 from testbed.testbed import Running
-from tests.activities.environment.worlds import World, a_world
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from
 
 CLUSTER = "prod-eu"
 
 
 @pytest_asyncio.fixture(scope="session")
-async def connected(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def connected(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClusterUnderTest]:
     """The cluster `prod-eu`, connected once."""
-    made = await a_world(CLUSTER, testbed.clusters[CLUSTER].kubeconfig.read_text(), tmp_path_factory.mktemp("secrets"))
+    made = await cluster_from(CLUSTER, testbed.clusters[CLUSTER].kubeconfig.read_text(), tmp_path_factory.mktemp("secrets"))
     made.facts = (await made.connect()).model_copy(update={"routing": "service"})
     yield made
     await made.pool.close()
 
 
 @pytest_asyncio.fixture
-async def world(connected: World) -> AsyncIterator[World]:
+async def cluster(connected: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
     """The cluster `prod-eu`; what a test applies is taken away after it, for its nodes are few."""
     connected.heartbeats.clear()
     yield connected

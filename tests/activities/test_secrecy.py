@@ -9,7 +9,7 @@ import pytest
 from api_types.errors import ModelplaneError
 from testbed.testbed import Running
 from tests.activities.environment import operator
-from tests.activities.environment.worlds import World, a_world, eventually
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 from tests.activities.render.builders import an_engine
 
 pytestmark = pytest.mark.testbed
@@ -24,16 +24,18 @@ def _secrets(kubeconfig: str) -> list[str]:
     return [piece for value in found for piece in {value[:60], value[len(value) // 2 :][:60], value}]
 
 
-async def test_a_whole_life_tells_no_secret(testbed: Running, world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_whole_life_tells_no_secret(
+    testbed: Running, cluster: ClusterUnderTest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     kubeconfig = testbed.clusters[CLUSTER].kubeconfig.read_text()
-    token = await operator.token_of(world, "default", "teller")
+    token = await operator.token_of(cluster, "default", "teller")
     said: list[Any] = []
     with caplog.at_level(logging.DEBUG):
         for number, text in enumerate(
             (kubeconfig, operator.with_token(kubeconfig, token), operator.without_user(kubeconfig), f"{kubeconfig}\n  - {token}")
         ):
-            one = await a_world(CLUSTER, text, tmp_path / str(number))
-            one.facts = world.facts
+            one = await cluster_from(CLUSTER, text, tmp_path / str(number))
+            one.facts = cluster.facts
             said.append(await _live(one))
             said += [one.heartbeats, repr(one.pool), repr(one.connection), await one.store.list()]
             await one.pool.close()
@@ -42,15 +44,15 @@ async def test_a_whole_life_tells_no_secret(testbed: Running, world: World, tmp_
     assert [secret[:20] for secret in [*_secrets(kubeconfig), token, token[:60], "nobody-issued-this-token"] if secret in told] == []
 
 
-async def _live(world: World) -> list[Any]:
+async def _live(cluster: ClusterUnderTest) -> list[Any]:
     said: list[Any] = []
-    order = world.order([an_engine()])
+    order = cluster.order([an_engine()])
     try:
-        async with world.watching() as client:
-            said.append(await world.connect())
-            applied = await world.apply(order)
+        async with cluster.watching() as client:
+            said.append(await cluster.connect())
+            applied = await cluster.apply(order)
             await eventually(lambda: client.signals)
-            said += [applied, client.signals, await world.tear_down(order, applied)]
+            said += [applied, client.signals, await cluster.tear_down(order, applied)]
     except ModelplaneError as error:
         said += [error, error.message, error.details, error.__cause__, error.__context__]
     return said

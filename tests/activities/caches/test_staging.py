@@ -15,8 +15,8 @@ from activities.secrets.store import StoredSecret
 from api_types import labels
 from api_types.errors import InvalidInput, NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
-from tests.activities.environment.worlds import World, eventually
 
 pytestmark = pytest.mark.testbed
 
@@ -24,16 +24,16 @@ SHARED = "testbed-rwx"
 TOKEN = "hf_" + "verysecret"
 
 
-def hands(world: World) -> CacheActivities:
-    return CacheActivities(world.pool, world.store, RenderSettings())
+def hands(cluster: ClusterUnderTest) -> CacheActivities:
+    return CacheActivities(cluster.pool, cluster.store, RenderSettings())
 
 
-def an_order(world: World, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
+def an_order(cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
     """A cache of 20 GiB in a namespace of its own, to be filled."""
     block = {"repo": "acme/tiny", "sizeGiB": size, **({"authSecret": {"name": hub_key}} if hub_key else {})}
     plain = {
-        "connection": world.connection,
-        "cluster": world.name,
+        "connection": cluster.connection,
+        "cluster": cluster.name,
         "namespace": f"team-{secrets.token_hex(4)}",
         "name": "qwen",
         "uid": f"uid-{secrets.token_hex(4)}",
@@ -50,11 +50,11 @@ def resized(order: ApplyCache, size: int) -> ApplyCache:
     return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
 
 
-async def apply(world: World, order: ApplyCache) -> CacheApplied:
-    return await world.environment().run(hands(world).apply_cache, order)
+async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
+    return await cluster.environment().run(hands(cluster).apply_cache, order)
 
 
-async def remove(world: World, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
+async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
     departure = DeleteCacheObjects(
         connection=order.connection,
         cluster=order.cluster,
@@ -63,108 +63,108 @@ async def remove(world: World, order: ApplyCache, applied: CacheApplied, *steps:
         claim=applied.claim,
         steps=list(steps or (1, 2, 3)),
     )
-    return (await world.environment().run(hands(world).delete_cache_objects, departure)).skipped
+    return (await cluster.environment().run(hands(cluster).delete_cache_objects, departure)).skipped
 
 
-async def live(world: World, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
+async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
     suffix = {kinds.JOB: "-hyd", kinds.SECRET: "-auth", kinds.VOLUME_CLAIM: ""}[kind]
-    return await (await world.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
+    return await (await cluster.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
 
 
-async def bound(world: World, order: ApplyCache, applied: CacheApplied) -> Json:
+async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> Json:
     async def look() -> Json | None:
-        found = await live(world, order, applied, kinds.VOLUME_CLAIM)
+        found = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
         return found if found and found["status"].get("phase") == "Bound" else None
 
     found: Json = await eventually(look)
     return found
 
 
-async def test_a_volume_and_its_job_are_made_once_and_taken_away_whole(world: World) -> None:
-    order = an_order(world)
-    applied = await apply(world, order)
-    again = await apply(world, order)
+async def test_a_volume_and_its_job_are_made_once_and_taken_away_whole(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    applied = await apply(cluster, order)
+    again = await apply(cluster, order)
     assert (applied.job_uid, applied.claim, applied.volume_digest) == (again.job_uid, again.claim, again.volume_digest)
     assert (applied.warnings, applied.credential_missing, applied.credential_version) == ([], "", "")
-    volume = await bound(world, order, applied)
+    volume = await bound(cluster, order, applied)
     assert volume["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert await remove(world, order, applied) == []
+    assert await remove(cluster, order, applied) == []
     for kind in (kinds.JOB, kinds.SECRET, kinds.VOLUME_CLAIM):
-        assert await live(world, order, applied, kind) is None
-    assert await remove(world, order, applied) == []
+        assert await live(cluster, order, applied, kind) is None
+    assert await remove(cluster, order, applied) == []
 
 
-async def test_wkl_92_a_spent_job_makes_way_for_the_next_attempt_and_any_other_stays(world: World) -> None:
-    order = an_order(world)
-    first = await apply(world, order)
-    second = await apply(world, order.model_copy(update={"spent_job": first.job_uid}))
+async def test_wkl_92_a_spent_job_makes_way_for_the_next_attempt_and_any_other_stays(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    second = await apply(cluster, order.model_copy(update={"spent_job": first.job_uid}))
     assert second.job_uid not in ("", first.job_uid)
     # The answer was lost and the step is done again: the new Job is not the spent one.
-    assert (await apply(world, order.model_copy(update={"spent_job": first.job_uid}))).job_uid == second.job_uid
-    await remove(world, order, second)
+    assert (await apply(cluster, order.model_copy(update={"spent_job": first.job_uid}))).job_uid == second.job_uid
+    await remove(cluster, order, second)
 
 
-async def test_a_job_that_would_be_different_is_made_anew_but_not_for_a_generation_alone(world: World) -> None:
-    order = an_order(world)
-    first = await apply(world, order)
-    assert (await apply(world, order.model_copy(update={"generation": 2}))).job_uid == first.job_uid
-    queued = await apply(world, order.model_copy(update={"scheduler_type": "kai"}))
+async def test_a_job_that_would_be_different_is_made_anew_but_not_for_a_generation_alone(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    assert (await apply(cluster, order.model_copy(update={"generation": 2}))).job_uid == first.job_uid
+    queued = await apply(cluster, order.model_copy(update={"scheduler_type": "kai"}))
     assert queued.job_uid not in ("", first.job_uid)
-    await remove(world, order, queued)
+    await remove(cluster, order, queued)
 
 
-async def test_wkl_87_without_a_token_only_the_volume_is_made_and_the_token_travels_by_its_one_key(world: World) -> None:
-    order = an_order(world, hub_key="hub")
-    held = await apply(world, order)
+async def test_wkl_87_without_a_token_only_the_volume_is_made_and_the_token_travels_by_its_one_key(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, hub_key="hub")
+    held = await apply(cluster, order)
     assert held.job_uid == ""
     assert f"Secret {order.namespace}/hub with key 'HF_TOKEN' does not exist" in held.credential_missing
-    assert await live(world, order, held, kinds.SECRET) is None
-    await world.store.put(StoredSecret(order.namespace, "hub", {"HF_TOKEN": TOKEN.encode(), "other": b"private"}))
-    applied = await apply(world, order)
+    assert await live(cluster, order, held, kinds.SECRET) is None
+    await cluster.store.put(StoredSecret(order.namespace, "hub", {"HF_TOKEN": TOKEN.encode(), "other": b"private"}))
+    applied = await apply(cluster, order)
     assert applied.job_uid
     assert applied.credential_version
     assert TOKEN not in applied.model_dump_json()
-    copied = await live(world, order, applied, kinds.SECRET)
+    copied = await live(cluster, order, applied, kinds.SECRET)
     assert copied
     assert copied["data"] == {"HF_TOKEN": base64.b64encode(TOKEN.encode()).decode()}
-    await remove(world, order, applied, 2)
-    assert await live(world, order, applied, kinds.SECRET) is None
-    assert await live(world, order, applied, kinds.JOB) is not None
-    await remove(world, order, applied)
+    await remove(cluster, order, applied, 2)
+    assert await live(cluster, order, applied, kinds.SECRET) is None
+    assert await live(cluster, order, applied, kinds.JOB) is not None
+    await remove(cluster, order, applied)
 
 
-async def test_a_change_of_the_token_is_noticed_without_asking(world: World) -> None:
+async def test_a_change_of_the_token_is_noticed_without_asking(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
-    waiting = asyncio.create_task(world.environment().run(hands(world).await_credential, order))
+    waiting = asyncio.create_task(cluster.environment().run(hands(cluster).await_credential, order))
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    await world.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
+    await cluster.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
     version = await asyncio.wait_for(waiting, 10)
     assert version
     assert TOKEN not in version
 
 
-async def test_a_volume_that_cannot_grow_or_change_its_class_stays_and_says_so(world: World) -> None:
-    order = an_order(world)
-    applied = await apply(world, order)
-    await bound(world, order, applied)
-    grown = await apply(world, resized(order, 40))
+async def test_a_volume_that_cannot_grow_or_change_its_class_stays_and_says_so(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    applied = await apply(cluster, order)
+    await bound(cluster, order, applied)
+    grown = await apply(cluster, resized(order, 40))
     assert grown.warnings == [f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, the volume keeps 20Gi"]
-    moved = await apply(world, order.model_copy(update={"storage_class_name": "another", "hydrate": False}))
+    moved = await apply(cluster, order.model_copy(update={"storage_class_name": "another", "hydrate": False}))
     assert moved.warnings == [f"the volume keeps storage class {SHARED}; another is used from the next artifact on"]
-    shrunk = await apply(world, resized(order, 10))
+    shrunk = await apply(cluster, resized(order, 10))
     assert shrunk.warnings == []
-    volume = await live(world, order, applied, kinds.VOLUME_CLAIM)
+    volume = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert volume
     assert (volume["spec"]["resources"]["requests"]["storage"], volume["spec"]["storageClassName"]) == ("20Gi", SHARED)
-    await remove(world, order, applied)
+    await remove(cluster, order, applied)
 
 
-async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(world: World) -> None:
-    api = await world.api()
+async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(cluster: ClusterUnderTest) -> None:
+    api = await cluster.api()
     name = f"growing-{secrets.token_hex(4)}"
-    order = an_order(world, storage_class_name=name)
+    order = an_order(cluster, storage_class_name=name)
     growing = {
         "apiVersion": kinds.STORAGE_CLASS.api_version,
         "kind": "StorageClass",
@@ -173,9 +173,9 @@ async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(world: W
         "allowVolumeExpansion": True,
     }
     await api.create(growing)
-    applied = await apply(world, order)
+    applied = await apply(cluster, order)
     with pytest.raises(ServerError, match="it can be expanded to 40Gi when it is Bound"):
-        await apply(world, resized(order, 40))
+        await apply(cluster, resized(order, 40))
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -189,72 +189,72 @@ async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(world: W
         },
     }
     await api.create(volume)
-    await bound(world, order, applied)
-    assert (await apply(world, resized(order, 40))).warnings == []
-    claim = await live(world, order, applied, kinds.VOLUME_CLAIM)
+    await bound(cluster, order, applied)
+    assert (await apply(cluster, resized(order, 40))).warnings == []
+    claim = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert claim
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
-    await remove(world, order, applied)
+    await remove(cluster, order, applied)
     for kind in (Kind("v1", "PersistentVolume"), kinds.STORAGE_CLASS):
         await api.delete(ObjectId(kind, "", name), propagation="Background")
 
 
-async def test_wkl_99_a_name_that_somebody_else_holds_is_neither_taken_nor_deleted(world: World) -> None:
-    order = an_order(world)
-    applied = await apply(world, order)
+async def test_wkl_99_a_name_that_somebody_else_holds_is_neither_taken_nor_deleted(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    applied = await apply(cluster, order)
     other = order.model_copy(update={"uid": "uid-of-another"})
     with pytest.raises(NameConflict, match=f"belongs to ModelCache {order.namespace}/qwen"):
-        await apply(world, other)
-    skipped = await remove(world, other, applied)
+        await apply(cluster, other)
+    skipped = await remove(cluster, other, applied)
     assert len(skipped) == 2
-    assert await live(world, order, applied, kinds.VOLUME_CLAIM) is not None
-    await remove(world, order, applied)
+    assert await live(cluster, order, applied, kinds.VOLUME_CLAIM) is not None
+    await remove(cluster, order, applied)
 
 
-async def test_a_volume_that_is_being_deleted_by_hand_is_made_again_when_it_is_gone(world: World) -> None:
-    order = an_order(world, hydrate=False)
-    applied = await apply(world, order)
+async def test_a_volume_that_is_being_deleted_by_hand_is_made_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, hydrate=False)
+    applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
-    before = await bound(world, order, applied)
-    await patch(world, target, {"metadata": {"finalizers": ["test/hold"]}})
-    await (await world.api()).delete(target, propagation="Background")
-    applying = asyncio.create_task(apply(world, order))
+    before = await bound(cluster, order, applied)
+    await patch(cluster, target, {"metadata": {"finalizers": ["test/hold"]}})
+    await (await cluster.api()).delete(target, propagation="Background")
+    applying = asyncio.create_task(apply(cluster, order))
     await asyncio.sleep(0.5)
     assert not applying.done()
-    await patch(world, target, {"metadata": {"finalizers": None}})
+    await patch(cluster, target, {"metadata": {"finalizers": None}})
     await applying
-    after = await live(world, order, applied, kinds.VOLUME_CLAIM)
+    after = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert after
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
-    await remove(world, order, applied)
+    await remove(cluster, order, applied)
 
 
-async def test_what_cannot_be_rendered_is_refused_with_its_reason(world: World) -> None:
+async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest) -> None:
     with pytest.raises(InvalidInput, match="repo must be 'owner/name'"):
-        await apply(world, an_order(world, spec={"source": "HuggingFace", "huggingFace": {"repo": "a b", "sizeGiB": 1}}))
+        await apply(cluster, an_order(cluster, spec={"source": "HuggingFace", "huggingFace": {"repo": "a b", "sizeGiB": 1}}))
 
 
-async def test_wkl_84_a_cluster_without_a_class_is_refused(world: World) -> None:
+async def test_wkl_84_a_cluster_without_a_class_is_refused(cluster: ClusterUnderTest) -> None:
     with pytest.raises(Exception, match="reports no storage class for caches") as caught:
-        await apply(world, an_order(world, storage_class_name=""))
+        await apply(cluster, an_order(cluster, storage_class_name=""))
     assert type(caught.value).__name__ == "Unsupported"
 
 
-async def test_the_namespace_is_made_on_demand_and_left_without_our_labels(world: World) -> None:
-    order = an_order(world)
-    applied = await apply(world, order)
-    await remove(world, order, applied)
-    namespace = await (await world.api()).get(ObjectId(kinds.NAMESPACE, "", order.namespace))
+async def test_the_namespace_is_made_on_demand_and_left_without_our_labels(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    applied = await apply(cluster, order)
+    await remove(cluster, order, applied)
+    namespace = await (await cluster.api()).get(ObjectId(kinds.NAMESPACE, "", order.namespace))
     assert namespace
     assert namespace["metadata"]["annotations"][labels.CREATED_FOR] == f"ModelCache {order.namespace}/qwen"
     assert labels.MANAGED_BY not in namespace["metadata"]["labels"]
 
 
-async def test_what_a_cache_has_on_a_cluster_is_watched_from_the_volume_to_the_last_pod(world: World) -> None:
-    order = an_order(world)
+async def test_what_a_cache_has_on_a_cluster_is_watched_from_the_volume_to_the_last_pod(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
     workflow_id = f"modelcache/{order.namespace}/qwen"
-    async with world.watching() as client:
-        applied = await apply(world, order)
+    async with cluster.watching() as client:
+        applied = await apply(cluster, order)
 
         def staged() -> bool:
             notes = client.of(workflow_id)
@@ -265,5 +265,5 @@ async def test_what_a_cache_has_on_a_cluster_is_watched_from_the_volume_to_the_l
 
         await eventually(staged)
         assert client.of(workflow_id)[-1].owner_uid == order.uid
-        await remove(world, order, applied)
+        await remove(cluster, order, applied)
         await eventually(lambda: client.of(workflow_id)[-1].cache.model_dump()["volumes"] == [])  # type: ignore[union-attr]

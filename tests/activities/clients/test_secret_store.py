@@ -17,7 +17,7 @@ from activities.secrets.store import SecretMissing, SecretStore, StoredSecret
 from api_types.errors import InvalidInput, NameConflict
 from api_types.settings import SecretSettings, Settings
 from testbed.testbed import Running
-from tests.activities.environment.worlds import a_world
+from tests.activities.environment.cluster_under_test import cluster_from
 
 NAMESPACES = ("ml-team", "a", "b")
 VALUE = b"hf_aVeryPrivateTokenThatNobodyMaySee"
@@ -30,12 +30,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield SecretDirectory(tmp_path / "store")
         return
     running: Running = request.getfixturevalue("testbed")
-    world = await a_world("prod-eu", running.clusters["prod-eu"].kubeconfig.read_text(), tmp_path)
-    made = SecretCluster(world.api)
+    cluster = await cluster_from("prod-eu", running.clusters["prod-eu"].kubeconfig.read_text(), tmp_path)
+    made = SecretCluster(cluster.api)
     for info in [info for namespace in NAMESPACES for info in await made.list(namespace)]:
         await made.delete(info.namespace, info.name)
     yield made
-    await world.pool.close()
+    await cluster.pool.close()
 
 
 async def test_what_was_put_is_read_back_as_it_was(store: SecretStore) -> None:

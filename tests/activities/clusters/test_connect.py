@@ -13,7 +13,7 @@ from api_types import labels
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
 from api_types.messages.cluster_work import ClusterFacts, Connection
 from tests.activities.environment import operator
-from tests.activities.environment.worlds import World, a_world, eventually
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 
 pytestmark = pytest.mark.testbed
 
@@ -25,8 +25,8 @@ def kubeconfig(testbed: Any) -> str:
     return found
 
 
-async def test_a_reachable_cluster_says_what_it_serves(world: World, testbed: Any) -> None:
-    facts = await world.connect()
+async def test_a_reachable_cluster_says_what_it_serves(cluster: ClusterUnderTest, testbed: Any) -> None:
+    facts = await cluster.connect()
     assert facts.kubernetes_version.startswith("1.35.")
     assert facts.dra_version == "v1"
     assert facts.gateway_address == testbed.clusters["prod-eu"].gateway_address
@@ -35,20 +35,20 @@ async def test_a_reachable_cluster_says_what_it_serves(world: World, testbed: An
     assert facts.apis == sorted(set(facts.apis))
 
 
-async def test_a_cluster_without_its_gateway_is_known_all_the_same(world: World, testbed: Any) -> None:
+async def test_a_cluster_without_its_gateway_is_known_all_the_same(cluster: ClusterUnderTest, testbed: Any) -> None:
     gateway = ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)
-    stored = await (await world.api()).get(gateway)
+    stored = await (await cluster.api()).get(gateway)
     assert stored
-    await operator.delete(world, gateway)
+    await operator.delete(cluster, gateway)
 
-    facts = await world.connect()
+    facts = await cluster.connect()
 
-    await operator.make(world, {key: stored[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name_of(stored)})
+    await operator.make(cluster, {key: stored[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": _name_of(stored)})
     assert facts.gateway_address == ""
     assert facts.gateway_message == "Gateway modelplane-system/inference-gateway does not exist"
 
     async def has_its_address_again() -> bool:
-        return bool((await world.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address)
+        return bool((await cluster.connect()).gateway_address == testbed.clusters["prod-eu"].gateway_address)
 
     await eventually(has_its_address_again)
 
@@ -106,10 +106,10 @@ async def test_a_server_that_takes_connections_and_never_answers_is_unreachable_
     ids=["no such Secret", "no such key"],
 )
 async def test_a_missing_secret_is_named_with_what_to_do(name: str, key: str, says: str, kubeconfig: str, tmp_path: Path) -> None:
-    world = await a_world("prod-eu", kubeconfig, tmp_path)
-    world.connection = Connection(cluster="prod-eu", namespace="modelplane-system", name=name, key=key)
+    cluster = await cluster_from("prod-eu", kubeconfig, tmp_path)
+    cluster.connection = Connection(cluster="prod-eu", namespace="modelplane-system", name=name, key=key)
     with pytest.raises(CredentialsInvalid, match="modelplane apply -f") as caught:
-        await world.connect()
+        await cluster.connect()
     assert says in str(caught.value)
 
 
@@ -118,8 +118,8 @@ async def test_stk_55_a_loopback_server_is_refused_unless_the_operator_allows_it
         await _connect(kubeconfig, tmp_path, allow_loopback=False)
 
 
-async def test_rights_that_are_missing_are_listed(world: World, kubeconfig: str, tmp_path: Path) -> None:
-    token = await operator.token_of(world, "default", "may-nothing")
+async def test_rights_that_are_missing_are_listed(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
+    token = await operator.token_of(cluster, "default", "may-nothing")
     with pytest.raises(PermissionDenied) as caught:
         await _connect(operator.with_token(kubeconfig, token), tmp_path)
     assert "list httproutes.gateway.networking.k8s.io" in caught.value.message
@@ -127,19 +127,19 @@ async def test_rights_that_are_missing_are_listed(world: World, kubeconfig: str,
     assert token not in str(caught.value)
 
 
-async def test_a_token_is_as_good_as_a_certificate(world: World, kubeconfig: str, tmp_path: Path) -> None:
-    token = await operator.token_of(world, "kube-system", "platform")
-    await operator.make_admin(world, "kube-system", "platform")
+async def test_a_token_is_as_good_as_a_certificate(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
+    token = await operator.token_of(cluster, "kube-system", "platform")
+    await operator.make_admin(cluster, "kube-system", "platform")
     facts = await _connect(operator.with_token(kubeconfig, token), tmp_path)
     assert facts.dra_version == "v1"
 
 
 async def _connect(kubeconfig: str, folder: Path, **settings: bool) -> ClusterFacts:
-    world = await a_world("prod-eu", kubeconfig, folder, **settings)
+    cluster = await cluster_from("prod-eu", kubeconfig, folder, **settings)
     try:
-        return await world.connect()
+        return await cluster.connect()
     finally:
-        await world.pool.close()
+        await cluster.pool.close()
 
 
 def _name_of(document: Json) -> Json:

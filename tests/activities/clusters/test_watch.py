@@ -15,8 +15,8 @@ from api_types.errors import TransientError
 from api_types.messages.cluster_work import ApplyReplica, WatchCluster
 from api_types.messages.observations import ObservedCluster, ObservedReplica
 from tests.activities.environment import operator
-from tests.activities.environment.gates import Gate
-from tests.activities.environment.worlds import RecordingClient, World, a_world, eventually, target
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, cluster_from, eventually, target
+from tests.activities.environment.tcp_proxy import TcpProxy
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -29,19 +29,19 @@ def test_the_limits_are_those_of_the_protocol() -> None:
     assert health.UNREACHABLE_AFTER_SECONDS == 120
 
 
-async def test_the_observation_after_an_apply_names_the_same_objects_with_the_same_digests(world: World) -> None:
-    order = world.order([an_engine()])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_the_observation_after_an_apply_names_the_same_objects_with_the_same_digests(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         observed = await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
         assert {found.id: found.digest for found in observed.objects} == {entry.id: entry.digest for entry in applied.inventory}
         assert client.of(_id(order))[-1].owner_uid == order.uid
 
 
-async def test_a_replica_is_followed_until_it_serves(world: World) -> None:
-    order = world.order([an_engine("main", a_member(annotations=PROMPT), copies=2)])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_a_replica_is_followed_until_it_serves(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(annotations=PROMPT), copies=2)])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         observed = await _until(client, order, lambda seen: seen.endpoints_ready == 2)
         (workload,) = observed.workloads
         assert workload.current
@@ -53,10 +53,10 @@ async def test_a_replica_is_followed_until_it_serves(world: World) -> None:
         assert len(client.of(_id(order))) <= 6
 
 
-async def test_wkl_71_a_gang_is_current_when_all_its_pods_carry_its_hashes(world: World) -> None:
-    order = world.order([a_gang(leader={"annotations": PROMPT}, worker={"nodes": 1})])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_wkl_71_a_gang_is_current_when_all_its_pods_carry_its_hashes(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([a_gang(leader={"annotations": PROMPT}, worker={"nodes": 1})])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         observed = await _until(client, order, lambda seen: bool(seen.workloads) and seen.workloads[0].available == 1)
         (workload,) = observed.workloads
         assert (workload.kind, workload.current, workload.pods_ready) == ("LeaderWorkerSet", True, 1)
@@ -64,53 +64,53 @@ async def test_wkl_71_a_gang_is_current_when_all_its_pods_carry_its_hashes(world
         assert applied.engines[0].template_hash in workload.hashes
 
 
-async def test_wkl_81_pods_that_find_no_devices_are_told_in_the_scheduler_s_words(world: World) -> None:
-    order = world.order([an_engine("main", a_member(requests=[{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]))])
-    async with world.watching() as client:
-        await world.apply(order)
+async def test_wkl_81_pods_that_find_no_devices_are_told_in_the_scheduler_s_words(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(requests=[{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]))])
+    async with cluster.watching() as client:
+        await cluster.apply(order)
         observed = await _until(client, order, lambda seen: bool(seen.workloads) and "cannot allocate" in seen.workloads[0].blocker)
         assert observed.workloads[0].blocker.startswith("1 of 1 pods unschedulable: 0/9 nodes are available")
 
 
-async def test_an_object_deleted_by_hand_is_missing_from_the_next_observation(world: World) -> None:
-    order = world.order([an_engine()])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_an_object_deleted_by_hand_is_missing_from_the_next_observation(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         service = target(applied, "model-service")
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
-        await operator.delete(world, service)
+        await operator.delete(cluster, service)
         observed = await _until(client, order, lambda seen: str(service) not in {found.id for found in seen.objects}, within_seconds=5)
         assert len(observed.objects) == len(applied.inventory) - 1
 
 
-async def test_a_hand_edit_of_what_is_ours_changes_the_digest_and_other_edits_do_not(world: World) -> None:
-    order = world.order([an_engine()])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_a_hand_edit_of_what_is_ours_changes_the_digest_and_other_edits_do_not(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         await _until(client, order, _serves)
         route = target(applied, "model-route")
         before = len(client.of(_id(order)))
-        await operator.patch(world, route, {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "looked at"}}})
+        await operator.patch(cluster, route, {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "looked at"}}})
         await asyncio.sleep(1.5)
         assert len(client.of(_id(order))) == before
-        await operator.patch(world, route, {"spec": {"rules": [{}]}})
+        await operator.patch(cluster, route, {"spec": {"rules": [{}]}})
         known = {entry.id: entry.digest for entry in applied.inventory}
         await _until(client, order, lambda seen: any(found.digest != known[found.id] for found in seen.objects), within_seconds=5)
 
 
-async def test_an_owner_of_whom_nothing_is_left_is_told_so(world: World) -> None:
-    order = world.order([an_engine()])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_an_owner_of_whom_nothing_is_left_is_told_so(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
-        await world.tear_down(order, applied)
+        await cluster.tear_down(order, applied)
         await _until(client, order, lambda seen: seen.objects == [])
 
 
-async def test_an_owner_is_told_at_most_once_a_second_and_nothing_while_nothing_changes(world: World) -> None:
-    order = world.order([an_engine("main", a_member(annotations=PROMPT), copies=4)])
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_an_owner_is_told_at_most_once_a_second_and_nothing_while_nothing_changes(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(annotations=PROMPT), copies=4)])
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         await _until(client, order, lambda seen: seen.endpoints_ready == 4)
         times = [at for at, name, _ in client.signals if name == _id(order)]
         assert all(later - earlier >= 0.99 for earlier, later in pairwise(times))
@@ -123,15 +123,15 @@ async def test_an_owner_is_told_at_most_once_a_second_and_nothing_while_nothing_
         assert applied.inventory
 
 
-async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_misses_nothing(world: World) -> None:
-    orders = [world.order([an_engine("main", a_member(annotations=PROMPT))]) for _ in range(3)]
-    async with world.watching() as client:
-        applied = [await world.apply(order) for order in orders]
+async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_misses_nothing(cluster: ClusterUnderTest) -> None:
+    orders = [cluster.order([an_engine("main", a_member(annotations=PROMPT))]) for _ in range(3)]
+    async with cluster.watching() as client:
+        applied = [await cluster.apply(order) for order in orders]
         for order in orders:
             await _until(client, order, lambda seen: seen.endpoints_ready == 1)
     deployment = target(applied[0], "model-serving-main")
-    await operator.patch(world, deployment, {"spec": {"replicas": 0}})
-    async with world.watching() as client:
+    await operator.patch(cluster, deployment, {"spec": {"replicas": 0}})
+    async with cluster.watching() as client:
         await _until(client, orders[0], lambda seen: seen.workloads[0].desired == 0)
         for order, one in zip(orders, applied, strict=True):
             await _until(client, order, lambda seen: bool(seen.objects))
@@ -141,10 +141,10 @@ async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_miss
         assert len(client.of(_id(orders[1]))) == 1
 
 
-async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(world: World) -> None:
-    lost, kept = world.order([an_engine()]), world.order([an_engine()])
-    await world.tear_down(lost, await world.apply(lost))
-    await world.apply(kept)
+async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(cluster: ClusterUnderTest) -> None:
+    lost, kept = cluster.order([an_engine()]), cluster.order([an_engine()])
+    await cluster.tear_down(lost, await cluster.apply(lost))
+    await cluster.apply(kept)
     client = RecordingClient()
     for order in (lost, kept):
         client.replicas[_id(order)] = {
@@ -155,157 +155,159 @@ async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(wo
             "cluster": "c",
             "index": 0,
         }
-    async with world.watching(client):
+    async with cluster.watching(client):
         await _until(client, lost, lambda seen: seen.objects == [])
         assert client.of(_id(lost))[-1].owner_uid == lost.uid
         observed = await _until(client, kept, lambda seen: bool(seen.objects))
         assert len(observed.objects) == 4
 
 
-async def test_a_worker_that_shuts_down_hands_the_watch_over_at_once(world: World) -> None:
-    environment = world.environment()
-    order = WatchCluster(connection=world.connection, cluster_uid="cluster-uid")
-    task = asyncio.create_task(environment.run(ClusterActivities(world.pool).watch_cluster, order))
-    await eventually(lambda: world.heartbeats)
+async def test_a_worker_that_shuts_down_hands_the_watch_over_at_once(cluster: ClusterUnderTest) -> None:
+    environment = cluster.environment()
+    order = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid")
+    task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, order))
+    await eventually(lambda: cluster.heartbeats)
     environment.worker_shutdown()
     with pytest.raises(TransientError, match="another one takes over the watch"):
         await asyncio.wait_for(task, 5)
 
 
-async def test_a_cancelled_watch_ends_and_leaves_nothing_running(world: World) -> None:
+async def test_a_cancelled_watch_ends_and_leaves_nothing_running(cluster: ClusterUnderTest) -> None:
     before = asyncio.all_tasks()
-    async with world.watching() as client:
+    async with cluster.watching() as client:
         await eventually(lambda: client.signals)
     await eventually(lambda: asyncio.all_tasks() <= before)
 
 
-async def test_a_workflow_that_does_not_exist_disturbs_nobody(world: World) -> None:
-    gone, here = world.order([an_engine()]), world.order([an_engine()])
+async def test_a_workflow_that_does_not_exist_disturbs_nobody(cluster: ClusterUnderTest) -> None:
+    gone, here = cluster.order([an_engine()]), cluster.order([an_engine()])
     client = RecordingClient()
     client.missing.add(_id(gone))
-    async with world.watching(client):
-        await world.apply(gone)
-        await world.apply(here)
+    async with cluster.watching(client):
+        await cluster.apply(gone)
+        await cluster.apply(here)
         await _until(client, here, lambda seen: bool(seen.objects))
         assert client.of(_id(gone)) == []
 
 
-async def test_what_temporal_did_not_take_is_sent_again(world: World) -> None:
-    order = world.order([an_engine()])
+async def test_what_temporal_did_not_take_is_sent_again(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
     client = RecordingClient()
     client.down = True
-    async with world.watching(client):
-        await world.apply(order)
+    async with cluster.watching(client):
+        await cluster.apply(order)
         await asyncio.sleep(1)
         assert client.signals == []
         client.down = False
         await _until(client, order, lambda seen: bool(seen.objects))
 
 
-async def test_the_cluster_hears_of_its_gateway_and_nodes(world: World) -> None:
-    async with world.watching() as client:
-        observed = await eventually(lambda: client.cluster(world.workflow_id))
+async def test_the_cluster_hears_of_its_gateway_and_nodes(cluster: ClusterUnderTest) -> None:
+    async with cluster.watching() as client:
+        observed = await eventually(lambda: client.cluster(cluster.workflow_id))
         assert observed.reachable
-        assert observed.gateway_address == world.facts.gateway_address
+        assert observed.gateway_address == cluster.facts.gateway_address
         assert [(found.pool, found.total, found.ready, found.schedulable, found.devices) for found in observed.nodes] == [
             ("h100", 4, 4, 4, 32),
             ("l40s", 4, 4, 4, 32),
         ]
-        assert client.of(world.workflow_id)[-1].owner_uid == "cluster-uid"
+        assert client.of(cluster.workflow_id)[-1].owner_uid == "cluster-uid"
 
 
-async def test_heartbeats_carry_counters_and_nothing_else(world: World) -> None:
-    async with world.watching():
-        await eventually(lambda: world.heartbeats)
-    (beat,) = world.heartbeats[-1]
+async def test_heartbeats_carry_counters_and_nothing_else(cluster: ClusterUnderTest) -> None:
+    async with cluster.watching():
+        await eventually(lambda: cluster.heartbeats)
+    (beat,) = cluster.heartbeats[-1]
     assert beat
     assert all(isinstance(value, int) for value in beat.values())
 
 
-async def test_a_kind_that_comes_later_is_followed_from_then_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kind_that_comes_later_is_followed_from_then_on(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_watch, "_DISCOVERY_SECONDS", 0.5)
-    order = world.order([an_engine()])
-    async with world.watching() as client:
-        await world.apply(order)
+    order = cluster.order([an_engine()])
+    async with cluster.watching() as client:
+        await cluster.apply(order)
         await _until(client, order, lambda seen: bool(seen.objects))
-        async with operator.pod_monitors(world):
+        async with operator.pod_monitors(cluster):
             monitored = order.model_copy(
-                update={"facts": world.facts.model_copy(update={"apis": [*world.facts.apis, "monitoring.coreos.com/v1"]})}
+                update={"facts": cluster.facts.model_copy(update={"apis": [*cluster.facts.apis, "monitoring.coreos.com/v1"]})}
             )
-            applied = await world.apply(monitored)
+            applied = await cluster.apply(monitored)
             monitor = target(applied, "monitor-engines")
             await _until(client, order, lambda seen: str(monitor) in {found.id for found in seen.objects})
         await _until(client, order, lambda seen: bool(seen.objects) and str(monitor) not in {found.id for found in seen.objects})
 
 
 @pytest_asyncio.fixture
-async def gated(world: World, tmp_path: Path) -> AsyncIterator[tuple[World, Gate]]:
-    """The same cluster, reached through a gate that can be shut."""
-    kubeconfig = (await world.store.get(world.connection.namespace, world.connection.name, world.connection.key)).decode()
+async def proxied(cluster: ClusterUnderTest, tmp_path: Path) -> AsyncIterator[tuple[ClusterUnderTest, TcpProxy]]:
+    """The same cluster, reached through a proxy that can be shut."""
+    kubeconfig = (await cluster.store.get(cluster.connection.namespace, cluster.connection.name, cluster.connection.key)).decode()
     server = operator.server_of(kubeconfig)
-    async with Gate(server).listening() as gate:
-        through = await a_world(world.name, kubeconfig.replace(server, f"https://127.0.0.1:{gate.port}"), tmp_path)
-        through.facts = world.facts
-        yield through, gate
+    async with TcpProxy(server).listening() as proxy:
+        through = await cluster_from(cluster.name, kubeconfig.replace(server, f"https://127.0.0.1:{proxy.port}"), tmp_path)
+        through.facts = cluster.facts
+        yield through, proxy
         await through.pool.close()
 
 
-@pytest.mark.parametrize("cut", [Gate.refuse, Gate.stall], ids=["connections refused", "packets lost"])
+@pytest.mark.parametrize("cut", [TcpProxy.refuse, TcpProxy.stall], ids=["connections refused", "packets lost"])
 async def test_a_lost_api_server_is_told_to_the_cluster_alone_and_found_again(
-    world: World, gated: tuple[World, Gate], cut: Callable[[Gate], None], monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterUnderTest, proxied: tuple[ClusterUnderTest, TcpProxy], cut: Callable[[TcpProxy], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.3)
     monkeypatch.setattr(health, "RETRY_SECONDS", 0.3)
     monkeypatch.setattr("activities.clients.kubernetes.session.READ_SECONDS", 1.0)
-    through, gate = gated
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
+    through, proxy = proxied
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
     async with through.watching(unreachable_after_seconds=2.0) as client:
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
-        await eventually(lambda: client.cluster(world.workflow_id))
+        await eventually(lambda: client.cluster(cluster.workflow_id))
         await _until(client, order, _serves)
         told = len(client.of(_id(order)))
-        cut(gate)
-        lost = await eventually(lambda: _cluster(client, world, reachable=False))
+        cut(proxy)
+        lost = await eventually(lambda: _cluster(client, cluster, reachable=False))
         assert lost.error_type == "ClusterUnreachable"
         assert "https://127.0.0.1" in lost.error
-        await operator.delete(world, target(applied, "model-service"))
+        await operator.delete(cluster, target(applied, "model-service"))
         await asyncio.sleep(1)
         assert len(client.of(_id(order))) == told, "replicas hear nothing of a silent cluster"
-        assert len([found for found in client.of(world.workflow_id) if found.cluster and not found.cluster.reachable]) == 1
-        gate.pass_again()
-        await eventually(lambda: _cluster(client, world, reachable=True))
+        assert len([found for found in client.of(cluster.workflow_id) if found.cluster and not found.cluster.reachable]) == 1
+        proxy.restore()
+        await eventually(lambda: _cluster(client, cluster, reachable=True))
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory) - 1)
 
 
 async def test_a_watch_that_begins_while_nobody_answers_says_so_and_begins_later(
-    world: World, gated: tuple[World, Gate], monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterUnderTest, proxied: tuple[ClusterUnderTest, TcpProxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "RETRY_SECONDS", 0.3)
-    through, gate = gated
-    gate.refuse()
+    through, proxy = proxied
+    proxy.refuse()
     async with through.watching(unreachable_after_seconds=1.0) as client:
-        await eventually(lambda: _cluster(client, world, reachable=False))
-        gate.pass_again()
-        found = await eventually(lambda: _cluster(client, world, reachable=True))
+        await eventually(lambda: _cluster(client, cluster, reachable=False))
+        proxy.restore()
+        found = await eventually(lambda: _cluster(client, cluster, reachable=True))
         assert [node.pool for node in found.nodes] == ["h100", "l40s"]
 
 
-async def test_a_rotated_kubeconfig_comes_into_use_without_a_restart(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_rotated_kubeconfig_comes_into_use_without_a_restart(
+    cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.3)
-    kubeconfig = (await world.store.get(world.connection.namespace, world.connection.name, world.connection.key)).decode()
-    other = await a_world(world.name, kubeconfig, tmp_path)
-    other.facts = world.facts
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
+    kubeconfig = (await cluster.store.get(cluster.connection.namespace, cluster.connection.name, cluster.connection.key)).decode()
+    other = await cluster_from(cluster.name, kubeconfig, tmp_path)
+    other.facts = cluster.facts
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
     async with other.watching(unreachable_after_seconds=1.0) as client:
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
         await operator.replace_kubeconfig(other, operator.without_user(kubeconfig))
-        refused = await eventually(lambda: _cluster(client, world, reachable=False))
+        refused = await eventually(lambda: _cluster(client, cluster, reachable=False))
         assert refused.error_type == "CredentialsInvalid"
         await operator.replace_kubeconfig(other, f"{kubeconfig}\n")
-        await eventually(lambda: _cluster(client, world, reachable=True))
-        await operator.delete(world, target(applied, "model-service"))
+        await eventually(lambda: _cluster(client, cluster, reachable=True))
+        await operator.delete(cluster, target(applied, "model-service"))
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory) - 1)
     await other.pool.close()
 
@@ -318,8 +320,8 @@ def _id(order: ApplyReplica) -> str:
     return f"modelreplica/{order.namespace}/{order.name}"
 
 
-def _cluster(client: RecordingClient, world: World, *, reachable: bool) -> ObservedCluster | None:
-    found = client.cluster(world.workflow_id)
+def _cluster(client: RecordingClient, cluster: ClusterUnderTest, *, reachable: bool) -> ObservedCluster | None:
+    found = client.cluster(cluster.workflow_id)
     return found if found and found.reachable is reachable else None
 
 

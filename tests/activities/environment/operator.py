@@ -16,14 +16,14 @@ from activities.secrets.store import StoredSecret
 from api_types.names import tenant_queue
 from testbed.cluster.webhooks import custom_resources
 from testbed.programs.install import Installer
-from tests.activities.environment.worlds import World, eventually
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 
 _DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-async def patch(world: World, target: ObjectId, change: Json, subresource: str = "") -> None:
+async def patch(cluster: ClusterUnderTest, target: ObjectId, change: Json, subresource: str = "") -> None:
     """Change an object, or its `subresource`, under another manager's name."""
-    api = await _raw(world)
+    api = await _raw(cluster)
     resource = (await api.resources())[target.kind]
     below = f"/{subresource}" if subresource else ""
     where = f"{path(resource, target.namespace, target.name)}{below}?fieldManager=a-person"
@@ -31,18 +31,18 @@ async def patch(world: World, target: ObjectId, change: Json, subresource: str =
     assert answer.status == 200, answer.body
 
 
-async def make(world: World, manifest: Json) -> ObjectId:
+async def make(cluster: ClusterUnderTest, manifest: Json) -> ObjectId:
     """Create an object with its status, as the controller of its kind would."""
     target = ObjectId.of(manifest)
-    assert await (await world.api()).create(manifest), f"{target} is there already"
+    assert await (await cluster.api()).create(manifest), f"{target} is there already"
     if "status" in manifest:
-        await patch(world, target, {"status": manifest["status"]}, "status")
+        await patch(cluster, target, {"status": manifest["status"]}, "status")
     return target
 
 
-async def bind(world: World, pod: Json, node: str) -> None:
+async def bind(cluster: ClusterUnderTest, pod: Json, node: str) -> None:
     """Put a pod on a node, as a scheduler does."""
-    api = await _raw(world)
+    api = await _raw(cluster)
     target = ObjectId.of(pod)
     where = f"{path((await api.resources())[target.kind], target.namespace, target.name)}/binding"
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": target.name}, "target": {"kind": "Node", "name": node}}
@@ -50,14 +50,14 @@ async def bind(world: World, pod: Json, node: str) -> None:
     assert answer.status == 201, answer.body
 
 
-async def delete(world: World, target: ObjectId) -> None:
+async def delete(cluster: ClusterUnderTest, target: ObjectId) -> None:
     """Delete an object."""
-    assert await (await world.api()).delete(target, propagation="Background")
+    assert await (await cluster.api()).delete(target, propagation="Background")
 
 
-async def token_of(world: World, namespace: str, account: str) -> str:
+async def token_of(cluster: ClusterUnderTest, namespace: str, account: str) -> str:
     """Make a ServiceAccount and give a token for it."""
-    api = await _raw(world)
+    api = await _raw(cluster)
     await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await api._session.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body=request)
@@ -66,24 +66,24 @@ async def token_of(world: World, namespace: str, account: str) -> str:
 
 
 @asynccontextmanager
-async def pod_monitors(world: World) -> AsyncIterator[None]:
+async def pod_monitors(cluster: ClusterUnderTest) -> AsyncIterator[None]:
     """Let the cluster serve PodMonitors for a while."""
-    async with _serving(world, Kind("monitoring.coreos.com/v1", "PodMonitor")):
+    async with _serving(cluster, Kind("monitoring.coreos.com/v1", "PodMonitor")):
         yield
 
 
 @asynccontextmanager
-async def local_queues(world: World, tenant: str) -> AsyncIterator[None]:
+async def local_queues(cluster: ClusterUnderTest, tenant: str) -> AsyncIterator[None]:
     """Let the cluster serve Kueue's queues for a while, with one for a tenant."""
     kind = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue")
-    async with _serving(world, kind):
+    async with _serving(cluster, kind):
         metadata = {"name": tenant_queue(tenant), "namespace": tenant}
-        await (await world.api()).create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}})
+        await (await cluster.api()).create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}})
         yield
 
 
 @asynccontextmanager
-async def definitions(world: World, name: str, version: str) -> AsyncIterator[None]:
+async def definitions(cluster: ClusterUnderTest, name: str, version: str) -> AsyncIterator[None]:
     """Let the cluster serve the kinds of an add-on for a while, as its own project defines them, in that version alone.
 
     Between versions a webhook of the project would have to translate.
@@ -94,12 +94,12 @@ async def definitions(world: World, name: str, version: str) -> AsyncIterator[No
             if wanted:
                 wanted[0] |= {"served": True, "storage": True}
                 spec = {**definition["spec"], "versions": wanted}
-                await served.enter_async_context(_defining(world, {"metadata": definition["metadata"], "spec": spec}))
+                await served.enter_async_context(_defining(cluster, {"metadata": definition["metadata"], "spec": spec}))
         yield
 
 
 @asynccontextmanager
-async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
+async def _serving(cluster: ClusterUnderTest, kind: Kind) -> AsyncIterator[None]:
     """Let the cluster serve one more namespaced kind for a while."""
     singular = kind.kind.lower()
     names = {"plural": f"{singular}s", "singular": singular, "kind": kind.kind, "listKind": f"{kind.kind}List"}
@@ -107,14 +107,14 @@ async def _serving(world: World, kind: Kind) -> AsyncIterator[None]:
     version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     name = f"{names['plural']}.{kind.group}"
     spec = {"group": kind.group, "scope": "Namespaced", "names": names, "versions": [version]}
-    async with _defining(world, {"metadata": {"name": name}, "spec": spec}):
+    async with _defining(cluster, {"metadata": {"name": name}, "spec": spec}):
         yield
 
 
 @asynccontextmanager
-async def _defining(world: World, definition: Json) -> AsyncIterator[None]:
+async def _defining(cluster: ClusterUnderTest, definition: Json) -> AsyncIterator[None]:
     """Have one CustomResourceDefinition for a while, and its objects."""
-    api = await world.api()
+    api = await cluster.api()
     spec = definition["spec"]
     kind = Kind(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"])
     target = ObjectId(_DEFINITION, "", definition["metadata"]["name"])
@@ -166,19 +166,19 @@ def with_token(kubeconfig: str, token: str) -> str:
     return json.dumps(tree)
 
 
-async def replace_kubeconfig(world: World, kubeconfig: str) -> None:
+async def replace_kubeconfig(cluster: ClusterUnderTest, kubeconfig: str) -> None:
     """Put another kubeconfig in the place of the one in use."""
-    connection = world.connection
-    await world.store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
+    connection = cluster.connection
+    await cluster.store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
 
 
-async def _raw(world: World) -> KubernetesCluster:
-    api = await world.api()
+async def _raw(cluster: ClusterUnderTest) -> KubernetesCluster:
+    api = await cluster.api()
     assert isinstance(api, KubernetesCluster)
     return api
 
 
-async def make_admin(world: World, namespace: str, account: str) -> None:
+async def make_admin(cluster: ClusterUnderTest, namespace: str, account: str) -> None:
     """Bind a ServiceAccount to cluster-admin."""
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -187,4 +187,4 @@ async def make_admin(world: World, namespace: str, account: str) -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": account}],
     }
-    await (await world.api()).create(binding)
+    await (await cluster.api()).create(binding)

@@ -13,8 +13,8 @@ from activities.workloads.copies import is_copy
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
 from api_types.messages.cluster_work import Applied, ApplyReplica
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import delete
-from tests.activities.environment.worlds import World, target
 from tests.activities.render.builders import a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -29,183 +29,183 @@ def token(name: str = "hub", key: str = "token", *, optional: bool = False) -> J
     return {"name": f"{name}-{key}".upper().replace("-", "_"), "valueFrom": {"secretKeyRef": reference}}
 
 
-def an_order(world: World, *env: Json, pull_secrets: list[str] | None = None, **fields: Any) -> ApplyReplica:
-    return world.order([an_engine("main", a_member(env=list(env), pull_secrets=pull_secrets or []))], **fields)
+def an_order(cluster: ClusterUnderTest, *env: Json, pull_secrets: list[str] | None = None, **fields: Any) -> ApplyReplica:
+    return cluster.order([an_engine("main", a_member(env=list(env), pull_secrets=pull_secrets or []))], **fields)
 
 
-async def put(world: World, namespace: str, name: str = "hub", **fields: Any) -> None:
+async def put(cluster: ClusterUnderTest, namespace: str, name: str = "hub", **fields: Any) -> None:
     given = {"data": {"token": b"first-value", "user": b"anna"}, "labels": TRAVELS, **fields}
-    await world.store.put(StoredSecret(namespace, name, **given))
+    await cluster.store.put(StoredSecret(namespace, name, **given))
 
 
-async def copy_at(world: World, applied: Applied, key: str = "secret-hub") -> Json | None:
-    return await (await world.api()).get(target(applied, key))
+async def copy_at(cluster: ClusterUnderTest, applied: Applied, key: str = "secret-hub") -> Json | None:
+    return await (await cluster.api()).get(target(applied, key))
 
 
-async def pod_of(world: World, applied: Applied) -> Json:
-    found = await (await world.api()).get(target(applied, "model-serving-main"))
+async def pod_of(cluster: ClusterUnderTest, applied: Applied) -> Json:
+    found = await (await cluster.api()).get(target(applied, "model-serving-main"))
     assert found
     spec: Json = found["spec"]["template"]["spec"]
     return spec
 
 
-async def test_wkl_63_a_labelled_secret_is_copied_with_its_type_and_the_pods_name_the_copy(world: World) -> None:
-    order = an_order(world, token(), pull_secrets=["registry"])
-    await put(world, order.namespace)
-    await put(world, order.namespace, "registry", data={".dockerconfigjson": b"{}", "more": b"x"}, type=DOCKER)
-    applied = await world.apply(order)
-    hub, registry = await copy_at(world, applied), await copy_at(world, applied, "secret-registry")
+async def test_wkl_63_a_labelled_secret_is_copied_with_its_type_and_the_pods_name_the_copy(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token(), pull_secrets=["registry"])
+    await put(cluster, order.namespace)
+    await put(cluster, order.namespace, "registry", data={".dockerconfigjson": b"{}", "more": b"x"}, type=DOCKER)
+    applied = await cluster.apply(order)
+    hub, registry = await copy_at(cluster, applied), await copy_at(cluster, applied, "secret-registry")
     assert hub
     assert registry
     # Only the key that a pod names, unless Kubernetes itself reads the Secret.
     assert hub["data"] == {"token": base64.b64encode(b"first-value").decode()}
     assert (registry["type"], sorted(registry["data"])) == (DOCKER, [".dockerconfigjson", "more"])
     assert hub["metadata"]["annotations"][labels.OWNER_NAME] == "hub"
-    pod = await pod_of(world, applied)
+    pod = await pod_of(cluster, applied)
     assert pod["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"] == hub["metadata"]["name"]
     assert pod["imagePullSecrets"] == [{"name": registry["metadata"]["name"]}]
-    again = await world.apply(order.model_copy(update={"inventory": applied.inventory}))
+    again = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
     assert again.changed == []
 
 
-async def test_a_config_map_travels_by_the_same_rules(world: World) -> None:
-    order = an_order(world, {"name": "TUNING", "valueFrom": {"configMapKeyRef": {"name": "tuning", "key": "x"}}})
-    await put(world, order.namespace, "tuning", kind="ConfigMap", data={"x": b"fast", "blob": b"\xff"})
-    found = await copy_at(world, await world.apply(order), "configmap-tuning")
+async def test_a_config_map_travels_by_the_same_rules(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, {"name": "TUNING", "valueFrom": {"configMapKeyRef": {"name": "tuning", "key": "x"}}})
+    await put(cluster, order.namespace, "tuning", kind="ConfigMap", data={"x": b"fast", "blob": b"\xff"})
+    found = await copy_at(cluster, await cluster.apply(order), "configmap-tuning")
     assert found
     assert found["data"] == {"x": "fast"}
 
 
-async def test_wkl_64_an_unlabelled_secret_stays_as_written(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace, labels={})
-    applied = await world.apply(order)
+async def test_wkl_64_an_unlabelled_secret_stays_as_written(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace, labels={})
+    applied = await cluster.apply(order)
     assert not [entry for entry in applied.inventory if is_copy(entry)]
-    pod = await pod_of(world, applied)
+    pod = await pod_of(cluster, applied)
     assert pod["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"] == "hub"
 
 
-async def test_wkl_66_in_mode_all_a_missing_secret_is_named_and_nothing_is_applied_unless_it_is_optional(world: World) -> None:
+async def test_wkl_66_in_mode_all_a_missing_secret_is_named_and_nothing_is_applied_unless_it_is_optional(cluster: ClusterUnderTest) -> None:
     everything = RenderSettings(secrets_propagation="all")
-    order = an_order(world, token())
+    order = an_order(cluster, token())
     with pytest.raises(CredentialsInvalid, match=f"Secret {order.namespace}/hub does not exist") as caught:
-        await world.apply(order, everything)
+        await cluster.apply(order, everything)
     assert error_reason(caught.value) == "SecretMissing"
-    assert (await (await world.api()).list(Selection(DEPLOYMENT, order.namespace))).items == []
-    await world.apply(an_order(world, token(optional=True)), everything)
+    assert (await (await cluster.api()).list(Selection(DEPLOYMENT, order.namespace))).items == []
+    await cluster.apply(an_order(cluster, token(optional=True)), everything)
 
 
-async def test_a_key_that_the_source_lacks_is_told_and_the_rest_travels(world: World) -> None:
-    order = an_order(world, token(), token(key="absent", optional=True))
-    await put(world, order.namespace)
-    applied = await world.apply(order)
+async def test_a_key_that_the_source_lacks_is_told_and_the_rest_travels(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token(), token(key="absent", optional=True))
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
     assert [line for line in applied.warnings if "has no key 'absent'" in line]
-    found = await copy_at(world, applied)
+    found = await copy_at(cluster, applied)
     assert found
     assert sorted(found["data"]) == ["token"]
 
 
-async def test_wkl_67_a_shared_copy_stays_until_its_last_replica_goes(world: World) -> None:
-    first = an_order(world, token())
-    second = an_order(world, token(), namespace=first.namespace)
-    await put(world, first.namespace)
-    one, other = await asyncio.gather(world.apply(first), world.apply(second))
+async def test_wkl_67_a_shared_copy_stays_until_its_last_replica_goes(cluster: ClusterUnderTest) -> None:
+    first = an_order(cluster, token())
+    second = an_order(cluster, token(), namespace=first.namespace)
+    await put(cluster, first.namespace)
+    one, other = await asyncio.gather(cluster.apply(first), cluster.apply(second))
     assert target(one, "secret-hub") == target(other, "secret-hub")
-    assert await world.tear_down(first, one) == []
-    assert await copy_at(world, other) is not None
-    assert await world.tear_down(second, other) == []
-    assert await copy_at(world, other) is None
+    assert await cluster.tear_down(first, one) == []
+    assert await copy_at(cluster, other) is not None
+    assert await cluster.tear_down(second, other) == []
+    assert await copy_at(cluster, other) is None
 
 
-async def test_many_replicas_that_come_and_go_at_once_never_lose_a_copy_that_one_of_them_needs(world: World) -> None:
-    stays = an_order(world, token())
-    await put(world, stays.namespace)
-    kept = await world.apply(stays)
-    others = [an_order(world, token(), namespace=stays.namespace) for _ in range(4)]
+async def test_many_replicas_that_come_and_go_at_once_never_lose_a_copy_that_one_of_them_needs(cluster: ClusterUnderTest) -> None:
+    stays = an_order(cluster, token())
+    await put(cluster, stays.namespace)
+    kept = await cluster.apply(stays)
+    others = [an_order(cluster, token(), namespace=stays.namespace) for _ in range(4)]
 
     async def come_and_go(order: ApplyReplica) -> None:
-        await world.step(order, await world.apply(order), 10)
+        await cluster.step(order, await cluster.apply(order), 10)
 
     await asyncio.gather(*map(come_and_go, others))
-    found = await copy_at(world, kept)
+    found = await copy_at(cluster, kept)
     assert found
     marks = [key for key in found["metadata"]["annotations"] if key.startswith(labels.USER_PREFIX)]
     assert marks == [f"{labels.USER_PREFIX}{kept.workload_name}"]
     for order in others:
-        await world.tear_down(order, await world.apply(order))
+        await cluster.tear_down(order, await cluster.apply(order))
 
 
-async def test_equal_names_of_two_tenants_in_one_shared_namespace_are_two_copies(world: World) -> None:
+async def test_equal_names_of_two_tenants_in_one_shared_namespace_are_two_copies(cluster: ClusterUnderTest) -> None:
     shared = RenderSettings(workload_namespace="team-shared")
-    world.namespaces.add("team-shared")
-    first, second = (an_order(world, token(), name="same") for _ in range(2))
+    cluster.namespaces.add("team-shared")
+    first, second = (an_order(cluster, token(), name="same") for _ in range(2))
     for order, value in ((first, b"one"), (second, b"two")):
-        await put(world, order.namespace, data={"token": value})
-    applied = [await world.apply(order, shared) for order in (first, second)]
-    values = [base64.b64decode((await copy_at(world, each) or {})["data"]["token"]) for each in applied]
+        await put(cluster, order.namespace, data={"token": value})
+    applied = [await cluster.apply(order, shared) for order in (first, second)]
+    values = [base64.b64decode((await copy_at(cluster, each) or {})["data"]["token"]) for each in applied]
     assert values == [b"one", b"two"]
-    assert await world.tear_down(first, applied[0]) == []
-    assert await copy_at(world, applied[1]) is not None
-    await world.tear_down(second, applied[1])
+    assert await cluster.tear_down(first, applied[0]) == []
+    assert await copy_at(cluster, applied[1]) is not None
+    await cluster.tear_down(second, applied[1])
 
 
-async def test_a_copy_follows_its_source(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace)
-    applied = await world.apply(order)
-    await put(world, order.namespace, data={"token": b"rotated"})
-    again = await world.apply(order.model_copy(update={"inventory": applied.inventory}))
+async def test_a_copy_follows_its_source(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
+    await put(cluster, order.namespace, data={"token": b"rotated"})
+    again = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
     assert again.changed == ["secret-hub"]
-    found = await copy_at(world, again)
+    found = await copy_at(cluster, again)
     assert found
     assert base64.b64decode(found["data"]["token"]) == b"rotated"
 
 
-async def test_a_source_that_vanished_takes_nothing_from_pods_that_run_with_it(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace)
-    applied = await world.apply(order)
-    await world.store.delete(order.namespace, "hub")
+async def test_a_source_that_vanished_takes_nothing_from_pods_that_run_with_it(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
+    await cluster.store.delete(order.namespace, "hub")
     next_order = order.model_copy(update={"inventory": applied.inventory})
-    assert (await world.apply(next_order)).changed == []
-    assert await world.prune(next_order) == []
-    assert await copy_at(world, applied) is not None
+    assert (await cluster.apply(next_order)).changed == []
+    assert await cluster.prune(next_order) == []
+    assert await copy_at(cluster, applied) is not None
 
 
-async def test_a_copy_that_is_no_longer_named_goes_with_the_pruning(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace)
-    applied = await world.apply(order)
-    plain = an_order(world, namespace=order.namespace, name=order.name, uid=order.uid, generation=2, inventory=applied.inventory)
-    after = await world.apply(plain)
-    assert await copy_at(world, applied) is not None
-    removed = await world.prune(plain.model_copy(update={"inventory": after.inventory}))
+async def test_a_copy_that_is_no_longer_named_goes_with_the_pruning(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
+    plain = an_order(cluster, namespace=order.namespace, name=order.name, uid=order.uid, generation=2, inventory=applied.inventory)
+    after = await cluster.apply(plain)
+    assert await copy_at(cluster, applied) is not None
+    removed = await cluster.prune(plain.model_copy(update={"inventory": after.inventory}))
     assert removed == [str(target(applied, "secret-hub"))]
-    assert await copy_at(world, applied) is None
+    assert await copy_at(cluster, applied) is None
 
 
-async def test_somebody_elses_object_under_the_name_of_a_copy_is_never_overwritten(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace)
-    applied = await world.apply(order)
+async def test_somebody_elses_object_under_the_name_of_a_copy_is_never_overwritten(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
     place = target(applied, "secret-hub")
-    await world.tear_down(order, applied)
-    api = await world.api()
+    await cluster.tear_down(order, applied)
+    api = await cluster.api()
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": place.name, "namespace": place.namespace}}
     await api.create({**foreign, "stringData": {"token": "theirs"}})
     with pytest.raises(NameConflict, match="belongs to no known owner"):
-        await world.apply(order)
-    assert await world.step(order, applied, 10)
+        await cluster.apply(order)
+    assert await cluster.step(order, applied, 10)
     found = await api.get(place)
     assert found
     assert base64.b64decode(found["data"]["token"]) == b"theirs"
-    await delete(world, place)
+    await delete(cluster, place)
 
 
-async def test_copies_are_found_by_their_marks_when_the_inventory_was_lost(world: World) -> None:
-    order = an_order(world, token())
-    await put(world, order.namespace)
-    applied = await world.apply(order)
+async def test_copies_are_found_by_their_marks_when_the_inventory_was_lost(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, token())
+    await put(cluster, order.namespace)
+    applied = await cluster.apply(order)
     lost = applied.model_copy(update={"inventory": []})
-    await world.tear_down(order, lost)
-    assert await (await world.api()).get(ObjectId(SECRET, order.namespace, target(applied, "secret-hub").name)) is None
+    await cluster.tear_down(order, lost)
+    assert await (await cluster.api()).get(ObjectId(SECRET, order.namespace, target(applied, "secret-hub").name)) is None

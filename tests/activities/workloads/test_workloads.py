@@ -9,8 +9,8 @@ from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selecti
 from api_types import labels
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
 from api_types.messages.cluster_work import AppliedObject
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
 from tests.activities.environment.operator import local_queues, patch
-from tests.activities.environment.worlds import World, eventually, target
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -18,71 +18,71 @@ pytestmark = pytest.mark.testbed
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 
 
-async def test_applying_twice_changes_nothing_the_second_time(world: World) -> None:
-    order = world.order([an_engine()])
-    first = await world.apply(order)
+async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    first = await cluster.apply(order)
     assert first.changed == ["resource-claim-main-standalone", "model-serving-main", "model-service", "model-route"]
-    again = await world.apply(order.model_copy(update={"inventory": first.inventory}))
+    again = await cluster.apply(order.model_copy(update={"inventory": first.inventory}))
     assert again.changed == []
     assert again.inventory == first.inventory
     # A lost answer: the workflow knows no inventory, and gets the same one again.
-    lost = await world.apply(order)
+    lost = await cluster.apply(order)
     assert lost.changed == []
     assert lost.inventory == first.inventory
 
 
-async def test_the_namespace_is_made_on_demand_and_carries_no_label_of_ours(world: World) -> None:
-    order = world.order([an_engine()])
-    await world.apply(order)
-    namespace = await (await world.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace))
+async def test_the_namespace_is_made_on_demand_and_carries_no_label_of_ours(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    await cluster.apply(order)
+    namespace = await (await cluster.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace))
     assert namespace is not None
     assert namespace["metadata"]["annotations"] == {labels.CREATED_FOR: f"ModelReplica {order.namespace}/{order.name}"}
     assert not [label for label in namespace["metadata"]["labels"] if "modelplane" in label]
 
 
-async def test_wkl_111_an_object_of_another_owner_stops_the_apply_and_nothing_is_overwritten(world: World) -> None:
-    theirs = world.order([an_engine()])
-    held = await world.apply(theirs)
-    before = await _all_of(world, theirs.namespace)
-    ours = world.order([an_engine(copies=2)], namespace=theirs.namespace, name=theirs.name)
+async def test_wkl_111_an_object_of_another_owner_stops_the_apply_and_nothing_is_overwritten(cluster: ClusterUnderTest) -> None:
+    theirs = cluster.order([an_engine()])
+    held = await cluster.apply(theirs)
+    before = await _all_of(cluster, theirs.namespace)
+    ours = cluster.order([an_engine(copies=2)], namespace=theirs.namespace, name=theirs.name)
     with pytest.raises(NameConflict, match=theirs.uid) as caught:
-        await world.apply(ours)
+        await cluster.apply(ours)
     assert str(target(held, "model-serving-main")) in str(caught.value)
-    assert await _all_of(world, theirs.namespace) == before
+    assert await _all_of(cluster, theirs.namespace) == before
 
 
-async def test_an_object_without_our_labels_is_not_taken_over(world: World) -> None:
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
+async def test_an_object_without_our_labels_is_not_taken_over(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
     service = target(applied, "model-service")
-    await world.tear_down(order, applied)
-    api = await world.api()
+    await cluster.tear_down(order, applied)
+    api = await cluster.api()
     foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": service.name, "namespace": service.namespace}}
     await api.create({**foreign, "spec": {"ports": [{"port": 80}]}})
     with pytest.raises(NameConflict, match="belongs to no known owner"):
-        await world.apply(order)
+        await cluster.apply(order)
     found = await api.get(service)
     assert found is not None
     assert found["spec"]["ports"][0]["port"] == 80
     assert await api.get(target(applied, "model-serving-main")) is None
 
 
-async def test_a_hand_edit_is_put_right_by_the_next_apply(world: World) -> None:
-    order = world.order([an_engine(copies=2)])
-    applied = await world.apply(order)
+async def test_a_hand_edit_is_put_right_by_the_next_apply(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine(copies=2)])
+    applied = await cluster.apply(order)
     workload = target(applied, "model-serving-main")
-    await _scale_by_hand(world, workload, 1)
-    mended = await world.apply(order.model_copy(update={"inventory": applied.inventory}))
+    await _scale_by_hand(cluster, workload, 1)
+    mended = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
     assert mended.changed == ["model-serving-main"]
     assert mended.inventory == applied.inventory
-    found = await (await world.api()).get(workload)
+    found = await (await cluster.api()).get(workload)
     assert found is not None
     assert found["spec"]["replicas"] == 2
 
 
-async def test_a_new_generation_changes_only_what_it_changes_in_content(world: World) -> None:
-    order = world.order([an_engine()])
-    first = await world.apply(order)
+async def test_a_new_generation_changes_only_what_it_changes_in_content(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    first = await cluster.apply(order)
     newer = order.model_copy(
         update={
             "generation": 2,
@@ -90,64 +90,64 @@ async def test_a_new_generation_changes_only_what_it_changes_in_content(world: W
             "spec": {**order.spec, "engines": [an_engine("main", a_member(image="acme/vllm:2"))]},
         }
     )
-    second = await world.apply(newer)
+    second = await cluster.apply(newer)
     assert second.hash != first.hash
     assert {entry.id for entry in second.inventory} == {entry.id for entry in first.inventory}
-    found = await (await world.api()).get(target(second, "model-serving-main"))
+    found = await (await cluster.api()).get(target(second, "model-serving-main"))
     assert found is not None
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "acme/vllm:2"
 
 
-async def test_wkl_29_a_changed_claim_is_a_new_template_and_pruning_removes_the_old_one(world: World) -> None:
+async def test_wkl_29_a_changed_claim_is_a_new_template_and_pruning_removes_the_old_one(cluster: ClusterUnderTest) -> None:
     small = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}
-    order = world.order([an_engine("main", a_member(requests=[small]))])
-    first = await world.apply(order)
+    order = cluster.order([an_engine("main", a_member(requests=[small]))])
+    first = await cluster.apply(order)
     old = target(first, "resource-claim-main-standalone")
     changed: Json = {**order.spec, "engines": [an_engine("main", a_member(requests=[{**small, "count": 2}]))]}
     newer = order.model_copy(update={"generation": 2, "inventory": first.inventory, "spec": changed})
-    second = await world.apply(newer)
-    api = await world.api()
+    second = await cluster.apply(newer)
+    api = await cluster.api()
     assert await api.get(old) is not None
     assert [entry.id for entry in second.inventory if entry.id == str(old)] == [str(old)]
-    pruned = await world.prune(newer.model_copy(update={"inventory": second.inventory}))
+    pruned = await cluster.prune(newer.model_copy(update={"inventory": second.inventory}))
     assert pruned == [str(old)]
     assert await api.get(old) is None
     assert await api.get(target(second, "resource-claim-main-standalone")) is not None
 
 
-async def test_wkl_104_a_standalone_engine_is_gone_before_the_gang_of_its_name_is_made(world: World) -> None:
-    order = world.order([an_engine("main", a_member())])
-    first = await world.apply(order)
+async def test_wkl_104_a_standalone_engine_is_gone_before_the_gang_of_its_name_is_made(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member())])
+    first = await cluster.apply(order)
     old = target(first, "model-serving-main")
-    await eventually(lambda: _pods(world, order.namespace))
-    before = {pod["metadata"]["uid"] for pod in await _pods(world, order.namespace)}
+    await eventually(lambda: _pods(cluster, order.namespace))
+    before = {pod["metadata"]["uid"] for pod in await _pods(cluster, order.namespace)}
     newer = order.model_copy(
         update={"generation": 2, "inventory": first.inventory, "spec": {**order.spec, "engines": [a_gang(worker={"nodes": 1})]}}
     )
-    second = await world.apply(newer)
+    second = await cluster.apply(newer)
     assert target(second, "model-serving-main").kind.kind == "LeaderWorkerSet"
-    assert await (await world.api()).get(old) is None
-    assert not before & {pod["metadata"]["uid"] for pod in await _pods(world, order.namespace)}
+    assert await (await cluster.api()).get(old) is None
+    assert not before & {pod["metadata"]["uid"] for pod in await _pods(cluster, order.namespace)}
 
 
-async def test_wkl_112_a_torn_down_replica_leaves_nothing_but_its_namespace(world: World) -> None:
+async def test_wkl_112_a_torn_down_replica_leaves_nothing_but_its_namespace(cluster: ClusterUnderTest) -> None:
     gang = a_gang("big", leader={"pool": "l40s"}, worker={"pool": "l40s", "nodes": 1})
-    order = world.order([an_engine(copies=2), gang])
-    applied = await world.apply(order)
-    await eventually(lambda: _ready_pods(world, order.namespace, 4))
-    assert await world.everything_marked(applied)
-    assert await world.tear_down(order, applied) == []
-    assert await world.everything_marked(applied) == []
-    assert await (await world.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace)) is not None
+    order = cluster.order([an_engine(copies=2), gang])
+    applied = await cluster.apply(order)
+    await eventually(lambda: _ready_pods(cluster, order.namespace, 4))
+    assert await cluster.everything_labelled(applied)
+    assert await cluster.tear_down(order, applied) == []
+    assert await cluster.everything_labelled(applied) == []
+    assert await (await cluster.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace)) is not None
     # A worker that died after the last step does them all again.
-    assert await world.tear_down(order, applied) == []
+    assert await cluster.tear_down(order, applied) == []
 
 
-async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(world: World) -> None:
-    order = world.order([an_engine()])
-    order = order.model_copy(update={"facts": world.facts.model_copy(update={"routing": "pool"})})
-    async with world.watching() as client:
-        applied = await world.apply(order)
+async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"routing": "pool"})})
+    async with cluster.watching() as client:
+        applied = await cluster.apply(order)
         kinds = {ObjectId.parse(entry.id).kind.kind for entry in applied.inventory if entry.key.startswith("epp")}
         assert kinds == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "Deployment"}
 
@@ -156,53 +156,55 @@ async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(wo
             return seen is not None and [(pool.name, pool.accepted) for pool in seen.pools] == [(f"{applied.workload_name}-pool", True)]
 
         await eventually(pool_is_accepted)
-    assert (await world.apply(order.model_copy(update={"inventory": applied.inventory}))).changed == []
-    assert await world.tear_down(order, applied) == []
-    assert await world.everything_marked(applied) == []
+    assert (await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))).changed == []
+    assert await cluster.tear_down(order, applied) == []
+    assert await cluster.everything_labelled(applied) == []
 
 
-async def test_engines_go_only_when_their_pods_and_claims_have_gone(world: World) -> None:
+async def test_engines_go_only_when_their_pods_and_claims_have_gone(cluster: ClusterUnderTest) -> None:
     slow = {"testbed.modelplane.ai/delete-after": "3s"}
-    order = world.order([an_engine("main", a_member(annotations=slow))])
-    applied = await world.apply(order)
-    await eventually(lambda: _ready_pods(world, order.namespace, 1))
-    world.heartbeats.clear()
-    step = asyncio.create_task(world.step(order, applied, 7))
-    await eventually(lambda: [beat for beat in world.heartbeats if any(item.startswith("Pod ") for item in beat[0].get("waitingFor", ()))])
+    order = cluster.order([an_engine("main", a_member(annotations=slow))])
+    applied = await cluster.apply(order)
+    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    cluster.heartbeats.clear()
+    step = asyncio.create_task(cluster.step(order, applied, 7))
+    await eventually(
+        lambda: [beat for beat in cluster.heartbeats if any(item.startswith("Pod ") for item in beat[0].get("waitingFor", ()))]
+    )
     assert not step.done()
     await step
-    assert await _pods(world, order.namespace) == []
-    assert (await (await world.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), order.namespace))).items == []
+    assert await _pods(cluster, order.namespace) == []
+    assert (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), order.namespace))).items == []
 
 
-async def test_a_teardown_without_an_inventory_finds_everything_by_its_marks(world: World) -> None:
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
-    await world.tear_down(order, applied.model_copy(update={"inventory": []}))
-    assert await world.everything_marked(applied) == []
+async def test_a_teardown_without_an_inventory_finds_everything_by_its_marks(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
+    await cluster.tear_down(order, applied.model_copy(update={"inventory": []}))
+    assert await cluster.everything_labelled(applied) == []
 
 
-async def test_a_teardown_leaves_the_objects_of_another_owner_and_names_them(world: World) -> None:
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
+async def test_a_teardown_leaves_the_objects_of_another_owner_and_names_them(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
     orphan = order.model_copy(update={"uid": "uid-of-a-orphan"})
-    skipped = await world.tear_down(orphan, applied)
+    skipped = await cluster.tear_down(orphan, applied)
     assert any(str(target(applied, "model-serving-main")) in entry and order.uid in entry for entry in skipped)
-    assert await (await world.api()).get(target(applied, "model-route")) is not None
+    assert await (await cluster.api()).get(target(applied, "model-route")) is not None
 
 
-async def test_a_kind_that_is_not_served_counts_as_empty(world: World) -> None:
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
+async def test_a_kind_that_is_not_served_counts_as_empty(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
     unknown = AppliedObject(key="gang-main", id=f"scheduling.run.ai/v2alpha2/PodGroup/{order.namespace}/gone")
-    assert (await world.step(order, applied.model_copy(update={"inventory": [unknown]}), 8)).skipped == []
+    assert (await cluster.step(order, applied.model_copy(update={"inventory": [unknown]}), 8)).skipped == []
 
 
-async def test_a_namespace_that_is_being_deleted_is_fine_for_a_teardown(world: World) -> None:
-    order = world.order([an_engine()])
-    applied = await world.apply(order)
-    await (await world.api()).delete(ObjectId(Kind("v1", "Namespace"), "", order.namespace), propagation="Background")
-    assert await world.tear_down(order, applied) == []
+async def test_a_namespace_that_is_being_deleted_is_fine_for_a_teardown(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    applied = await cluster.apply(order)
+    await (await cluster.api()).delete(ObjectId(Kind("v1", "Namespace"), "", order.namespace), propagation="Background")
+    assert await cluster.tear_down(order, applied) == []
 
 
 class Refused(NamedTuple):
@@ -223,22 +225,22 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.story)
-async def test_what_cannot_be_rendered_is_refused_with_its_reason(world: World, case: Refused) -> None:
-    order = world.order([{**an_engine(), **case.engine}])
-    order = order.model_copy(update={"facts": world.facts.model_copy(update=case.facts)})
+async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest, case: Refused) -> None:
+    order = cluster.order([{**an_engine(), **case.engine}])
+    order = order.model_copy(update={"facts": cluster.facts.model_copy(update=case.facts)})
     with pytest.raises(case.error, match=case.text) as caught:
-        await world.apply(order)
+        await cluster.apply(order)
     assert caught.value.details == (case.reason,)
 
 
-async def test_wkl_80_a_missing_kind_is_a_passing_trouble_that_names_it(world: World) -> None:
-    api = await world.api()
+async def test_wkl_80_a_missing_kind_is_a_passing_trouble_that_names_it(cluster: ClusterUnderTest) -> None:
+    api = await cluster.api()
     with pytest.raises(StackMissing, match=r"PodGroup of scheduling\.run\.ai/v2alpha2"):
         await api.apply({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "x", "namespace": "default"}})
 
 
-async def _all_of(world: World, namespace: str) -> list[Json]:
-    api = await world.api()
+async def _all_of(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
+    api = await cluster.api()
     kinds = [DEPLOYMENT, Kind("v1", "Service"), Kind("gateway.networking.k8s.io/v1", "HTTPRoute")]
     found = [item for kind in kinds for item in (await api.list(Selection(kind, namespace))).items]
     return [
@@ -247,32 +249,32 @@ async def _all_of(world: World, namespace: str) -> list[Json]:
     ]
 
 
-async def _pods(world: World, namespace: str) -> list[Json]:
-    return (await (await world.api()).list(Selection(Kind("v1", "Pod"), namespace))).items
+async def _pods(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
+    return (await (await cluster.api()).list(Selection(Kind("v1", "Pod"), namespace))).items
 
 
-async def _ready_pods(world: World, namespace: str, count: int) -> bool:
-    pods = await _pods(world, namespace)
+async def _ready_pods(cluster: ClusterUnderTest, namespace: str, count: int) -> bool:
+    pods = await _pods(cluster, namespace)
     ready = [
         pod for pod in pods if any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions", []))
     ]
     return len(ready) == count
 
 
-async def _scale_by_hand(world: World, workload: ObjectId, replicas: int) -> None:
-    await patch(world, workload, {"spec": {"replicas": replicas}})
+async def _scale_by_hand(cluster: ClusterUnderTest, workload: ObjectId, replicas: int) -> None:
+    await patch(cluster, workload, {"spec": {"replicas": replicas}})
 
 
-async def test_long_lists_are_read_page_by_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_lists_are_read_page_by_page(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.clients.kubernetes.client._PAGE_ITEMS", 2)
-    nodes = (await (await world.api()).list(Selection(Kind("v1", "Node")))).items
+    nodes = (await (await cluster.api()).list(Selection(Kind("v1", "Node")))).items
     assert len({node["metadata"]["name"] for node in nodes}) == 9  # eight of the pools, and the one without GPUs
     assert all((node["apiVersion"], node["kind"]) == ("v1", "Node") for node in nodes)
 
 
-async def test_a_tenant_without_a_queue_is_told_that_its_pods_would_wait(world: World) -> None:
-    queued = world.facts.model_copy(update={"scheduler_type": "kueue"})
-    order = world.order([an_engine()]).model_copy(update={"facts": queued})
-    assert [line for line in (await world.apply(order)).warnings if "QueueMissing" in line]
-    async with local_queues(world, order.namespace):
-        assert not [line for line in (await world.apply(order)).warnings if "QueueMissing" in line]
+async def test_a_tenant_without_a_queue_is_told_that_its_pods_would_wait(cluster: ClusterUnderTest) -> None:
+    queued = cluster.facts.model_copy(update={"scheduler_type": "kueue"})
+    order = cluster.order([an_engine()]).model_copy(update={"facts": queued})
+    assert [line for line in (await cluster.apply(order)).warnings if "QueueMissing" in line]
+    async with local_queues(cluster, order.namespace):
+        assert not [line for line in (await cluster.apply(order)).warnings if "QueueMissing" in line]

@@ -14,7 +14,7 @@ from api_types import labels
 from api_types.messages.capacity import CapacityPool, CapacitySnapshot
 from api_types.messages.cluster_work import WatchCluster
 from tests.activities.environment import operator
-from tests.activities.environment.worlds import RecordingClient, World, eventually
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, eventually
 from tests.activities.render.builders import a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -24,12 +24,12 @@ TOO_MANY = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]
 
 
 @asynccontextmanager
-async def observing(world: World, adapter: str = "kube") -> AsyncIterator[RecordingClient]:
+async def observing(cluster: ClusterUnderTest, adapter: str = "kube") -> AsyncIterator[RecordingClient]:
     """Watch the cluster as its entity would with the annotation for an adapter."""
     client = RecordingClient()
     environment = ActivityEnvironment(client=client)  # type: ignore[arg-type]
-    order = WatchCluster(connection=world.connection, cluster_uid="cluster-uid", capacity_adapter=adapter)
-    task = asyncio.create_task(environment.run(ClusterActivities(world.pool).watch_cluster, order))
+    order = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid", capacity_adapter=adapter)
+    task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, order))
     try:
         yield client
     finally:
@@ -37,11 +37,11 @@ async def observing(world: World, adapter: str = "kube") -> AsyncIterator[Record
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def seen_by(client: RecordingClient, world: World, holds: Callable[[CapacitySnapshot], bool]) -> CapacitySnapshot:
+async def seen_by(client: RecordingClient, cluster: ClusterUnderTest, holds: Callable[[CapacitySnapshot], bool]) -> CapacitySnapshot:
     """The newest snapshot that was sent, once it holds."""
 
     def look() -> CapacitySnapshot | None:
-        sent = client.of(f"inferencecluster/{world.connection.cluster}")
+        sent = client.of(f"inferencecluster/{cluster.connection.cluster}")
         capacity = sent[-1].cluster.capacity if sent and sent[-1].cluster else None
         return capacity if capacity is not None and holds(capacity) else None
 
@@ -53,34 +53,34 @@ def pool(snapshot: CapacitySnapshot, name: str) -> CapacityPool:
     return next(found for found in snapshot.pools if found.name == name)
 
 
-async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_seen(world: World) -> None:
-    async with observing(world) as client:
-        whole = await seen_by(client, world, lambda seen: bool(seen.pools))
+async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_seen(cluster: ClusterUnderTest) -> None:
+    async with observing(cluster) as client:
+        whole = await seen_by(client, cluster, lambda seen: bool(seen.pools))
         pools = {found.name: found for found in whole.pools}
         assert (whole.source, set(pools)) == ("kube", {"h100", "l40s"})
         before = pools["h100"]
         assert before.nodes_schedulable == before.nodes_total > 0
-        node = (await (await world.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
+        node = (await (await cluster.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
         try:
-            await operator.patch(world, ObjectId.of(node), {"spec": {"unschedulable": True}})
-            cordoned = await seen_by(client, world, lambda seen: pool(seen, "h100").nodes_schedulable == before.nodes_schedulable - 1)
+            await operator.patch(cluster, ObjectId.of(node), {"spec": {"unschedulable": True}})
+            cordoned = await seen_by(client, cluster, lambda seen: pool(seen, "h100").nodes_schedulable == before.nodes_schedulable - 1)
             assert pool(cordoned, "h100").nodes_total == before.nodes_total
         finally:
-            await operator.patch(world, ObjectId.of(node), {"spec": {"unschedulable": None}})
-        await seen_by(client, world, lambda seen: pool(seen, "h100") == before)
-        await world.apply(world.order([an_engine("main", a_member(requests=ONE))]))
+            await operator.patch(cluster, ObjectId.of(node), {"spec": {"unschedulable": None}})
+        await seen_by(client, cluster, lambda seen: pool(seen, "h100") == before)
+        await cluster.apply(cluster.order([an_engine("main", a_member(requests=ONE))]))
         # A claim of ours takes a device and makes no node foreign.
-        taken = await seen_by(client, world, lambda seen: seen.pools != whole.pools and bool(seen.admission))
+        taken = await seen_by(client, cluster, lambda seen: seen.pools != whole.pools and bool(seen.admission))
         assert [seen.state for seen in taken.admission] == ["Admitted"]
         assert sum(found.nodes_schedulable for found in taken.pools) == sum(found.nodes_schedulable for found in whole.pools)
         assert sum(found.foreign_nodes for found in taken.pools) == 0
 
 
-async def test_18_5_4_kube_pods_that_no_node_takes_are_told_with_their_time(world: World) -> None:
-    order = world.order([an_engine("main", a_member(requests=TOO_MANY))])
-    async with observing(world) as client:
-        applied = await world.apply(order)
+async def test_18_5_4_kube_pods_that_no_node_takes_are_told_with_their_time(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(requests=TOO_MANY))])
+    async with observing(cluster) as client:
+        applied = await cluster.apply(order)
         # Until a scheduler has looked at them they wait as well, without its reason.
-        waiting = await seen_by(client, world, lambda seen: any(each.reason == "Unschedulable" for each in seen.admission))
+        waiting = await seen_by(client, cluster, lambda seen: any(each.reason == "Unschedulable" for each in seen.admission))
         (found,) = waiting.admission
         assert (found.workload, found.state, found.since > 0) == (applied.workload_name, "Pending", True)

@@ -18,7 +18,7 @@ from api_types.names import tenant_queue, workload_name
 from scheduler.fleet.manifests import cluster_view
 from tests.activities.clusters.capacity.test_observing import observing, seen_by
 from tests.activities.environment import operator
-from tests.activities.environment.worlds import World, eventually
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.render.builders import a_member, an_engine
 from tests.scheduler import builders
 
@@ -32,27 +32,27 @@ TEN_PAST_MS = 1_767_269_400_000
 
 
 @pytest.fixture
-async def kueue(world: World) -> AsyncIterator[World]:
-    async with operator.definitions(world, "kueue", "v1beta2"):
-        yield world
+async def kueue(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
+    async with operator.definitions(cluster, "kueue", "v1beta2"):
+        yield cluster
 
 
 @pytest.fixture
-async def kai(world: World) -> AsyncIterator[World]:
-    async with operator.definitions(world, "kai-scheduler", "v2"), operator.definitions(world, "kai-scheduler", "v2alpha2"):
-        yield world
+async def kai(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
+    async with operator.definitions(cluster, "kai-scheduler", "v2"), operator.definitions(cluster, "kai-scheduler", "v2alpha2"):
+        yield cluster
 
 
-def a_replica(world: World, **facts: str) -> ApplyReplica:
-    order = world.order([an_engine("main", a_member(requests=ONE))])
+def a_replica(cluster: ClusterUnderTest, **facts: str) -> ApplyReplica:
+    order = cluster.order([an_engine("main", a_member(requests=ONE))])
     return order.model_copy(update={"facts": order.facts.model_copy(update=facts)})
 
 
-async def engine_pod(world: World, order: ApplyReplica) -> Json:
+async def engine_pod(cluster: ClusterUnderTest, order: ApplyReplica) -> Json:
     """The one engine pod of a replica that is not on its way out."""
 
     async def look() -> list[Json]:
-        found = (await (await world.api()).list(Selection(POD, order.namespace, labels=labels.SERVING))).items
+        found = (await (await cluster.api()).list(Selection(POD, order.namespace, labels=labels.SERVING))).items
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     (pod,) = await eventually(look)
@@ -112,75 +112,75 @@ def held(reserved: int, active: str = "True") -> Json:
     }
 
 
-async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: World) -> None:
+async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: ClusterUnderTest) -> None:
     """Red has 16 GPUs, 8 of them reserved; blue may lend it 8. A queue serves the tenant whose LocalQueue points to it."""
-    world, red = kueue, ObjectId(Kind(KUEUE, "ClusterQueue"), "", "red")
-    await operator.make(world, kueue_object("ResourceFlavor", "h100", {"nodeLabels": {labels.POOL: "h100"}}))
-    await operator.make(world, cluster_queue("red", 16, 8, borrowingLimit=8))
-    await operator.make(world, cluster_queue("blue", 24, 8, lendingLimit=8))
+    cluster, red = kueue, ObjectId(Kind(KUEUE, "ClusterQueue"), "", "red")
+    await operator.make(cluster, kueue_object("ResourceFlavor", "h100", {"nodeLabels": {labels.POOL: "h100"}}))
+    await operator.make(cluster, cluster_queue("red", 16, 8, borrowingLimit=8))
+    await operator.make(cluster, cluster_queue("blue", 24, 8, lendingLimit=8))
     tenant = tenant_queue(builders.NAMESPACE)
-    await operator.make(world, kueue_object("LocalQueue", tenant, {"clusterQueue": "red"}, namespace="default"))
-    async with observing(world, "kueue") as client:
-        listed = await seen_by(client, world, lambda seen: queue(seen, "red/h100").tenants == [tenant])
+    await operator.make(cluster, kueue_object("LocalQueue", tenant, {"clusterQueue": "red"}, namespace="default"))
+    async with observing(cluster, "kueue") as client:
+        listed = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").tenants == [tenant])
         found = queue(listed, "red/h100")
         assert (found.pools, found.nominal, found.used, found.borrowable, found.limit, found.free) == (["h100"], 16, 8, 8, 24, 16)
         assert queue(listed, "blue/h100").free == 24
         assert placed(listed) == 2
 
-        await operator.patch(world, red, {"status": held(20)}, "status")
+        await operator.patch(cluster, red, {"status": held(20)}, "status")
         # 4 of the 20 are borrowed, so 4 more may be: not a whole node.
-        borrowed = await seen_by(client, world, lambda seen: queue(seen, "red/h100").used == 20)
+        borrowed = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").used == 20)
         assert (queue(borrowed, "red/h100").borrowed, queue(borrowed, "red/h100").free, placed(borrowed)) == (4, 4, 0)
 
-        await operator.patch(world, red, {"spec": {"stopPolicy": "QueueReservation"}, "status": held(0)})
-        await operator.patch(world, red, {"status": held(0)}, "status")
-        stopped = await seen_by(client, world, lambda seen: queue(seen, "red/h100").used == 0)
+        await operator.patch(cluster, red, {"spec": {"stopPolicy": "QueueReservation"}, "status": held(0)})
+        await operator.patch(cluster, red, {"status": held(0)}, "status")
+        stopped = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").used == 0)
         assert (queue(stopped, "red/h100").active, queue(stopped, "red/h100").free, placed(stopped)) == (False, 0, 0)
-    async with observing(world, "kueue") as client:
-        again = await seen_by(client, world, lambda seen: bool(seen.queues))
+    async with observing(cluster, "kueue") as client:
+        again = await seen_by(client, cluster, lambda seen: bool(seen.queues))
         assert again.queues == stopped.queues  # a list says what the watch said
 
 
-async def test_18_5_4_kueue_a_workload_that_waits_is_evicted_or_comes_back_is_told(kueue: World) -> None:
-    world = kueue
-    order = a_replica(world)
+async def test_18_5_4_kueue_a_workload_that_waits_is_evicted_or_comes_back_is_told(kueue: ClusterUnderTest) -> None:
+    cluster = kueue
+    order = a_replica(cluster)
     ours = workload_name(order.namespace, order.name)
-    async with observing(world, "kueue") as client:
-        await world.apply(order)
-        pod = await engine_pod(world, order)
-        await seen_by(client, world, lambda seen: of(seen, ours).state == "Admitted")
+    async with observing(cluster, "kueue") as client:
+        await cluster.apply(order)
+        pod = await engine_pod(cluster, order)
+        await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Admitted")
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "engine", "image": "engine"}]}}}]
         manifest = kueue_object("Workload", "pod-1", {"podSets": sets}, namespace=order.namespace, ownerReferences=[owner])
-        target = await operator.make(world, manifest)
+        target = await operator.make(cluster, manifest)
 
         async def write(*conditions: Json) -> None:
-            await operator.patch(world, target, {"status": {"conditions": list(conditions)}}, "status")
+            await operator.patch(cluster, target, {"status": {"conditions": list(conditions)}}, "status")
 
         await write(condition("Evicted", "True", "Preempted", "in favour of another"), condition("QuotaReserved", "False", "Pending"))
-        lost = await seen_by(client, world, lambda seen: of(seen, ours).state == "Evicted")
+        lost = await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Evicted")
         assert (of(lost, ours).reason, of(lost, ours).since) == ("Preempted: in favour of another", TEN_PAST_MS)
         assert cluster_view({"metadata": {"name": "a"}, "status": {"capacity": lost.wire()}}).admission[0].state == "Evicted"
 
         await write(condition("Evicted", "False", "QuotaReserved"), condition("QuotaReserved", "True", "QuotaReserved"))
-        await seen_by(client, world, lambda seen: of(seen, ours).state == "Admitted")
+        await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Admitted")
 
 
-async def test_18_5_4_kueue_says_why_a_pod_waits(kueue: World) -> None:
-    world = kueue
+async def test_18_5_4_kueue_says_why_a_pod_waits(kueue: ClusterUnderTest) -> None:
+    cluster = kueue
     nine = [{**ONE[0], "count": 9}]
-    order = world.order([an_engine("main", a_member(requests=nine))])
+    order = cluster.order([an_engine("main", a_member(requests=nine))])
     ours = workload_name(order.namespace, order.name)
-    async with observing(world, "kueue") as client:
-        await world.apply(order)
-        pod = await engine_pod(world, order)
+    async with observing(cluster, "kueue") as client:
+        await cluster.apply(order)
+        pod = await engine_pod(cluster, order)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "engine", "image": "engine"}]}}}]
         status = {"conditions": [condition("QuotaReserved", "False", "Pending", "no quota for nvidia.com/gpu")]}
         await operator.make(
-            world, kueue_object("Workload", "pod-2", {"podSets": sets}, status, namespace=order.namespace, ownerReferences=[owner])
+            cluster, kueue_object("Workload", "pod-2", {"podSets": sets}, status, namespace=order.namespace, ownerReferences=[owner])
         )
-        waits = await seen_by(client, world, lambda seen: of(seen, ours).reason == "Pending: no quota for nvidia.com/gpu")
+        waits = await seen_by(client, cluster, lambda seen: of(seen, ours).reason == "Pending: no quota for nvidia.com/gpu")
         assert of(waits, ours).state == "Pending"
 
 
@@ -197,36 +197,36 @@ def kai_queue(name: str, allocated: str, parent: str = "", **gpu: int) -> Json:
     }
 
 
-async def test_18_5_kai_queues_are_read_whole_and_followed(kai: World) -> None:
+async def test_18_5_kai_queues_are_read_whole_and_followed(kai: ClusterUnderTest) -> None:
     """The tenant's own limit leaves 16 GPUs, its parent's 20; a part of a GPU counts as one."""
-    world, tenant = kai, tenant_queue(builders.NAMESPACE)
-    parent = await operator.make(world, kai_queue("company", "11500m", quota=-1, limit=32))
-    await operator.make(world, kai_queue(tenant, "8", "company", quota=8, limit=24))
-    async with observing(world, "kai") as client:
-        listed = await seen_by(client, world, lambda seen: {"company", tenant} <= {found.name for found in seen.queues})
+    cluster, tenant = kai, tenant_queue(builders.NAMESPACE)
+    parent = await operator.make(cluster, kai_queue("company", "11500m", quota=-1, limit=32))
+    await operator.make(cluster, kai_queue(tenant, "8", "company", quota=8, limit=24))
+    async with observing(cluster, "kai") as client:
+        listed = await seen_by(client, cluster, lambda seen: {"company", tenant} <= {found.name for found in seen.queues})
         found = queue(listed, tenant)
         assert (found.tenants, found.nominal, found.used, found.limit, found.free, found.pending) == ([tenant], 8, 8, 24, 16, 12)
         assert (queue(listed, "company").used, queue(listed, "company").free) == (12, 20)
         assert placed(listed) == 2
 
-        await operator.patch(world, parent, {"status": {"allocated": {GPU: "23500m"}}}, "status")
-        fuller = await seen_by(client, world, lambda seen: queue(seen, "company").used == 24)
+        await operator.patch(cluster, parent, {"status": {"allocated": {GPU: "23500m"}}}, "status")
+        fuller = await seen_by(client, cluster, lambda seen: queue(seen, "company").used == 24)
         assert (queue(fuller, tenant).free, placed(fuller)) == (8, 1)
-    async with observing(world, "kai") as client:
-        again = await seen_by(client, world, lambda seen: {"company", tenant} <= {found.name for found in seen.queues})
+    async with observing(cluster, "kai") as client:
+        again = await seen_by(client, cluster, lambda seen: {"company", tenant} <= {found.name for found in seen.queues})
         assert again.queues == fuller.queues
 
 
-async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(kai: World) -> None:
+async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(kai: ClusterUnderTest) -> None:
     """The replica's PodGroup is ours; who looks at it, binds and evicts is this test."""
-    world = kai
-    order = a_replica(world, scheduler_type="kai")
+    cluster = kai
+    order = a_replica(cluster, scheduler_type="kai")
     ours = workload_name(order.namespace, order.name)
-    async with observing(world, "kai") as client:
-        await world.apply(order, RenderSettings(kai_mode="explicit"))
-        pod = await engine_pod(world, order)
+    async with observing(cluster, "kai") as client:
+        await cluster.apply(order, RenderSettings(kai_mode="explicit"))
+        pod = await engine_pod(cluster, order)
         group = pod["metadata"]["annotations"]["pod-group-name"]
-        unseen = await seen_by(client, world, lambda seen: of(seen, ours).state == "Pending")
+        unseen = await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Pending")
         assert of(unseen, ours).since > TEN_PAST_MS  # since the pod was made
 
         verdict = {
@@ -236,15 +236,15 @@ async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(k
             "reasons": [{"reason": "OverLimit", "message": "the queue has no quota left"}],
         }
         target = ObjectId(Kind(KAI_GROUP, "PodGroup"), order.namespace, group)
-        await operator.patch(world, target, {"status": {"schedulingConditions": [verdict]}}, "status")
-        await seen_by(client, world, lambda seen: of(seen, ours).reason == "OverLimit: the queue has no quota left")
+        await operator.patch(cluster, target, {"status": {"schedulingConditions": [verdict]}}, "status")
+        await seen_by(client, cluster, lambda seen: of(seen, ours).reason == "OverLimit: the queue has no quota left")
 
-        node = (await (await world.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
-        await operator.bind(world, pod, node["metadata"]["name"])
-        await seen_by(client, world, lambda seen: of(seen, ours).state == "Admitted")
+        node = (await (await cluster.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
+        await operator.bind(cluster, pod, node["metadata"]["name"])
+        await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Admitted")
 
         async def running() -> Json | None:
-            found = await (await world.api()).get(ObjectId.of(pod))
+            found = await (await cluster.api()).get(ObjectId.of(pod))
             return found if found and found["status"].get("phase") == "Running" else None
 
         bound = await eventually(running)  # its node has said all that it says of it
@@ -254,12 +254,12 @@ async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(k
             **condition("DisruptionTarget", "True", "PreemptionByScheduler", "reclaimed for another queue"),
             "lastTransitionTime": clock.timestamp(at),
         }
-        await operator.patch(world, ObjectId.of(pod), {"status": {"conditions": [*bound["status"]["conditions"], taken]}}, "status")
-        lost = await seen_by(client, world, lambda seen: of(seen, ours).state == "Evicted")
+        await operator.patch(cluster, ObjectId.of(pod), {"status": {"conditions": [*bound["status"]["conditions"], taken]}}, "status")
+        lost = await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Evicted")
         assert (of(lost, ours).reason, of(lost, ours).since) == (
             "PreemptionByScheduler: reclaimed for another queue",
             int(at.timestamp() * 1000),
         )
 
-        await operator.delete(world, ObjectId.of(pod))
-        await seen_by(client, world, lambda seen: of(seen, ours).state == "Pending")
+        await operator.delete(cluster, ObjectId.of(pod))
+        await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Pending")

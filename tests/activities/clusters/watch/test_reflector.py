@@ -10,7 +10,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Kind
 from activities.clusters.watch import reflector as module
 from activities.clusters.watch.reflector import Key, Reflector
 from api_types.errors import ClusterUnreachable, ModelplaneError, PermissionDenied, StackMissing
-from tests.activities.environment.worlds import eventually
+from tests.activities.environment.cluster_under_test import eventually
 
 SELECTION = Selection(Kind("v1", "ConfigMap"))
 

@@ -1,4 +1,4 @@
-"""What tests of activities stand on: a cluster of the testbed as an activity sees it, and a Temporal client that only writes down."""
+"""What tests of activities use: a cluster of the testbed as an activity gets it, and a Temporal client that records signals."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clients.secrets.directory import SecretDirectory
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, Selection
 from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, POD
 from activities.clusters.activities import ClusterActivities
 from activities.render.inputs.settings import RenderSettings
@@ -41,9 +41,9 @@ LAST_STEP = 11
 
 
 class RecordingClient:
-    """Takes signals like Temporal does, and keeps them.
+    """Accepts signals as Temporal does, and records them.
 
-    Ids in `missing` do not exist; while `down`, nothing is accepted. `replicas` are those that visibility lists, with their accounts.
+    Ids in `missing` do not exist; while `down`, no signal is accepted. `replicas` are those that visibility lists, with their accounts.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Handle:
 
 
 @dataclass
-class World:
+class ClusterUnderTest:
     """One cluster of the testbed, with everything that activities need to work on it."""
 
     name: str
@@ -204,21 +204,21 @@ class World:
     async def _is_idle(self, namespace: str) -> bool:
         return not (await (await self.api()).list(Selection(POD, namespace))).items
 
-    async def everything_marked(self, applied: Applied) -> list[str]:
-        """List every object of every kind on the cluster that carries our mark for this replica, made by us or by controllers."""
+    async def everything_labelled(self, applied: Applied) -> list[str]:
+        """List every object of every kind on the cluster with this replica's label, created by us or by controllers."""
         api = await self.api()
         found: list[str] = []
         for kind, resource in (await api.resources(refresh=True)).items():
             if "list" not in resource.verbs:
                 continue
             for item in (await api.list(Selection(kind, metadata_only=True))).items:
-                marks = item["metadata"].get("labels") or {}
+                item_labels = item["metadata"].get("labels") or {}
                 named = applied.workload_namespace == item["metadata"].get("namespace") and kind.kind in {
                     "Pod",
                     "ResourceClaim",
                     "ReplicaSet",
                 }
-                if marks.get(labels.REPLICA) == applied.workload_name or named:
+                if item_labels.get(labels.REPLICA) == applied.workload_name or named:
                     found.append(str(ObjectId.of(item)))
         return found
 
@@ -228,20 +228,16 @@ def target(applied: Applied, key: str) -> ObjectId:
     return ObjectId.parse(next(entry.id for entry in applied.inventory if entry.key == key))
 
 
-def kind_of(api_version: str, kind: str) -> Kind:
-    return Kind(api_version, kind)
-
-
-async def a_world(cluster: str, kubeconfig: str, folder: Path, **settings: bool) -> World:
-    """A world over a kubeconfig."""
+async def cluster_from(name: str, kubeconfig: str, folder: Path, **settings: bool) -> ClusterUnderTest:
+    """The cluster that a kubeconfig points to."""
     store = SecretDirectory(folder)
-    connection = Connection(cluster=cluster, namespace="modelplane-system", name=f"{cluster}-kubeconfig")
+    connection = Connection(cluster=name, namespace="modelplane-system", name=f"{name}-kubeconfig")
     await store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
-    return World(cluster, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
+    return ClusterUnderTest(name, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
 
 
 async def eventually(check: Callable[[], Any], within_seconds: float = 60.0) -> Any:
-    """Wait until a check gives something true (it may be awaitable), and give that."""
+    """Wait until a check returns something true (it may be awaitable), and return that."""
     ends_at = time.monotonic() + within_seconds
     while True:
         found = check()

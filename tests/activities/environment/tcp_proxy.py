@@ -1,4 +1,4 @@
-"""A gate in front of an API server, to cut it off in the ways that networks do."""
+"""A proxy in front of an API server, to cut it off as network failures do."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 
-class Gate:
-    """Passes connections on. `refuse` breaks them and takes no new one; `stall` keeps all open and passes nothing."""
+class TcpProxy:
+    """Forwards connections. `refuse` breaks them and accepts no new one; `stall` keeps all open and forwards nothing."""
 
     def __init__(self, server: str) -> None:
         parts = urlsplit(server)
@@ -19,7 +19,7 @@ class Gate:
         self.port = 0
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator["Gate"]:
+    async def listening(self) -> AsyncIterator["TcpProxy"]:
         listener = await asyncio.start_server(self._pass, "127.0.0.1", 0)
         self.port = listener.sockets[0].getsockname()[1]
         try:
@@ -38,7 +38,7 @@ class Gate:
     def stall(self) -> None:
         self._open.clear()
 
-    def pass_again(self) -> None:
+    def restore(self) -> None:
         self._refusing = False
         self._open.set()
 
