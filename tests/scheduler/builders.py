@@ -1,4 +1,4 @@
-"""Small worlds for the scheduler's tests: a test says only what it is about, the rest is filled in here."""
+"""Small fleets for the scheduler's tests: a test says only what it is about, the rest is filled in here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -159,7 +159,7 @@ def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequ
 
 
 def decided(world: Fleet, view: DeploymentView, now: int = NOW, request_id: str = "ask-1", **fields: Any) -> Decision:
-    """Decide one request and leave the fleet alone."""
+    """Decide one request; the fleet does not change."""
     return decide(world, [ScheduleRequest(request_id, view, **fields)], now)[0]
 
 
@@ -205,7 +205,7 @@ def message(decision: Decision, kind: str = "ReplicasScheduled") -> str:
 
 
 def bind_all(world: Fleet, *, ready: bool = True) -> None:
-    """Let every reservation come to life."""
+    """Bind every reservation, as if its workflow had started."""
     for entry in list(world.entries()):
         if entry.state == "Reserved":
             world.bind(entry.uid, NOW)
@@ -219,8 +219,8 @@ def report_releasing(world: Fleet, uid: str) -> None:
     world.put_replica(replace(entry, state="Releasing", since=NOW, ready=False, serving=False))
 
 
-def release_leaving(world: Fleet) -> None:
-    """Let every replica that leaves be gone."""
+def finish_releases(world: Fleet) -> None:
+    """Remove every releasing replica, as if its objects were deleted."""
     for entry in list(world.entries()):
         if entry.state == "Releasing":
             world.release(entry.uid)

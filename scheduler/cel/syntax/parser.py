@@ -105,7 +105,7 @@ def _variable(node: Node) -> str:
 def _has(at: int, arg: Node) -> Node:
     if isinstance(arg, Select) and not arg.test:
         return _over(Select(at, arg.operand, arg.name, test=True), [arg.operand], 1)
-    # Not CEL; whether it is forgiven is the checker's business.
+    # Not CEL; the checker decides whether it is accepted.
     return _over(Call(at, "has", None, [arg]), [arg], 1)
 
 

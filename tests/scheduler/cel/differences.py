@@ -1,4 +1,4 @@
-"""Every way in which a selector may fare differently here than in Kubernetes, and why.
+"""Every way in which the outcome of a selector may differ from that in Kubernetes, and why.
 
 All of them err on the safe side: a selector is refused or does not match although Kubernetes would match. The other direction
 has no entry and never gets one, because it pins a replica where its pods wait for ever.
@@ -46,7 +46,7 @@ def explains(reason: str) -> Difference | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a selector on one device.
+    """The outcome of a selector on one device.
 
     Attributes:
         outcome: True, False, "error" or "refused".

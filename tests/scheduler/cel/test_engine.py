@@ -1,4 +1,4 @@
-"""How the engine behaves: it remembers, it never raises, it survives depth, and it is light to import."""
+"""How the engine behaves: it caches, it never raises, it takes any depth, and it is light to import."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def test_a_text_is_compiled_once() -> None:
     assert compile_selector(text) is not compile_selector(text, max_cost=30_000)
 
 
-def test_a_refusal_is_remembered_and_raised_each_time() -> None:
+def test_a_refusal_is_cached_and_raised_each_time() -> None:
     for _ in range(2):
         with pytest.raises(SelectorError, match="unknown name nosuch"):
             compile_selector("nosuch == 1")
@@ -78,14 +78,14 @@ def test_match_never_raises_and_always_says_why(text: str, entry: object) -> Non
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_malformed_device_matches_nothing_and_names_the_field(broken: object, says: str) -> None:
-    """sch-17-32, and sch 6.1: a malformed value spoils the whole entry."""
+    """sch-17-32, and sch 6.1: with a malformed value the whole entry matches nothing."""
     verdict = compile_selector("true").match(broken)  # type: ignore[arg-type]
     assert not verdict.matched
     assert says in verdict.error
 
 
 def test_depth_does_not_depend_on_the_callers_own_stack() -> None:
-    """A selector is also compiled and evaluated far down in somebody else's recursion."""
+    """A selector is also compiled and evaluated deep in the recursion of a caller."""
     text = "(" * 200 + "1 == 1 && " * 100 + "true" + ")" * 200
 
     def down(levels: int) -> Match:

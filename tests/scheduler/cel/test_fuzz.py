@@ -24,7 +24,7 @@ DEVICES = random_devices(SEED, 50)
 
 @random_cases(SELECTORS)
 @given(selector=expressions())
-def test_any_selector_fares_as_in_kubernetes(selector: str, oracle: Oracle) -> None:
+def test_any_selector_has_the_outcome_of_kubernetes(selector: str, oracle: Oracle) -> None:
     """sch-20-2: two thousand expressions on fifty devices."""
     answer = oracle.select(selector, DEVICES)
     theirs = their_outcomes(answer, len(DEVICES))
@@ -54,28 +54,28 @@ PIECES = [
 ]
 
 
-def _damaged(selector: str, luck: random.Random) -> str:
-    for _ in range(luck.randint(1, 2)):
-        place = luck.randrange(len(selector) + 1)
-        kind = luck.choice(("insert", "insert", "cut", "cut", "join"))
+def _damaged(selector: str, source: random.Random) -> str:
+    for _ in range(source.randint(1, 2)):
+        place = source.randrange(len(selector) + 1)
+        kind = source.choice(("insert", "insert", "cut", "cut", "join"))
         if kind == "insert":
-            selector = selector[:place] + luck.choice(PIECES) + selector[place:]
+            selector = selector[:place] + source.choice(PIECES) + selector[place:]
         elif kind == "cut":
-            selector = selector[:place] + selector[place + luck.randint(1, CUT_CHARACTERS_MAX) :]
+            selector = selector[:place] + selector[place + source.randint(1, CUT_CHARACTERS_MAX) :]
         else:
-            selector = f"{selector} {luck.choice(('&&', '||', '==', '+'))} {selector[place:]}"
+            selector = f"{selector} {source.choice(('&&', '||', '==', '+'))} {selector[place:]}"
     return selector
 
 
 @pytest.mark.random
-def test_a_damaged_selector_fares_as_in_kubernetes(oracle: Oracle) -> None:
-    luck = generator()
+def test_a_damaged_selector_has_the_outcome_of_kubernetes(oracle: Oracle) -> None:
+    source = generator()
     rows = json.loads(CORPUS.read_text(encoding="utf-8"))["rows"]
     recorded = [row["selector"] for row in rows if len(row["selector"]) <= SELECTOR_CHARACTERS_MAX]
     devices = list(NAMED_DEVICES.values())
     wrong: list[str] = []
     for _ in range(cases(MUTANTS)):
-        selector = _damaged(luck.choice(recorded), luck)
+        selector = _damaged(source.choice(recorded), source)
         theirs = their_outcomes(oracle.select(selector, devices), len(devices))
         verdicts = our_verdicts(selector, devices)
         wrong += filter(None, (disagreement(selector, *each) for each in zip(devices, verdicts, theirs, strict=True)))

@@ -18,7 +18,7 @@ KUBERNETES_COST_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """A selector and what becomes of it on the device of the specification."""
+    """A selector and its outcome on the device of the specification."""
 
     story: str
     selector: str
@@ -183,7 +183,7 @@ CASES = [
         for selector in selectors
     ),
     *(
-        Case("sch-17-32 a malformed version spoils the whole device", selector, "error", DEVICES["two-part version"])
+        Case("sch-17-32 with a malformed version the whole device is malformed", selector, "error", DEVICES["two-part version"])
         for selector in ("true", "@.idx == 3", 'device.driver == "gpu.nvidia.com"')
     ),
 ]
@@ -245,7 +245,7 @@ def _nested(count: int) -> str:
     return f"{numbers}.all(x, {numbers}.all(y, {numbers}.all(z, x + y + z >= 0)))"
 
 
-def test_57_a_dear_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -> None:
+def test_57_an_expensive_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -> None:
     """sch-17-57: the fleet allows less than Kubernetes, and says both numbers; what Kubernetes refuses no setting allows."""
     assert compile_selector(_nested(10)).match(HOPPER) == Match(matched=True)
     estimate = oracle.select(_nested(40), [])["max_cost"]
@@ -258,8 +258,8 @@ def test_57_a_dear_selector_is_refused_by_the_fleets_own_limit(oracle: Oracle) -
         compile_selector("true", max_cost=KUBERNETES_COST_MAX + 1)
 
 
-def test_59_selectors_of_one_request_are_all_asked() -> None:
-    """sch-17-59: two selectors are two verdicts; whoever asks ANDs them."""
+def test_59_selectors_of_one_request_are_all_evaluated() -> None:
+    """sch-17-59: two selectors are two verdicts; the caller ANDs them."""
     verdicts = [compile_selector(text).match(HOPPER) for text in ("true", 'device.driver == "other"')]
     assert [verdict.matched for verdict in verdicts] == [True, False]
 

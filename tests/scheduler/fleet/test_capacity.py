@@ -1,4 +1,4 @@
-"""What adapters saw of a pool (cases 171 and 172)."""
+"""What adapters observed of a pool (cases 171 and 172)."""
 
 from scheduler.fleet.manifests import cluster_view
 from scheduler.model.inputs import ClusterView, PoolObservation
@@ -29,11 +29,11 @@ def test_171_fewer_nodes_than_declared_refuse_the_third() -> None:
     assert "0 free on a/p" in message(decision)
 
 
-def test_what_may_still_grow_counts() -> None:
+def test_nodes_that_the_autoscaler_may_still_add_count() -> None:
     assert len(places(decided(fleet(seen(schedulable=1, growable=2)), deployment(want=4)))) == 3
 
 
-def test_more_nodes_than_declared_are_not_promised() -> None:
+def test_more_nodes_than_declared_are_not_used() -> None:
     assert len(places(decided(fleet(seen(nodes=2, schedulable=9)), deployment(want=4)))) == 2
 
 
@@ -50,7 +50,7 @@ def test_172_a_snapshot_that_is_too_old_is_ignored() -> None:
     assert len(places(decided(world, deployment(want=4), NOW + limit + 1))) == 4
 
 
-def test_a_pool_found_full_by_observation_is_looked_at_again_when_that_is_old() -> None:
+def test_a_pool_found_full_by_observation_is_tried_again_when_the_observation_is_old() -> None:
     world = fleet(seen(schedulable=0))
     assert places(decided(world, deployment())) == []
     assert places(decided(world, deployment(), NOW + 10**9)) == ["a/0"]
@@ -66,7 +66,7 @@ def test_lost_capacity_is_reported_and_moves_nothing() -> None:
     assert "1 nodes of a/p are there, 2 are charged" in message(decision, "CapacityLost")
 
 
-def test_the_observation_travels_in_the_published_pool() -> None:
+def test_the_observation_is_part_of_the_published_pool() -> None:
     observed = {"schedulable": 3, "growable": 1, "queueFree": 2, "admitted": 1, "observedAt": 5}
     manifest = {"metadata": {"name": "a"}, "status": {"gpuPools": [{"name": "p", "nodes": 4, "devices": [], "observed": observed}]}}
     assert cluster_view(manifest).pools[0].observed == PoolObservation(3, 1, 0, 2, 1, 5)

@@ -120,7 +120,7 @@ def test_a_deployment_is_read_whole() -> None:
 
 
 def stamped_spec() -> Tree:
-    """The same template as it stands on a replica."""
+    """The same template as a replica has it."""
     request = {"name": "gpu", "deviceClassName": "gpu", "count": 4}
     engines = []
     for written in TEMPLATE["engines"]:
@@ -230,7 +230,7 @@ def test_a_network_label_joins_all_pools() -> None:
     assert {p.network_domain for p in cluster_view(labelled).pools} == {"campus"}
 
 
-def test_an_account_is_read() -> None:
+def test_a_replica_report_is_read() -> None:
     account = {
         "uid": "u",
         "namespace": "ml",
@@ -269,7 +269,7 @@ def test_everything_survives_the_wire(value: Any) -> None:
     assert from_wire(type(value), json.loads(json.dumps(to_wire(value)))) == value
 
 
-def test_an_old_payload_without_newer_fields_still_opens() -> None:
+def test_an_old_payload_without_newer_fields_is_still_read() -> None:
     assert from_wire(ClusterView, {"name": "a", "unheardOf": 1}) == ClusterView("a")
     with pytest.raises(ValueError, match="not a ReplicaView"):
         from_wire(ReplicaView, {"uid": "u"})

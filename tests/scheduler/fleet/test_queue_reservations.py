@@ -1,4 +1,4 @@
-"""A strict queue keeps capacity for whoever waits ahead, for a while (spec/scheduling.md 18.4 #10)."""
+"""A strict queue reserves capacity for deployments that wait, for a while (spec/scheduling.md 18.4 #10)."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ HIGH = replace(deployment(name="high"), policy=PlacementPolicy(priority_class="h
 
 
 def half_full(options: SchedulerOptions = STRICT) -> Fleet:
-    """Two of four nodes are taken, so the big one waits and the small one would fit."""
+    """Two of four nodes are taken, so the big request waits and the small one would fit."""
     world = fleet(cluster("a", 4), options=options)
     standing(world, deployment(name="old"), "a/0", "a/1")
     return world
@@ -50,7 +50,7 @@ def test_18_4_10_a_small_request_behind_a_blocked_one(order: str, small: list[st
     assert places(decided(world, SMALL, NOW + MINUTE)) == small
 
 
-def test_18_4_10_a_hold_ends_after_hold_for_and_does_not_begin_again() -> None:
+def test_18_4_10_a_reservation_expires_after_hold_for_and_does_not_start_again() -> None:
     world = half_full()
     settled(world, BIG)
     assert next_expiry(world.queue_reservations, NOW, STRICT.hold_for_seconds) == NOW + 5 * MINUTE + 1
@@ -60,19 +60,19 @@ def test_18_4_10_a_hold_ends_after_hold_for_and_does_not_begin_again() -> None:
     assert next_expiry(world.queue_reservations, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds) is None
 
 
-def test_18_4_10_the_time_of_holding_is_a_setting() -> None:
+def test_18_4_10_the_time_until_a_reservation_expires_is_a_setting() -> None:
     world = half_full(replace(STRICT, hold_for_seconds=30))
     settled(world, BIG)
     assert [places(decided(world, SMALL, NOW + wait)) for wait in (30_000, 30_001)] == [[], ["a/0"]]
 
 
-def test_18_4_10_whoever_stands_ahead_is_not_held_back() -> None:
+def test_18_4_10_a_request_ahead_in_the_queue_is_not_blocked() -> None:
     world = half_full()
     settled(world, BIG)
     assert places(decided(world, HIGH)) == ["a/0"]
 
 
-def test_18_4_10_of_two_who_wait_the_first_keeps_the_second_back_and_not_the_other_way_round() -> None:
+def test_18_4_10_of_two_that_wait_the_first_blocks_the_second_and_not_the_reverse() -> None:
     world = half_full()
     settled(world, BIG)
     settled(world, replace(SMALL, replicas=9), NOW + 1, "later")
@@ -82,7 +82,7 @@ def test_18_4_10_of_two_who_wait_the_first_keeps_the_second_back_and_not_the_oth
     assert places(decided(world, BIG, NOW + 2)) == ["a/0"]
 
 
-def test_18_4_10_only_candidate_pools_are_held() -> None:
+def test_18_4_10_only_candidate_pools_are_reserved() -> None:
     weak = pool("weak", 1, gpu("40Gi"))
     world = fleet(cluster("a", pool("p", 1), weak), cluster("b", 1, labels={"region": "eu"}), options=STRICT)
     settled(world, replace(BIG, match_labels={}))
@@ -93,7 +93,7 @@ def test_18_4_10_only_candidate_pools_are_held() -> None:
     assert places(decided(elsewhere, SMALL)) == ["b/0"]
 
 
-def test_18_4_10_a_hold_ends_with_the_wait() -> None:
+def test_18_4_10_a_reservation_ends_with_the_wait() -> None:
     world = half_full()
     settled(world, BIG)
     world.release(next(iter(world.owned("ml", "old"))))
@@ -102,14 +102,14 @@ def test_18_4_10_a_hold_ends_with_the_wait() -> None:
     assert not world.queue_reservations
 
 
-def test_18_4_10_who_only_waits_for_a_cache_or_cannot_be_compiled_holds_nothing() -> None:
+def test_18_4_10_a_deployment_that_waits_for_a_cache_or_does_not_compile_reserves_nothing() -> None:
     world = half_full()
     broken = deployment(engine("main", alone(ask("device."))), name="broken")
     assert settled(world, broken).waiting_since == -1
     assert not world.queue_reservations
 
 
-def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
+def test_18_4_10_a_reserved_cluster_is_named_with_the_deployment_that_waits() -> None:
     world = half_full()
     settled(world, BIG)
     refused = decided(world, SMALL)
@@ -122,7 +122,7 @@ def test_18_4_10_a_held_cluster_is_named_with_whoever_waits() -> None:
     }
 
 
-def test_18_4_10_what_stands_is_kept_and_grows_only_beside_what_is_held() -> None:
+def test_18_4_10_placed_replicas_are_kept_and_grow_only_beside_what_is_reserved() -> None:
     world = half_full()
     settled(world, BIG)
     grown = deployment(engine(copies=2), name="old", want=2, template="v2")
@@ -131,7 +131,7 @@ def test_18_4_10_what_stands_is_kept_and_grows_only_beside_what_is_held() -> Non
     assert {note.reason for note in decision.notes} == {"ResizeBlocked"}
 
 
-def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_leaves_itself() -> None:
+def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_releases_itself() -> None:
     world = fleet(cluster("a", 3), options=STRICT)
     standing(world, SMALL, "a/0", pools="lost")
     standing(world, deployment(name="old"), "a/1")
@@ -162,7 +162,7 @@ def test_18_4_10_a_batch_is_its_single_decisions_in_order(accounting: str) -> No
     assert snapshot.load(snapshot.dump(single)).queue_reservations == single.queue_reservations
 
 
-def test_18_4_10_leaving_the_strict_order_ends_all_holds() -> None:
+def test_18_4_10_ending_the_strict_order_ends_all_reservations() -> None:
     world = half_full()
     settled(world, BIG)
     world.set_options(SchedulerOptions())

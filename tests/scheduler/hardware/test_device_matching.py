@@ -91,7 +91,7 @@ CASES = [
         [["one", "two"]],
     ),
     Case(
-        "66 a choosy request gets the device that an easy one would have taken",
+        "66 a narrow request gets the device that a wider one would have taken",
         one(SMALL_AND_BIG),
         [engine("main", alone(ask(ANY_GPU, name="any"), ask(name="big")))],
         ["p"],
@@ -120,7 +120,7 @@ CASES = [
     Case("70 the fabric decides, second in order", one(TCP, IB), [WANTS_IB], ["ib"]),
     Case("70 the fabric decides, first in order", one(IB, TCP), [WANTS_IB], ["ib"]),
     Case(
-        "71 a gang goes where all its members fit",
+        "71 a gang is placed where all its members fit",
         one(pool("p141", 2, gpu("141Gi")), pool("p200", 2, gpu("200Gi"))),
         [engine("main", leader(ask(at_least("141Gi"))), worker(1, ask(at_least("200Gi"))))],
         ["p200"],
@@ -132,14 +132,14 @@ CASES = [
         [],
     ),
     Case(
-        "72 room on a pool that does not match is no room",
+        "72 free nodes of a pool that does not match do not count",
         [cluster("a", pool("p", 1), pool("q", 8, gpu("80Gi"))), cluster("b", pool("p", 2))],
         [gang()],
         ["p"],
     ),
     Case("73 a member that could claim is not stranded where it cannot", one(X_SYNTHETIC, Y_CLAIMS), [LEADS_WITH_GPU], ["y"]),
     Case(
-        "74 a member that is synthetic everywhere rides along free",
+        "74 a member that is synthetic everywhere costs no node",
         one(pool("x", 1, gpu(claim="Synthetic"), nic())),
         [LEADS_WITH_GPU],
         ["x"],
@@ -156,7 +156,7 @@ CASES = [
     Case("79 each engine gets the pool of its size, listed the other way", one(pool("q", 2), pool("p", 3)), SPLIT, ["p", "q"]),
     Case("79 four and one: decode fits nowhere", one(pool("p", 4), pool("q", 1)), SPLIT, []),
     Case(
-        "80 an easy engine makes way for a choosy one",
+        "80 an engine with a choice of pools leaves the only pool to one without",
         one(pool("p141", 1, gpu("141Gi")), pool("p40", 1, gpu("40Gi"))),
         [engine("flex", alone(ask(ANY_GPU))), engine("big", alone(ask()))],
         ["p40", "p141"],
@@ -172,7 +172,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_an_engine_goes_where_its_devices_are(case: Case) -> None:
+def test_an_engine_is_placed_where_its_devices_are(case: Case) -> None:
     decision = decided(fleet(*case.clusters), deployment(*case.engines))
     assert pools_of(decision) == case.want
     if case.resolved:

@@ -117,7 +117,7 @@ def test_what_only_kubernetes_reads_is_declined(story: str, text: str, oracle: O
 
 
 def test_an_endless_exponent_is_refused_at_once() -> None:
-    """sch-17-18: nothing is worked out before the exponent has been looked at."""
+    """sch-17-18: nothing is computed before the exponent is checked."""
     with pytest.raises(ValueError, match="exponent"):
         parse_quantity("1e99999999999")
 

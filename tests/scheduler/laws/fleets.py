@@ -1,4 +1,4 @@
-"""Random little fleets for property tests: a few clusters, pools and deployments, everything that can happen to them.
+"""Random small fleets for property tests: a few clusters, pools and deployments, and everything that can happen to them.
 
 A world follows from one number, so ten thousand of them are quickly made and a failure is repeated by its number alone.
 """
@@ -39,7 +39,7 @@ ENGINES_MAX = 4
 
 @dataclass(frozen=True)
 class World:
-    """A fleet as plain lists, so that it can be built in any order, and the deployments that ask."""
+    """A fleet as plain lists, so that it can be built in any order, and the deployments that are scheduled."""
 
     seed: int
     clusters: tuple[ClusterView, ...]
@@ -100,7 +100,7 @@ def random_deployment(dice: random.Random, name: str) -> DeploymentView:
 
 
 def random_world(seed: int) -> World:
-    """Make a world; its replicas were stamped from deployments like those that ask, some of them edited since."""
+    """Make a world; its replicas were stamped from deployments like those that are scheduled, some of them edited since."""
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     names = [f"c{i:02}" for i in range(small(dice, CLUSTERS_MAX))]
     views = tuple(random_cluster(dice, name) for name in names)

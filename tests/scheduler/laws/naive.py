@@ -25,7 +25,7 @@ class Stands:
 
 
 def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wants: DeploymentView) -> list[Stands]:
-    """Give where the replicas of one deployment stand in the end."""
+    """Give where the replicas of one deployment are placed in the end."""
     selected = {c.name: c for c in clusters if all(c.labels.get(k) == v for k, v in wants.match_labels.items())}
     own = sorted((r for r in replicas if (r.namespace, r.deployment) == (wants.namespace, wants.name)), key=lambda r: r.name)
     kept = scaled_down(retained(own, selected, wants), wants.replicas)
@@ -100,7 +100,7 @@ def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, stands: li
 
 
 def arranged(cluster: ClusterView, engines: tuple[EngineView, ...], used: Charges) -> dict[str, tuple[str, int]] | None:
-    """Put every engine on its first pool with room, or give None."""
+    """Put every engine on its first pool with enough free nodes, or give None."""
     free = {p.name: p.nodes - used[cluster.name, p.name] for p in cluster.pools}
     placed: dict[str, tuple[str, int]] = {}
     for engine in engines:
@@ -117,7 +117,7 @@ def arranged(cluster: ClusterView, engines: tuple[EngineView, ...], used: Charge
 
 
 def cost_on(pool: PoolView, engine: EngineView, capable: list[bool]) -> int | None:
-    """Nodes of an engine on a pool, None if it may not stand there."""
+    """Nodes of an engine on a pool, None if it may not be placed there."""
     resolved = [resolve(member, pool.device_set) for member in engine.members]
     if any(r is None for r in resolved) or not any(resolved):
         return None

@@ -1,4 +1,4 @@
-"""`compat: reference`: the reference's answers where ours differ on purpose, for differential runs."""
+"""`compat: reference`: the reference's decisions where this scheduler differs on purpose, for differential runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ REFERENCE = SchedulerOptions(compat="reference")
 
 @dataclass(frozen=True)
 class Case:
-    """A world made from options, who asks, and where replicas are then: ours, the reference's."""
+    """A world made from options, the deployment that is scheduled, and where its replicas are then: here, and with the reference."""
 
     story: str
     clusters: list[Any]
@@ -162,7 +162,7 @@ def test_d12_the_first_matching_entry_wins_even_if_synthetic() -> None:
 def test_what_is_never_turned_off() -> None:
     """D1 namespaces, D2 growth, D3 the ledger, D6 selectors that do not compile."""
     built = fleet(cluster("a", 1), options=REFERENCE)
-    standing(built, deployment(namespace="theirs"), "a/0")
+    standing(built, deployment(namespace="other"), "a/0")
     assert places(decided(built, deployment(namespace="ours"))) == []
     grown = fleet(cluster("a", 2), options=REFERENCE)
     standing(grown, deployment(), "a/0")

@@ -92,7 +92,7 @@ def i3_the_order_of_what_is_known_changes_nothing(outcome: Outcome) -> None:
 
 
 def i4_what_was_decided_stays_decided(outcome: Outcome) -> None:
-    """Rolling changes take several steps, so the steps are gone through first; then nothing may move any more."""
+    """Rolling changes take several steps, so the steps are taken first; then nothing may move any more."""
     world = outcome.world
     built = outcome.fleet
     for step in range(STEPS_MAX):

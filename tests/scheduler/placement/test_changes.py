@@ -21,6 +21,7 @@ from tests.scheduler.builders import (
     deployment,
     engine,
     evicted,
+    finish_releases,
     fleet,
     gang,
     gpu,
@@ -30,7 +31,6 @@ from tests.scheduler.builders import (
     places,
     pool,
     pools_of,
-    release_leaving,
     settled,
     standing,
     worker,
@@ -111,7 +111,7 @@ RESHAPED: list[tuple[str, EngineView, EngineView]] = [
 
 
 @pytest.mark.parametrize(("story", "before", "after"), RESHAPED, ids=[row[0] for row in RESHAPED])
-def test_a_changed_shape_replaces(story: str, before: EngineView, after: EngineView) -> None:
+def test_a_changed_set_of_engines_or_members_replaces(story: str, before: EngineView, after: EngineView) -> None:
     del story
     world = fleet(cluster("a", 4))
     uid = standing(world, deployment(before), "a/0")[0]
@@ -137,7 +137,7 @@ def test_135_a_lost_cluster_is_replaced_elsewhere_under_a_new_name() -> None:
     assert decision.placements[0].replica_name != entry.name
 
 
-def test_a_scheduler_that_rebuilds_takes_no_missing_cluster_for_gone() -> None:
+def test_a_scheduler_that_rebuilds_does_not_take_a_missing_cluster_for_deleted() -> None:
     world = fleet()
     view = deployment()
     standing(world, view, "a/0")
@@ -195,7 +195,7 @@ def test_140_removing_a_taint_moves_nothing_back() -> None:
     standing(world, view, "a/0")
     settled(world, view)
     bind_all(world)
-    release_leaving(world)
+    finish_releases(world)
     world.put_cluster(cluster("a", 1))
     assert actions(decided(world, view, request_id="2")) == {"b/0": "Keep"}
 
@@ -219,14 +219,14 @@ def test_141_a_rolling_update_changes_one_replica_at_a_time() -> None:
     assert not decided(world, new, request_id="end").more
 
 
-def test_a_rollout_that_waits_says_that_more_is_to_come() -> None:
+def test_a_rollout_that_waits_says_that_more_steps_follow() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=2)
     standing(world, view, "a/0", "a/1")
     assert decided(world, replace(view, template="v2")).more
 
 
-def test_replicas_that_serve_nobody_change_first() -> None:
+def test_replicas_that_serve_no_traffic_change_first() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=3)
     standing(world, view, "a/0", "a/2")
@@ -253,7 +253,7 @@ def test_a_budget_limits_each_step(story: str, rollout: Rollout, count: int) -> 
     assert len(updated(world, replace(view, template="v2"), "1")) == count
 
 
-def test_a_surge_places_the_new_before_it_drops_the_old() -> None:
+def test_a_surge_places_the_new_before_it_evicts_the_old() -> None:
     world = fleet(cluster("a", 3))
     view = deployment(want=2, policy=PlacementPolicy(Rollout(max_surge=1, max_unavailable=0)))
     standing(world, view, "a/0", "a/1")
@@ -265,11 +265,11 @@ def test_a_surge_places_the_new_before_it_drops_the_old() -> None:
     bind_all(world)
     ready = settled(world, new, request_id="3")
     assert list(evicted(ready).values()) == ["RolledOut"]
-    release_leaving(world)
+    finish_releases(world)
     for step in range(4):
         settled(world, new, request_id=f"more-{step}")
         bind_all(world)
-        release_leaving(world)
+        finish_releases(world)
     assert {entry.template for entry in world.entries()} == {"v2"}
     assert len(list(world.entries())) == 2
 
@@ -280,13 +280,13 @@ def test_reshaped_replicas_are_replaced_one_at_a_time() -> None:
     new = deployment(engine("new"), want=2, template="v2")
     first = settled(world, new, request_id="1")
     assert sorted(actions(first).values()) == ["Keep", "Replace"]
-    release_leaving(world)
+    finish_releases(world)
     assert sorted(actions(settled(world, new, request_id="2")).values()) == ["Keep", "Keep"]
     bind_all(world)
     assert sorted(actions(settled(world, new, request_id="3")).values()) == ["Keep", "Replace"]
 
 
-def test_142_a_drain_budget_lets_one_leave_at_a_time() -> None:
+def test_142_a_drain_budget_evicts_one_at_a_time() -> None:
     world = fleet(cluster("a", 3), cluster("b", 3))
     view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1)))
     standing(world, view, "a/0", "a/1", "a/2")
@@ -298,7 +298,7 @@ def test_142_a_drain_budget_lets_one_leave_at_a_time() -> None:
     assert len(settled(world, view, request_id="3").evictions) == 1
 
 
-def test_a_drain_deadline_ends_patience() -> None:
+def test_after_the_drain_deadline_the_budget_no_longer_counts() -> None:
     world = fleet(cluster("a", 3), cluster("b", 1))
     view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1, deadline_seconds=60)))
     standing(world, view, "a/0", "a/1", "a/2")
@@ -307,7 +307,7 @@ def test_a_drain_deadline_ends_patience() -> None:
     assert len(decided(world, view, NOW + 60_000).evictions) == 3
 
 
-def test_without_a_drain_budget_all_leave_at_once() -> None:
+def test_without_a_drain_budget_all_are_evicted_at_once() -> None:
     world = fleet(cluster("a", 3))
     view = deployment(want=3)
     standing(world, view, "a/0", "a/1", "a/2")
@@ -324,7 +324,7 @@ def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
     assert places(decided(world, deployment(name="new"))) == []
 
 
-def test_a_blocked_replacement_lends_its_nodes_to_nobody() -> None:
+def test_a_blocked_replacement_frees_its_nodes_for_no_other_replica() -> None:
     """Each replica frees one node and its successor needs two: together they would free enough, one at a time neither does."""
     world = fleet(cluster("a", 2))
     standing(world, deployment(engine("old"), want=2), "a/0", "a/1")
@@ -346,7 +346,7 @@ def test_a_claim_that_turns_synthetic_under_a_pin_follows_the_class() -> None:
     assert [r.name for r in decision.placements[0].engines[0].members[0].requests] == ["gpu"]
 
 
-def test_an_edit_under_a_missing_cache_still_reaches_running_replicas_and_drops_none() -> None:
+def test_an_edit_under_a_missing_cache_still_reaches_running_replicas_and_evicts_none() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(cache=CacheView("Absent", "weights"))
     standing(world, view, "a/0")
@@ -363,7 +363,7 @@ def test_a_rolled_out_fleet_is_a_fixed_point() -> None:
     assert decided(world, new, request_id="2").ledger_delta == ()
 
 
-def test_12_1_what_a_replica_gives_up_by_shrinking_is_free_in_the_next_decision() -> None:
+def test_12_1_nodes_that_a_replica_frees_by_shrinking_are_free_in_the_next_decision() -> None:
     """Its pods are there until the smaller ones have replaced them."""
     world = fleet(cluster("a", 6))
     standing(world, deployment(engine(copies=4)), "a/0")

@@ -62,7 +62,7 @@ def test_157_eight_single_devices_share_a_node_and_the_ninth_is_refused() -> Non
     assert "sure of 0 free" in message(decided(world, deployment(gpus(1), name="next")))
 
 
-def test_the_detail_of_a_pool_speaks_of_devices() -> None:
+def test_the_detail_of_a_pool_counts_devices() -> None:
     world = filled(SAFE, 1, 4, 4)
     (explained,) = decide_and_explain(world, [ScheduleRequest("1", deployment(gpus(1), name="next"))], NOW)
     tree = decision_tree(explained)
@@ -86,7 +86,7 @@ def test_160_by_nodes_the_third_half_node_is_refused() -> None:
     assert asks(filled(SchedulerOptions(), 2, 4, 4), 4) == []
 
 
-def test_counting_otherwise_looks_at_full_clusters_again() -> None:
+def test_after_a_change_of_accounting_full_clusters_are_tried_again() -> None:
     world = filled(SchedulerOptions(), 1, 1)
     assert asks(world, 1) == []
     world.set_options(SAFE)
@@ -122,7 +122,7 @@ def test_growth_is_counted_in_devices() -> None:
     assert actions(decided(world, deployment(gpus(4, copies=3), template="v2"))) == {"a/0": "Keep"}
 
 
-def test_a_replacement_may_use_the_devices_it_leaves() -> None:
+def test_a_replacement_may_use_the_devices_it_releases() -> None:
     world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=SAFE)
     standing(world, deployment(gpus(8)), "a/0")
     renamed: DeploymentView = deployment(engine("other", alone(ask(count=8))), template="v2")
@@ -210,7 +210,7 @@ def test_18_1_1_pools_of_one_class_are_counted_by_device_and_the_others_by_node(
     assert [[e.pool for p in decision.placements for e in p.engines] for decision in taken] == [["whole"], ["parts"], ["parts"], []]
 
 
-def test_18_1_1_another_accounting_moves_nothing_that_stands() -> None:
+def test_18_1_1_another_accounting_moves_no_placed_replica() -> None:
     world = filled(SAFE, 1, 4, 4)
     world.set_options(SchedulerOptions())
     assert actions(decided(world, deployment(gpus(4), name="d1"))) == {"a/0": "Keep"}

@@ -101,7 +101,7 @@ def test_90_an_absent_cache_keeps_what_runs_and_warns() -> None:
     assert [(event.type, event.reason) for event in decision.events] == [("Warning", "ModelCacheNotFound")]
 
 
-def test_91_a_held_fill_places_nothing_beside_what_stands() -> None:
+def test_91_a_held_fill_places_nothing_beside_placed_replicas() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(cache=UNRESOLVED, want=3)
     standing(world, view, "a/0")
@@ -131,7 +131,7 @@ def test_93_a_toleration_of_the_key_admits() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_no_execute_drives_out(story: str, room: int, tolerations: tuple[Toleration, ...], want: list[str], shortfall: int) -> None:
+def test_no_execute_evicts(story: str, room: int, tolerations: tuple[Toleration, ...], want: list[str], shortfall: int) -> None:
     del story
     world = fleet(cluster("a", 4, taints=["drain:NoExecute"]), cluster("b", room))
     view = deployment(tolerations=tolerations)

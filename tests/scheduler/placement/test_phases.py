@@ -20,13 +20,13 @@ from tests.scheduler.builders import (
     deployment,
     engine,
     evicted,
+    finish_releases,
     fleet,
     gang,
     gpu,
     leader,
     places,
     pool,
-    release_leaving,
     report_releasing,
     settled,
     standing,
@@ -80,7 +80,7 @@ def test_replicas_spread_and_stay(case: Case) -> None:
     assert (places(decision), decision.shortfall) == (case.expect, case.shortfall)
 
 
-def test_118_names_the_order_in_which_replicas_go() -> None:
+def test_118_names_the_order_in_which_replicas_are_removed() -> None:
     world = fleet(*clusters(a=4, b=4))
     view = deployment(want=4)
     standing(world, view, "a/0", "a/1", "b/0", "b/1")
@@ -89,7 +89,7 @@ def test_118_names_the_order_in_which_replicas_go() -> None:
     for want in (3, 2, 1):
         decision = settled(world, replace(view, replicas=want), request_id=f"ask-{want}")
         gone += [where[eviction.replica_name] for eviction in decision.evictions]
-        release_leaving(world)
+        finish_releases(world)
     assert gone == ["b/1", "a/1", "b/0"]
 
 
@@ -106,7 +106,7 @@ def test_112_a_member_without_requests_is_not_charged() -> None:
     assert places(decided(world, deployment(want=2))) == ["a/0"]
 
 
-def test_113_a_pool_that_is_gone_charges_nothing_until_it_is_back() -> None:
+def test_113_a_pool_that_disappeared_charges_nothing_until_it_is_published_again() -> None:
     world = fleet(cluster("a", 1))
     standing(world, deployment(name="other"), "a/0", pools="gone")
     assert places(decided(world, deployment())) == ["a/0"]
@@ -133,7 +133,7 @@ def test_114_a_lost_pin_is_replaced_on_the_freed_node() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_replica_on_a_troubled_cluster_goes_first(story: str, change: dict[str, Any]) -> None:
+def test_a_replica_on_an_unhealthy_cluster_is_removed_first(story: str, change: dict[str, Any]) -> None:
     del story
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
@@ -142,7 +142,7 @@ def test_a_replica_on_a_troubled_cluster_goes_first(story: str, change: dict[str
     assert places(decided(world, replace(view, replicas=1))) == ["b/0"]
 
 
-def test_a_replica_that_is_not_ready_goes_before_one_that_is() -> None:
+def test_a_replica_that_is_not_ready_is_removed_before_one_that_is() -> None:
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
     standing(world, view, "a/0", ready=False)
@@ -150,11 +150,11 @@ def test_a_replica_that_is_not_ready_goes_before_one_that_is() -> None:
     assert places(decided(world, replace(view, replicas=1))) == ["b/0"]
 
 
-@pytest.mark.parametrize("turn", [1, -1], ids=["in order", "the other way round"])
-def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(turn: int) -> None:
+@pytest.mark.parametrize("step", [1, -1], ids=["in order", "the other way round"])
+def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(step: int) -> None:
     world = fleet(cluster("a", pool("x", 2), pool("y", 2)))
     view = deployment(want=1)
-    order = [("m-1", "x"), ("m-2", "y")][::turn]
+    order = [("m-1", "x"), ("m-2", "y")][::step]
     uids = {name: standing(world, view, "a/0", pools=at, name=name)[0] for name, at in order}
     decision = decided(world, view)
     assert [p.replica_name for p in decision.placements] == ["m-1"]
@@ -170,7 +170,7 @@ def test_the_index_is_read_from_its_label(label: str | None, index: int) -> None
 
 def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:
     world = fleet(cluster("a", 1))
-    standing(world, deployment(namespace="theirs"), "a/0")
+    standing(world, deployment(namespace="other"), "a/0")
     decision = decided(world, deployment(namespace="ours"))
     assert (places(decision), decision.evictions) == ([], ())
 
@@ -251,17 +251,17 @@ def test_a_closed_gate_holds_like_a_cache() -> None:
     assert (places(decision), decision.message) == ([], "0 of 1 replicas scheduled. a person said stop")
 
 
-def test_a_dropped_replicas_nodes_are_free_for_its_own_deployment_only() -> None:
+def test_an_evicted_replicas_nodes_are_free_for_its_own_deployment_only() -> None:
     world = fleet(cluster("a", pool("p", 1), pool("q", 0)))
     view = deployment()
     standing(world, view, "a/0", pools="p")
     changed = deployment(engine("renamed"))
-    mine, theirs = decide(world, [ScheduleRequest("1", changed), ScheduleRequest("2", deployment(name="other"))], NOW)
-    assert (actions(mine), places(theirs)) == ({"a/0": "Replace"}, [])
-    assert mine.placements[0].after == (evicted_uid(mine),)
-    apply(world, mine)
+    own, other = decide(world, [ScheduleRequest("1", changed), ScheduleRequest("2", deployment(name="other"))], NOW)
+    assert (actions(own), places(other)) == ({"a/0": "Replace"}, [])
+    assert own.placements[0].after == (evicted_uid(own),)
+    apply(world, own)
     assert world.free("a") == {"p": 0, "q": 0}
-    release_leaving(world)
+    finish_releases(world)
     assert world.free("a") == {"p": 0, "q": 0}
     assert world.audit() == []
 
@@ -270,21 +270,21 @@ def evicted_uid(decision: Decision) -> str:
     return next(iter(evicted(decision)))
 
 
-def test_nodes_of_a_leaving_replica_are_taken_over_only_once() -> None:
-    """What was built on leaving nodes pays in full once they are gone, or a later leaver would be hidden behind it."""
+def test_nodes_of_a_releasing_replica_are_reused_only_once() -> None:
+    """What reuses releasing nodes is charged in full once they are freed, or a later release would be hidden behind it."""
     world = fleet(cluster("a", 1))
     settled(world, deployment(), request_id="1")
     bind_all(world)
     second = settled(world, deployment(engine("second")), request_id="2").placements[0]
     assert second.reuse == (("p", 1),)
-    release_leaving(world)
+    finish_releases(world)
     assert [entry.reuse for entry in world.entries()] == [()]
     report_releasing(world, second.uid)
     assert places(decided(world, deployment(name="other"))) == []
     assert world.audit() == []
 
 
-def test_a_cluster_found_full_is_looked_at_again_when_nodes_come_free() -> None:
+def test_a_cluster_found_full_is_tried_again_when_nodes_are_freed() -> None:
     world = fleet(cluster("a", 1))
     uid = standing(world, deployment(name="other"), "a/0")[0]
     assert places(decided(world, deployment())) == []
@@ -292,7 +292,7 @@ def test_a_cluster_found_full_is_looked_at_again_when_nodes_come_free() -> None:
     assert places(decided(world, deployment())) == ["a/0"]
 
 
-def test_a_cluster_found_full_is_looked_at_again_when_it_grows() -> None:
+def test_a_cluster_found_full_is_tried_again_when_it_grows() -> None:
     world = fleet(cluster("a", 0))
     assert places(decided(world, deployment())) == []
     world.put_cluster(cluster("a", 1))

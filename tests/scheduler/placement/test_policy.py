@@ -38,7 +38,7 @@ def with_profile(name: str, *engines: EngineView, **fields: Any) -> DeploymentVi
 
 
 @pytest.mark.parametrize(("profile", "want"), [("dense", "a/0"), ("balanced", "b/0"), ("default", "a/0")], ids=lambda v: f"162 {v}")
-def test_packing_and_balancing_look_at_free_nodes(profile: str, want: str) -> None:
+def test_packing_and_balancing_compare_free_nodes(profile: str, want: str) -> None:
     world = fleet(cluster("a", 50), cluster("b", 50))
     standing(world, deployment(engine(copies=40), name="other"), "a/0")
     assert places(decided(world, with_profile(profile))) == [want]
@@ -62,7 +62,7 @@ def test_an_unknown_price_comes_after_every_known_one() -> None:
     assert places(decided(world, with_profile("cheap", want=5))) == ["a/0", "b/0", "b/1", "b/2", "b/3"]
 
 
-def test_other_profiles_leave_large_hardware_to_those_who_need_it() -> None:
+def test_other_profiles_keep_large_devices_free_for_engines_that_need_them() -> None:
     pools = (pool("h200", 4, gpu("141Gi")), pool("l4", 4, gpu("24Gi")))
     assert pools_of(decided(fleet(cluster("a", *pools)), with_profile("balanced"))) == ["l4"]
 
@@ -101,7 +101,7 @@ def test_165_replicas_stay_even_over_zones() -> None:
     assert places(decided(world, spread(4))) == ["x/0", "x/1", "y/0", "z/0"]
 
 
-def test_165_a_zone_without_room_stops_a_hard_rule_and_not_a_soft_one() -> None:
+def test_165_a_full_zone_stops_a_hard_rule_and_not_a_soft_one() -> None:
     world = fleet(*zoned(x=9, y=9, z=0))
     hard = decided(world, spread(4))
     assert (places(hard), hard.shortfall) == (["x/0", "y/0"], 2)
@@ -125,7 +125,7 @@ def apart(name: str, **fields: Any) -> DeploymentView:
     return deployment(name=name, labels={"app": "big"}, policy=policy, **fields)
 
 
-def test_166_deployments_that_avoid_each_other_never_meet() -> None:
+def test_166_deployments_with_anti_affinity_never_share_a_domain() -> None:
     world = fleet(cluster("a", 9), cluster("b", 9))
     assert places(settled(world, apart("one"))) == ["a/0"]
     assert places(settled(world, apart("two"))) == ["b/0"]
@@ -133,7 +133,7 @@ def test_166_deployments_that_avoid_each_other_never_meet() -> None:
     assert (places(third), codes(third)) == ([], {"Policy": 2})
 
 
-def test_166_what_one_demanded_binds_the_other_too() -> None:
+def test_166_anti_affinity_of_one_deployment_binds_the_other_too() -> None:
     world = fleet(cluster("a", 9), cluster("b", 9))
     settled(world, apart("one"))
     silent = deployment(name="silent", labels={"app": "big"})
@@ -152,14 +152,14 @@ def near(name: str, labels: dict[str, str]) -> DeploymentView:
     return deployment(name=name, want=2, labels=labels, policy=PlacementPolicy(affinity=(AffinityTerm({"app": "x"}),)))
 
 
-def test_affinity_needs_somebody_and_exempts_the_first_of_its_own_group() -> None:
+def test_affinity_needs_a_matching_replica_and_exempts_the_first_of_its_own_group() -> None:
     world = fleet(cluster("a", 9), cluster("b", 9))
     assert places(decided(world, near("alone", {"app": "y"}))) == []
     assert places(settled(world, near("group", {"app": "x"}))) == ["a/0", "a/1"]
     assert places(decided(world, near("joins", {"app": "y"}))) == ["a/0", "a/1"]
 
 
-def test_a_wish_orders_and_never_refuses() -> None:
+def test_a_preference_orders_and_never_refuses() -> None:
     world = fleet(cluster("a", 1), cluster("b", 1))
     settled(world, deployment(engine("main", alone(ask(at_least("999Gi")))), name="nothing"))
     standing(world, deployment(name="friend", labels={"app": "x"}), "b/0", labels=(("app", "x"),), state="Bound")
@@ -187,14 +187,14 @@ def test_a_quota_counts_what_is_placed_in_the_same_decision() -> None:
     assert len(places(decided(world, deployment(engine(copies=3), want=5)))) == 2
 
 
-def test_a_quota_holds_growth() -> None:
+def test_a_quota_blocks_growth() -> None:
     world = fleet(cluster("a", 20), options=QUOTA_8)
     standing(world, deployment(engine(copies=4)), "a/0")
     decision = decided(world, deployment(engine(copies=9), template="v2"))
     assert condition(decision, "ResizeBlocked") == ("True", "ResizeBlocked")
 
 
-def test_a_drained_replica_does_not_stand_in_the_way_of_its_successor() -> None:
+def test_a_drained_replica_does_not_block_its_successor() -> None:
     world = fleet(cluster("a", 20, taints=["x:NoExecute"]), cluster("b", 20), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),)))
     standing(world, deployment(), "a/0")
     assert actions(decided(world, deployment())) == {"b/0": "Create"}
@@ -235,11 +235,11 @@ def split(policy: str) -> DeploymentView:
 @pytest.mark.parametrize(
     ("policy", "want"), [("Ignore", ["u", "v"]), ("Required", ["w", "v"]), ("Preferred", ["w", "v"])], ids=lambda v: f"170 {v}"
 )
-def test_engines_that_pass_state_on_share_a_network(policy: str, want: list[str]) -> None:
+def test_engines_that_transfer_state_share_a_network(policy: str, want: list[str]) -> None:
     assert pools_of(decided(fleet(cluster("a", *DOMAINS)), split(policy))) == want
 
 
-def test_170_without_one_network_a_rule_refuses_and_a_wish_does_not() -> None:
+def test_170_without_one_network_a_rule_refuses_and_a_preference_does_not() -> None:
     apart_pools = (pool("u", 3, network_domain="ib-1"), pool("v", 2, network_domain="ib-2"))
     required = decided(fleet(cluster("a", *apart_pools)), split("Required"))
     assert (places(required), codes(required)) == ([], {"Policy": 1})
@@ -283,7 +283,7 @@ def test_a_rule_of_one_deployment_makes_no_cluster_full_for_another() -> None:
     assert places(decided(world, split("Ignore"))) == ["a/0"]
 
 
-def test_gang_replicas_come_together_or_not_at_all() -> None:
+def test_gang_replicas_are_placed_together_or_not_at_all() -> None:
     view = deployment(want=4, policy=PlacementPolicy(gang_replicas=2))
     assert len(places(decided(fleet(cluster("a", 3)), view))) == 2
     assert len(places(decided(fleet(cluster("a", 1)), view))) == 0
@@ -306,7 +306,7 @@ def test_an_unknown_profile_is_the_default() -> None:
     ids=str,
 )
 def test_18_3_weighted_functions_add_up(weights: dict[str, int], placed: str) -> None:
-    """On `a` most is free and dear, on `c` least and cheap, `b` is nearly the best in both."""
+    """On `a` most is free and expensive, on `c` least and cheap, `b` is nearly the best in both."""
     options = SchedulerOptions(profile="weighted", weights=weights)
     views = [cluster(name, pool("p", 10, price_milli=price)) for name, price in (("a", 100), ("b", 30), ("c", 10))]
     world = fleet(*views, options=options)

@@ -1,4 +1,4 @@
-"""Who makes room for whom (cases 167 and 168)."""
+"""Which replicas are preempted for which (cases 167 and 168)."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from tests.scheduler.builders import (
     decided,
     deployment,
     engine,
+    finish_releases,
     fleet,
     message,
     places,
-    release_leaving,
     settled,
     standing,
 )
@@ -32,7 +32,7 @@ def urgent(
     return deployment(*engines, want=want, name=name, policy=policy)
 
 
-def test_167_the_fewest_replicas_of_the_lowest_priority_make_room() -> None:
+def test_167_the_fewest_replicas_of_the_lowest_priority_are_preempted() -> None:
     world = fleet(cluster("a", 4), cluster("b", 4), options=OPTIONS)
     for name, at, copies, priority in (("x", "a/0", 4, 10), ("y", "b/0", 2, 0), ("z", "b/0", 2, 0)):
         standing(world, deployment(engine(copies=copies), name=name), at, priority=priority)
@@ -42,21 +42,21 @@ def test_167_the_fewest_replicas_of_the_lowest_priority_make_room() -> None:
     assert decision.placements[0].after == (decision.victims[0].uid,)
 
 
-def test_167_the_victims_nodes_are_promised_to_the_preemptor() -> None:
+def test_167_the_victims_nodes_are_nominated_for_the_preemptor() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     standing(world, deployment(engine(copies=2), name="x"), "a/0")
     decision = settled(world, urgent())
     assert world.free("a") == {"p": 0}
     assert world.audit() == []
     assert places(decided(world, deployment(name="late"))) == []
-    release_leaving(world)
+    finish_releases(world)
     bind_all(world)
     assert world.free("a") == {"p": 1}
     assert world.audit() == []
     assert places(decided(world, urgent(), request_id="2")) == places(decision)
 
 
-def test_a_victims_deployment_finds_another_place_on_its_own() -> None:
+def test_a_victims_deployment_is_placed_elsewhere_by_its_next_request() -> None:
     world = fleet(cluster("a", 1), cluster("b", 0), options=OPTIONS)
     standing(world, deployment(name="x"), "a/0")
     settled(world, urgent())
@@ -64,7 +64,7 @@ def test_a_victims_deployment_finds_another_place_on_its_own() -> None:
     assert places(decided(world, deployment(name="x"))) == ["b/0"]
 
 
-def test_the_youngest_of_equals_goes() -> None:
+def test_the_youngest_of_equals_is_preempted() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     standing(world, deployment(name="old"), "a/0", since=1)
     standing(world, deployment(name="young"), "a/0", since=2)
@@ -79,7 +79,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("story", "fields", "view", "reason"), REFUSALS, ids=[row[0] for row in REFUSALS])
-def test_168_nobody_goes_and_the_reason_is_shown(story: str, fields: dict[str, Any], view: DeploymentView, reason: str) -> None:
+def test_168_no_replica_is_preempted_and_the_reason_is_shown(story: str, fields: dict[str, Any], view: DeploymentView, reason: str) -> None:
     del story
     world = fleet(cluster("a", 1), options=OPTIONS)
     standing(world, deployment(name="x"), "a/0", **fields)
@@ -94,7 +94,7 @@ def test_168_a_deployment_is_preempted_once_per_cooldown() -> None:
     first = settled(world, urgent(want=2))
     assert (len(first.victims), first.shortfall) == (1, 1)
     assert "preempted a moment ago" in message(first)
-    release_leaving(world)
+    finish_releases(world)
     bind_all(world)
     later = NOW + OPTIONS.preemption_cooldown_seconds * 1000
     assert decided(world, urgent(want=2), later - 1, "2").victims == ()
@@ -117,14 +117,14 @@ def test_a_higher_one_in_the_same_batch_is_never_a_victim() -> None:
     assert world.audit() == []
 
 
-def test_nobody_goes_when_that_would_not_be_enough() -> None:
+def test_no_replica_is_preempted_when_that_would_not_be_enough() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     standing(world, deployment(name="x"), "a/0")
     decision = decided(world, urgent(engine(copies=3)))
     assert (decision.victims, places(decision)) == ((), [])
 
 
-def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_promised_once() -> None:
+def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_nominated_once() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     standing(world, deployment(engine(copies=2), name="x"), "a/0")
     first = settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
@@ -140,7 +140,7 @@ def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_promise
 
 
 @pytest.mark.parametrize("order", [("x", "middle"), ("middle", "x")], ids=" then ".join)
-def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_nobody_else_whoever_leaves_first(order: tuple[str, str]) -> None:
+def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_no_other_in_any_order_of_releases(order: tuple[str, str]) -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     standing(world, deployment(engine(copies=2), name="x"), "a/0")
     settled(world, urgent(engine(copies=2), name="middle", klass="mid"))

@@ -41,7 +41,7 @@ M0 = workload_name(NAMESPACE, replica_name(NAMESPACE, "m", "a", 0))
 
 
 def queued(name: str = "a", nodes: int = 4, free: int = 16, **fields: Any) -> ClusterView:
-    """A cluster of 8-GPU nodes whose queue for our tenant would still admit so many devices."""
+    """A cluster of 8-GPU nodes whose queue for the tenant would still admit so many devices."""
     queue = QueueView("q", fields.pop("tenants", (QUEUE,)), fields.pop("on", ()), free)
     return cluster(name, nodes, queues=(queue,), **{"observed_at": NOW, **fields})
 
@@ -63,8 +63,8 @@ def test_18_5_1_a_queue_bounds_what_is_placed(view: ClusterView, placed: int) ->
     assert len(decided(fleet(view), deployment(want=4)).placements) == placed
 
 
-def test_18_5_1_what_the_queue_has_admitted_is_not_taken_off_twice() -> None:
-    """Two nodes are charged. The queue has taken one of them off its free 16 devices already."""
+def test_18_5_1_what_the_queue_has_admitted_is_not_subtracted_twice() -> None:
+    """Two nodes are charged. The queue has already subtracted one of them from its free 16 devices."""
     admitted = (AdmissionView(M0, "Admitted"),)
     for admission, more in (((), 0), (admitted, 1)):
         world = fleet(queued(free=16, admission=admission))
@@ -102,12 +102,12 @@ def test_18_5_4_a_replica_that_waits_too_long_moves_once_it_has_another_place() 
 
 
 def evicted_on(name: str, minutes: int, **fields: Any) -> ClusterView:
-    seen = AdmissionView(M0, "Evicted", "Preempted: by somebody", NOW - minutes * MINUTE)
+    seen = AdmissionView(M0, "Evicted", "Preempted: by a higher priority", NOW - minutes * MINUTE)
     return cluster(name, 2, admission=(seen,), observed_at=NOW, **fields)
 
 
-def test_18_5_4_an_evicted_replica_is_told_at_once_and_moves_when_it_was_not_admitted_again_in_time() -> None:
-    told = "pods of it were evicted from a/p: Preempted: by somebody"
+def test_18_5_4_an_evicted_replica_is_reported_at_once_and_moves_when_it_was_not_admitted_again_in_time() -> None:
+    told = "pods of it were evicted from a/p: Preempted: by a higher priority"
     world = fleet(evicted_on("a", 1), cluster("b", 2))
     standing(world, deployment(), "a/0", ready=False, serving=False)
     kept = decided(world, deployment())
@@ -118,7 +118,9 @@ def test_18_5_4_an_evicted_replica_is_told_at_once_and_moves_when_it_was_not_adm
     world.put_cluster(evicted_on("a", 16))
     moved = decided(world, deployment())
     assert (actions(moved), list(evicted(moved).values()), moved.refused) == ({"b/0": "Create"}, ["NotAdmitted"], (("a", "p"),))
-    assert moved.evictions[0].detail == ("its pods were evicted from a/p 960 s ago and are not admitted again: Preempted: by somebody")
+    assert moved.evictions[0].detail == (
+        "its pods were evicted from a/p 960 s ago and are not admitted again: Preempted: by a higher priority"
+    )
 
 
 def test_18_5_4_a_replica_that_lost_some_of_its_pods_and_still_serves_stays() -> None:
@@ -136,7 +138,7 @@ def test_18_5_4_the_time_at_which_an_evicted_replica_has_waited_too_long_is_know
 
 
 def test_18_5_1_what_is_evicted_is_still_charged_to_the_queue() -> None:
-    """Its quota is free again, and it comes back for it: nobody else is promised the same nodes."""
+    """Its quota is free again, and it will be admitted again: the same nodes are given to no other replica."""
     for state, more in (("Admitted", 2), ("Evicted", 1)):
         world = fleet(queued(free=16, admission=(AdmissionView(M0, state, since=NOW),)))
         standing(world, deployment(), "a/0")
@@ -159,13 +161,13 @@ def test_18_5_4_without_another_place_it_stays_and_says_so() -> None:
     assert [note.reason for note in kept.notes] == ["ReplacementBlocked"]
 
 
-def test_18_5_2_an_old_picture_moves_nothing() -> None:
+def test_18_5_2_an_old_observation_moves_nothing() -> None:
     world = fleet(replace(waiting("a", 30), observed_at=NOW - 11 * MINUTE), cluster("b", 2))
     standing(world, deployment(), "a/0", ready=False, serving=False)
     assert actions(decided(world, deployment())) == {"a/0": "Keep"}
 
 
-def test_18_5_4_a_refusal_concerns_one_deployment_and_one_pool_and_fades() -> None:
+def test_18_5_4_a_refusal_concerns_one_deployment_and_one_pool_and_expires() -> None:
     world = stuck(16, cluster("b", 1))
     settled(world, deployment())
     for uid in [entry.uid for entry in world.entries() if entry.state == "Releasing"]:
