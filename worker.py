@@ -41,7 +41,9 @@ from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
-from activities.messaging import SEARCH_ATTRIBUTES, EntityClient, ensure_scheduler
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
+from activities.messaging.sending import ensure_scheduler
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
 from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
@@ -222,10 +224,10 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
         "identity": settings.worker.identity or f"{socket.gethostname()}/{os.getpid()}",
     }
     to_entities = [
-        activities.messaging.tell,
-        activities.messaging.tell_many,
+        activities.messaging.signal,
+        activities.messaging.signal_many,
         activities.messaging.read_memo,
-        activities.messaging.ask_each,
+        activities.messaging.query_each,
         activities.messaging.start_replicas,
         activities.messaging.survey,
         activities.messaging.broadcast,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging import EntityClient
+from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import SignalBatch, entity
 from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
@@ -135,7 +135,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         report = self._cluster_report()
         refs = [entity(InferenceClusterSignals, "", cluster) for cluster in clusters]
         await workflow.execute_activity_method(
-            EntityClient.tell_many,
+            EntityClient.signal_many,
             SignalBatch(signals=[InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"report this class to {len(refs)} clusters"),
         )

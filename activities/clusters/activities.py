@@ -18,7 +18,8 @@ from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.clusters.watch.notifier import Undelivered
 from activities.clusters.watch.observation_index import REPLICA
-from activities.messaging import AskEach, EntityClient, Survey
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from api_types import labels
@@ -129,7 +130,7 @@ async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
     while True:
         try:
             page = await messaging.survey(survey.model_copy(update={"after": after}))
-            asked = await messaging.ask_each(AskEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
+            asked = await messaging.query_each(QueryEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
         except RPCError:
             await asyncio.sleep(_SURVEY_RETRY_SECONDS)
             continue

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from activities.messaging import NAME, NAMESPACE, visibility_query
+from activities.messaging.search_attributes import NAME, NAMESPACE, visibility_query
 from api_types.labels import DEPLOYMENT
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import BY_KIND

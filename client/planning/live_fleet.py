@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from activities.messaging import NAME, NAMESPACE, READY, visibility_query
+from activities.messaging.search_attributes import NAME, NAMESPACE, READY, visibility_query
 from api_types import labels
 from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND

@@ -15,7 +15,7 @@ from temporalio.client import Client, RPCError, WorkflowExecution, WorkflowQuery
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCStatusCode
 
-from activities.messaging import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
+from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
 from api_types import queues
 from api_types.clock import timestamp
 from api_types.messages.delivery import MessageT, ReceiverT, Signal

@@ -25,7 +25,7 @@ if not __package__:  # run by its path; the tests are no installed package
 import yaml
 from temporalio.client import Client
 
-from activities.messaging import attributes_of
+from activities.messaging.search_attributes import attributes_of
 from activities.secrets.selection import secret_store
 from activities.secrets.store import StoredSecret
 from api_types import names, queues

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from temporalio import workflow
 
-from activities.messaging import EntityClient
+from activities.messaging.entity_client import EntityClient
 from api_types import clock
 from api_types.messages.delivery import EntityRef, MessageT, ReceiverT, Signal, SignalRequest
 from workflows.entity import activity_options
@@ -90,7 +90,7 @@ class EntityContext(Generic[StateT_co]):
     async def send(self, request: SignalRequest) -> bool:
         """Send a signal that was written before; False when its receiver does not run."""
         return await workflow.execute_local_activity_method(
-            EntityClient.tell,
+            EntityClient.signal,
             request,
             **activity_options.local(activity_options.ENTITY_CALL, f"signal {request.workflow_id}: {request.signal}"),
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import KIND, NAME, NAMESPACE, PHASE, READY
+from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, READY
 from workflows.entity.conditions import UNKNOWN, condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState

@@ -9,7 +9,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, EntityClient, Survey
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import QueryEach, Survey
 from api_types.messages.entities import ReplicaState, ReportClass, ReportCluster, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from scheduler import ReplicaView, from_wire, reasons
@@ -64,8 +65,8 @@ class Rebuild:
         asked = list(state.silent)[:ASKED_AT_ONCE]
         waiting = {workflow_id: state.silent[workflow_id] for workflow_id in list(state.silent)[ASKED_AT_ONCE:]}
         answered = await workflow.execute_activity_method(
-            EntityClient.ask_each,
-            AskEach(workflow_ids=asked, query="account"),
+            EntityClient.query_each,
+            QueryEach(workflow_ids=asked, query="account"),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(asked)} silent entities for their account"),
         )
         self.take_accounts(answered.answers)

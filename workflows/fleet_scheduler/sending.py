@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from temporalio import workflow
 
-from activities.messaging import EntityClient
+from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.entities import Revoked
 from api_types.messages.signals import FleetSchedulerSignals
@@ -19,7 +19,7 @@ async def send(requests: Sequence[SignalRequest], summary: str) -> set[str]:
     missing: set[str] = set()
     for batch in outgoing.batches(requests):
         result = await workflow.execute_activity_method(
-            EntityClient.tell_many, SignalBatch(signals=batch), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
+            EntityClient.signal_many, SignalBatch(signals=batch), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
         )
         missing |= set(result.missing)
     return missing

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from temporalio import workflow
 
-from activities.messaging import KIND, NAME, PHASE
+from activities.messaging.search_attributes import KIND, NAME, PHASE
 from api_types.messages.signals import FleetSchedulerSignals
 from scheduler import Decision, from_wire, pool_report, registry, to_wire, write_policy
 from workflows.entity.handles import receives

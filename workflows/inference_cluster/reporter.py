@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from activities.messaging import CONNECTION_MEMO, EntityClient
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import Broadcast
 from api_types.messages.entities import ClusterChanged, Forget, ReportCluster

@@ -5,7 +5,8 @@ A cluster reports itself to all caches when something about it changes; a survey
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, EntityClient, Survey
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import QueryEach, Survey
 from api_types import names
 from api_types.messages.caches import CacheSite
 from workflows.entity import activity_options, backoff
@@ -75,8 +76,8 @@ class Clusters:
         """Query clusters that visibility did not list; one that does not run any more has no record."""
         by_id = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
         asked = await workflow.execute_activity_method(
-            EntityClient.ask_each,
-            AskEach(workflow_ids=sorted(by_id), query="cache_site"),
+            EntityClient.query_each,
+            QueryEach(workflow_ids=sorted(by_id), query="cache_site"),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"query {len(by_id)} clusters"),
         )
         for workflow_id, name in by_id.items():

@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.caches.activities import CacheActivities
-from activities.messaging import EntityClient
+from activities.messaging.entity_client import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
 from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
 from api_types.messages.cluster_work import Connection, TeardownStepResult
@@ -141,7 +141,7 @@ class Staging:
         to = entity(InferenceClusterSignals, "", cluster)
         request = InferenceClusterSignals.CACHE_STAGED.request(to, self._registration(staged=True))
         told = await workflow.execute_activity_method(
-            EntityClient.tell_many,
+            EntityClient.signal_many,
             SignalBatch(signals=[request]),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"register {self.context.name} with {cluster}"),
         )

@@ -9,7 +9,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, EntityClient
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import QueryEach
 from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.messages.delivery import EntityRef, SignalBatch, SignalRequest
 from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals, ModelReplicaSignals
@@ -99,7 +100,7 @@ class Users:
             (request,) = requests
             return [] if await self.context.send(request) else [request.workflow_id]
         told = await workflow.execute_activity_method(
-            EntityClient.tell_many,
+            EntityClient.signal_many,
             SignalBatch(signals=requests),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(requests)} users of this cache"),
         )
@@ -111,8 +112,8 @@ class Users:
         if not replicas:
             return
         asked = await workflow.execute_activity_method(
-            EntityClient.ask_each,
-            AskEach(workflow_ids=sorted(replicas), query="account"),
+            EntityClient.query_each,
+            QueryEach(workflow_ids=sorted(replicas), query="account"),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(replicas)} replicas whether they still use this cache"),
         )
         for workflow_id, uid in replicas.items():
@@ -135,7 +136,7 @@ class Users:
         users = [EntityRef[CacheUserSignals](workflow_id) for workflow_id in sorted(user.workflow_id for user in self.state.users.values())]
         if users:
             await workflow.execute_activity_method(
-                EntityClient.tell_many,
+                EntityClient.signal_many,
                 SignalBatch(signals=[CacheUserSignals.CACHE_CHANGED.request(user, gone) for user in users]),
                 **activity_options.remote(activity_options.ENTITY_BATCH, "tell users that the cache is gone"),
             )

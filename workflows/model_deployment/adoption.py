@@ -5,7 +5,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging import AskEach, EntityClient, Survey
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import QueryEach, Survey
 from api_types.messages.entities import ReplicaState
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity import activity_options, backoff
@@ -54,8 +55,8 @@ class Adoption:
                 break
             await workflow.sleep(backoff.transient(attempt), summary="wait for replicas to answer")
             again = await workflow.execute_activity_method(
-                EntityClient.ask_each,
-                AskEach(workflow_ids=silent, query="account"),
+                EntityClient.query_each,
+                QueryEach(workflow_ids=silent, query="account"),
                 **activity_options.remote(activity_options.ENTITY_BATCH, "query silent replicas again"),
             )
             self._adopt(again.answers)

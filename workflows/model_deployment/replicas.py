@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from activities.messaging import EntityClient
+from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import MessageT, Signal, SignalBatch, SignalRequest, entity
 from api_types.messages.entities import Bound, Delete, ReplicaChanged, Revoked, StartReplicas
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
@@ -224,11 +224,11 @@ class ReplicaController:
         batch = SignalBatch(signals=requests)
         if len(requests) <= LOCAL_BATCH_MAX:
             result = await workflow.execute_local_activity_method(
-                EntityClient.tell_many, batch, **activity_options.local(activity_options.ENTITY_CALL, summary)
+                EntityClient.signal_many, batch, **activity_options.local(activity_options.ENTITY_CALL, summary)
             )
         else:
             result = await workflow.execute_activity_method(
-                EntityClient.tell_many, batch, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
+                EntityClient.signal_many, batch, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
             )
         missing = [workflow_id.rsplit("/", 1)[-1] for workflow_id in result.missing]
         self._lost += [replica.uid for replica in self._context.state.started() if replica.name in missing]

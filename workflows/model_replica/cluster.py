@@ -5,7 +5,9 @@ It is read once from the memo of the InferenceCluster, and reported by that from
 
 from temporalio import workflow
 
-from activities.messaging import CONNECTION_MEMO, EntityClient, ReadMemo
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import ReadMemo
+from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import names
 from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.messages.entities import ClusterChanged

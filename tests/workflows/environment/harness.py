@@ -24,7 +24,7 @@ from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging import attributes_of
+from activities.messaging.search_attributes import attributes_of
 from api_types import labels, names, queues
 from api_types.messages.entities import Delete, Scale, SetSpec
 from testbed.testbed import Running

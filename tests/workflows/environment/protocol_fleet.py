@@ -23,7 +23,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.messaging import attributes_of, ensure_scheduler
+from activities.messaging.search_attributes import attributes_of
+from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import ReportCluster, Scale, SetSpec

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.messaging import CONNECTION_MEMO
+from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import labels
 from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.messaging import ensure_scheduler
+from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.entities import Place
 from api_types.settings import QueueSettings, Settings

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging import attributes_of
+from activities.messaging.search_attributes import attributes_of
 from activities.secrets.selection import secret_store
 from api_types import names, queues
 from api_types.clock import utc_now

@@ -1,0 +1,98 @@
+"""Sending signals, and starting the workflows that receive them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.messaging.search_attributes import attributes_of, visibility_query
+from api_types import names, queues
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.entities import StartReplica
+
+# As many calls as the server answers at once without queueing them behind a busy workflow.
+CALLS_AT_ONCE = 32
+
+# The client retries a call that a busy server refuses. A local activity must end within the ten seconds that it has: one that times out
+# may never be retried, and its workflow would wait for it for ever.
+CALL_SECONDS = 8
+
+
+async def ensure_scheduler(client: Client, request: SignalRequest | None = None) -> None:
+    """Start the one FleetScheduler if it does not run, and signal it."""
+    signal: Mapping[str, Any] = {"start_signal": request.signal, "start_signal_args": [request.payload]} if request else {}
+    await client.start_workflow(
+        "FleetScheduler",
+        None,
+        id=names.FLEET_SCHEDULER_ID,
+        task_queue=queues.SCHEDULER,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=attributes_of("FleetScheduler", "", "default"),
+        static_summary="FleetScheduler default",
+        **signal,
+    )
+
+
+async def send_signal(client: Client, request: SignalRequest) -> bool:
+    """Send one signal; False when its receiver does not run. The scheduler is started if it does not."""
+    async with asyncio.timeout(CALL_SECONDS):
+        if request.workflow_id == names.FLEET_SCHEDULER_ID:
+            await ensure_scheduler(client, request)
+            return True
+        try:
+            await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
+
+
+async def send_signals(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
+    """Send many signals, in order for each receiver, to different receivers at the same time; gives the receivers that do not run."""
+    by_receiver: dict[str, list[SignalRequest]] = {}
+    for request in requests:
+        by_receiver.setdefault(request.workflow_id, []).append(request)
+    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def send(row: list[SignalRequest]) -> bool:
+        async with slots:
+            return all([await send_signal(client, request) for request in row])
+
+    sent = await asyncio.gather(*(send(row) for row in by_receiver.values()))
+    return [receiver for receiver, ok in zip(by_receiver, sent, strict=True) if not ok]
+
+
+async def start_replica(client: Client, replica: StartReplica) -> str:
+    """Start the workflow of a replica; gives its name if that is taken by one with another uid, else nothing."""
+    workflow_id = names.workflow_id("ModelReplica", replica.namespace, replica.name)
+    try:
+        await client.start_workflow(
+            "ModelReplica",
+            {"birth": replica.wire()},
+            id=workflow_id,
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            memo={"uid": replica.uid},
+            search_attributes=attributes_of(
+                "ModelReplica", replica.namespace, replica.name, cluster=replica.cluster, deployment=replica.deployment
+            ),
+            static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
+        )
+    except WorkflowAlreadyStartedError:
+        description = await client.get_workflow_handle(workflow_id).describe()
+        if await description.memo_value("uid", "") != replica.uid:
+            return replica.name
+    return ""
+
+
+async def running(client: Client, kinds: Sequence[str], *, namespace: str = "", cluster: str = "") -> AsyncIterator[str]:
+    """Give the workflow ids of running entities."""
+    async for row in client.list_workflows(visibility_query(kinds, namespace=namespace, cluster=cluster)):
+        yield row.id
