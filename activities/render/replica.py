@@ -1,6 +1,6 @@
 """Render one ModelReplica: read the spec, then build its objects in the order in which they are applied.
 
-Rights and claims come before the pods that need them, pods before what sends them traffic. Nothing waits in between: no traffic comes
+RBAC and claims are before the pods that need them, pods before what sends them traffic. Nothing waits in between: there is no traffic
 before the endpoint is published.
 """
 
@@ -13,7 +13,7 @@ from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
-from activities.render.objects.manifest import Item, Json, finish, set_hash, with_template_hash
+from activities.render.objects.manifest import Item, Json, labelled_item, set_hash, with_template_hash
 from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
 from activities.render.routing import monitoring, picker, picker_config, routes
@@ -41,9 +41,9 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
         *claim_templates(context),
-        *(picker.identity(context, monitored=monitoring.monitored(context)) if pooled else []),
+        *(picker.rbac(context, monitored=monitoring.monitored(context)) if pooled else []),
         *([] if held else [*queueing.pod_groups(context), *(item for item, _ in rendered_engines)]),
-        *(picker.process(context) if pooled else []),
+        *(picker.workload(context) if pooled else []),
         *routes.surface(context),
         *monitoring.monitors(context),
     ]
@@ -72,7 +72,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         hashes.append(template_hash)
     workload = _workload(context, engine, templates)
     block_size = picker_config.block_size(context, engine)
-    item = finish(
+    item = labelled_item(
         context.owner,
         f"model-serving-{engine.name}",
         "engine",

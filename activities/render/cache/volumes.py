@@ -1,7 +1,7 @@
 """Render one ModelCache on one cluster: a volume per artifact, and while it is not staged the Job that fills it.
 
-A changed revision is another artifact with a volume of its own, so that running engines never see files change underneath. A token lies on
-the cluster only while it is needed.
+A changed revision is another artifact with a volume of its own, so that the files of running engines never change. A token is on the
+cluster only while it is needed.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import queues
-from activities.render.objects.manifest import Item, Json, Owner, compact, content_hash, finish, set_hash
+from activities.render.objects.manifest import Item, Json, Owner, compact, content_hash, labelled_item, set_hash
 from activities.render.objects.propagation import SECRET, Copy, copy_manifest
 from activities.render.objects.rendered import Rendered
 from api_types import apiversions, labels, names
@@ -24,7 +24,7 @@ __all__ = ["StorageClassMissing", "artifact_key", "claim_name", "render_cache"]
 
 _COMPONENT = "cache"
 _TARGET = "/mnt/artifact"
-# Hidden, so that no engine takes it for weights.
+# Hidden, so that no engine reads it as weights.
 _WORK = f"{_TARGET}/.modelplane"
 _SCRATCH_PATH = "/scratch"
 _DOCKER_PATH = "/.docker"
@@ -86,14 +86,14 @@ class _Volume:
         return Owner("ModelCache", cache.namespace, cache.name, cache.uid, cache.generation, (labels.CACHE, self.claim))
 
     @property
-    def people_labels(self) -> dict[str, str]:
+    def name_labels(self) -> dict[str, str]:
         return {labels.MODEL_CACHE: names.label_value(self.cache.name)}
 
     def item(
         self, key: str, component: str, manifest: Json, extra_labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
     ) -> Item:
-        return finish(
-            self.owner, key, component, manifest, extra_labels={**self.people_labels, **(extra_labels or {})}, extra_annotations=notes
+        return labelled_item(
+            self.owner, key, component, manifest, extra_labels={**self.name_labels, **(extra_labels or {})}, extra_annotations=notes
         )
 
     def claim_item(self) -> Item:
@@ -120,7 +120,7 @@ class _Volume:
         kai = self.facts.scheduler_type == queues.KAI
         queue = queues.queue_name(self.cache.namespace)
         container, volumes = self._oci() if self.artifact.source == SOURCE_OCI else self._hugging_face()
-        pod_labels = {**self.people_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
+        pod_labels = {**self.name_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
         pod = compact(
             automountServiceAccountToken=False,
             containers=[container],
@@ -135,7 +135,7 @@ class _Volume:
             "apiVersion": apiversions.BATCH,
             "kind": "Job",
             "metadata": {"name": f"{self.claim}-hyd", "namespace": self.namespace},
-            # No time to live: a finished Job that vanished by itself could not be told from one that never was.
+            # No TTL: a finished Job that deleted itself could not be told from one that was never created.
             "spec": compact(
                 backoffLimit=_ATTEMPTS,
                 activeDeadlineSeconds=self.settings.cache_active_deadline_seconds or None,
@@ -144,7 +144,7 @@ class _Volume:
             ),
         }
         kueue = {queues.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queues.KUEUE else {}
-        # A Job cannot be changed: by this hash one that would be different is told from one that only has another generation.
+        # A Job is immutable: this hash tells a Job that would be different from one that only has another generation.
         item = self.item("cache-hydrate", _COMPONENT, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])})
         return Item(item.key, item.manifest, item.hash, create_only=True)
 

@@ -1,6 +1,6 @@
 """Read and check the spec of a ModelReplica before anything is rendered.
 
-Admission refuses most of this earlier; a spec that arrived by another way is stopped here, with every problem in one message, while what
+Admission refuses most of this earlier; a spec that was stored without it is refused here, with every problem in one message, while what
 already runs is left alone.
 """
 
@@ -119,7 +119,7 @@ def _pull_secrets(pod: Reader) -> tuple[str, ...]:
     for name in secrets:
         if contract.is_platform_copy(name):
             pod.findings.problem(where, f"{name!r} {contract.PLATFORM_COPY_REFUSED}")
-    # The list is keyed by name: saying one twice means the same.
+    # The list is keyed by name: duplicates have no effect.
     return tuple(dict.fromkeys(secrets))
 
 

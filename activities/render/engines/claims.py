@@ -1,6 +1,6 @@
 """Device claims: one ResourceClaimTemplate per member that claims through DRA.
 
-Kubernetes stamps a fresh claim from it for every pod. Its spec can never change, so the name carries a digest of the requests: a
+Kubernetes creates a claim from it for every pod. Its spec is immutable, so the name has a digest of the requests: a
 changed claim is a new template beside the old one.
 """
 
@@ -10,7 +10,7 @@ from activities.render.engines.context import Context
 from activities.render.engines.spec import DeviceRequest, Engine, Member
 from activities.render.inputs import contract
 from activities.render.inputs.findings import DRAUnavailable
-from activities.render.objects.manifest import Item, compact, content_hash, finish
+from activities.render.objects.manifest import Item, compact, content_hash, labelled_item
 from api_types import apiversions, names
 
 
@@ -38,7 +38,7 @@ def pod_claim(context: Context, engine: Engine, member: Member) -> dict[str, Any
 
 
 def plugin_resources(member: Member) -> dict[str, str]:
-    """Give what device plugins owe the container: a count per extended resource."""
+    """Give the extended resources of device plugins: a count per resource."""
     counts: dict[str, int] = {}
     for request in member.requests:
         if request.resource_name:
@@ -59,7 +59,7 @@ def _template(context: Context, engine: Engine, member: Member) -> Item:
         "spec": {"spec": {"devices": {"requests": requests}}},
     }
     key = f"resource-claim-{engine.name}-{member.role.lower()}"
-    return finish(context.owner, key, "device-claim", manifest, engine=engine.name)
+    return labelled_item(context.owner, key, "device-claim", manifest, engine=engine.name)
 
 
 def _request(request: DeviceRequest) -> tuple[str, dict[str, Any]]:

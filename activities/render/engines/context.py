@@ -13,7 +13,7 @@ from api_types.messages.cluster_work import ClusterFacts
 
 @dataclass(frozen=True)
 class Context:
-    """One replica on one cluster. `workload` is the base name of everything it owns there, `namespace` where it lives."""
+    """One replica on one cluster. `workload` is the base name of all its objects, `namespace` their namespace on the cluster."""
 
     replica: ReplicaInput
     cluster: ClusterInput
@@ -38,12 +38,12 @@ class Context:
 
     @property
     def facts(self) -> ClusterFacts:
-        """What was found out about the cluster."""
+        """The facts about the cluster."""
         return self.cluster.facts
 
     @property
     def owner(self) -> Owner:
-        """Whose mark the objects carry."""
+        """The owner in the annotations of the objects."""
         replica = self.replica
         return Owner("ModelReplica", replica.namespace, replica.name, replica.uid, replica.generation, (labels.REPLICA, self.workload))
 

@@ -1,7 +1,7 @@
-"""Prefill and decode apart: what is put around engines that were rendered like any other.
+"""Disaggregated prefill and decode: what is added to engines that were rendered like any other.
 
-A sidecar takes the decode engine's place on port 8000, asks a prefill pod first, and hands the KV cache over. Roles come from the
-phase of an engine, never from its name.
+A sidecar listens on port 8000 in front of the decode engine, sends each request to a prefill pod first, and passes on its KV cache. Roles
+come from the phase of an engine, never from its name.
 """
 
 import json
@@ -12,7 +12,7 @@ from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.engines.env import merge_env
 from activities.render.engines.flags import find_flag
-from activities.render.engines.pods import member_place, overlay
+from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
 from activities.render.inputs import contract
 from activities.render.objects.manifest import Json
@@ -35,13 +35,13 @@ _CONNECTOR_IN_TEXT = re.compile(r"\"kv_connector\"\s*:\s*\"(\w+)\"")
 
 
 def engine_port(context: Context, engine: Engine) -> int:
-    """Give the port of an engine's serving pods; notes a decode port that cannot work, and others that nobody will ask."""
+    """Give the port of an engine's serving pods; adds findings for a decode port that cannot work, and for ports without traffic."""
     decode = context.spec.disaggregated and engine.phase == DECODE
     default = contract.DECODE_PORT if decode else contract.ENGINE_PORT
     flag = find_flag(engine.server, "--port")
     if flag is None:
         return default
-    where = member_place(engine, engine.server)
+    where = member_path(engine, engine.server)
     if not flag.value.isascii() or not flag.value.isdecimal():
         context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
         return default
@@ -58,7 +58,7 @@ def engine_port(context: Context, engine: Engine) -> int:
 
 
 def connector(context: Context, engine: Engine) -> str:
-    """Give the sidecar's name for the way in which the decode engine fetches KV caches."""
+    """Give the sidecar's name for the KV connector of the decode engine."""
     dotted = find_flag(engine.server, f"{_CONNECTOR_FLAG}.kv_connector")
     config = find_flag(engine.server, _CONNECTOR_FLAG)
     name = dotted.value if dotted else _connector_in(config.value) if config else ""
@@ -66,8 +66,8 @@ def connector(context: Context, engine: Engine) -> str:
         return _CONNECTORS[name]
     if name:
         context.findings.warn(
-            member_place(engine, engine.server),
-            f"kv_connector {name!r} is none of {', '.join(_CONNECTORS)}: the sidecar is told {_DEFAULT_CONNECTOR}",
+            member_path(engine, engine.server),
+            f"kv_connector {name!r} is none of {', '.join(_CONNECTORS)}: the sidecar uses {_DEFAULT_CONNECTOR}",
         )
     elif find_flag(engine.server, _SGLANG_FLAG):
         return "sglang"
@@ -94,7 +94,7 @@ def decorate(context: Context, engine: Engine, member: Member, template: Json, p
         contract.APP: context.workload,
     }
     metadata = dict(template["metadata"])
-    metadata["labels"] = overlay(context, member_place(engine, member), metadata["labels"], managed)
+    metadata["labels"] = override(context, member_path(engine, member), metadata["labels"], managed)
     return {**template, "metadata": metadata, "spec": spec}
 
 

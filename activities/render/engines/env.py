@@ -1,4 +1,4 @@
-"""The environment of an engine container: what the user wrote, and what goes in front of it.
+"""The environment of an engine container: the user's variables, and ours in front of them.
 
 Order matters twice: `$(X)` sees only what stands above it, and server-side apply keys the list by name, so that one duplicate refuses
 the whole object.
@@ -42,7 +42,7 @@ def read_env(container: Reader, *, gang: bool) -> tuple[Mapping[str, Any], ...]:
 
 
 def gang_env() -> list[EnvVar]:
-    """Give what every pod of a gang learns about its group."""
+    """Give the variables about its group for every pod of a gang."""
     return [
         {"name": contract.LEADER_ADDRESS_ENV, "value": "$(LWS_LEADER_ADDRESS)"},
         {"name": contract.RANK_ENV, "value": "$(LWS_WORKER_INDEX)"},

@@ -1,6 +1,6 @@
 """Read flags out of an engine's command line without understanding the engine.
 
-Only three things are read: where decode listens, how large a KV block is, and how KV caches travel. Many images are started through a
+Only three things are read: where decode listens, how large a KV block is, and which KV connector is used. Many images are started through a
 shell, so the words of a `sh -c` text count as well.
 """
 

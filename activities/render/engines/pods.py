@@ -17,7 +17,7 @@ from activities.render.objects.manifest import Json, compact
 from api_types import labels, names
 
 _MODEL_FLAG = "--model"
-# Other engines' ways to say which model: a second one would break their start.
+# How other engines name the model: a second flag would break their start.
 _OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
 _TOLERATED_BY_DEFAULT = ("nvidia.com/gpu",)
 _DRIVER_TAINTS = {
@@ -57,15 +57,15 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
     return {**({"metadata": metadata} if metadata else {}), "spec": spec}
 
 
-def overlay(context: Context, where: str, user: Mapping[str, str], managed: Mapping[str, str]) -> dict[str, str]:
-    """Put managed labels or annotations over the user's; a user's other value is lost, but never silently."""
+def override(context: Context, where: str, user: Mapping[str, str], managed: Mapping[str, str]) -> dict[str, str]:
+    """Override the user's labels or annotations with managed ones; a different value of the user is a warning."""
     for key in managed:
         if user.get(key, managed[key]) != managed[key]:
             context.findings.warn(where, f"{key}={user[key]!r} is overwritten with {managed[key]!r}: the platform sets this key")
     return {**user, **managed}
 
 
-def member_place(engine: Engine, member: Member) -> str:
+def member_path(engine: Engine, member: Member) -> str:
     """Name a member in messages."""
     return f"engine {engine.name}, member {member.role}"
 
@@ -80,7 +80,7 @@ def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
         managed[labels.WORKLOAD] = context.engine_name(engine)
     if context.replica.deployment:
         managed[contract.LLM_D_MODEL] = names.label_value(names.slug(context.replica.deployment))
-    return overlay(context, member_place(engine, member), member.labels, managed)
+    return override(context, member_path(engine, member), member.labels, managed)
 
 
 def _annotations(context: Context, member: Member) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
     other = find_flag(member, *_OTHER_MODEL_FLAGS)
     if other:
         context.findings.warn(
-            member_place(engine, member),
+            member_path(engine, member),
             f"{other.name} names the model, so {_MODEL_FLAG}={contract.CACHE_MOUNT_PATH} is not added: point it at the cache yourself",
         )
         return []
@@ -151,7 +151,7 @@ def _volumes(context: Context) -> list[Json]:
 
 
 def _tolerations(context: Context, engine: Engine) -> list[Json]:
-    # Of the whole engine: a coordinating leader without devices still lands on the pool of its workers.
+    # Of the whole engine: a coordinating leader without devices still runs on the pool of its workers.
     requests = [request for member in engine.members for request in member.requests]
     drivers = [context.facts.drivers.get(request.device_class, request.device_class) for request in requests]
     taints = [_DRIVER_TAINTS[driver] for driver in drivers if driver in _DRIVER_TAINTS]

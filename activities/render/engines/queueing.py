@@ -4,9 +4,9 @@ The endpoint picker is never queued: it must not wait for GPUs.
 """
 
 from activities.render.engines.context import Context
-from activities.render.engines.pods import member_place, overlay
+from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import Engine, Member
-from activities.render.objects.manifest import Item, Json, compact, finish
+from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.objects.queues import KAI, KAI_QUEUE, KAI_SCHEDULER, KUEUE, KUEUE_QUEUE, queue_name
 from api_types import apiversions
 
@@ -37,12 +37,12 @@ def queue_pod(context: Context, engine: Engine, member: Member, template: Json) 
     """Give an engine's pod template as the cluster's scheduler wants it."""
     if context.facts.scheduler_type != KAI:
         return template
-    where = member_place(engine, member)
+    where = member_path(engine, member)
     metadata = dict(template.get("metadata", {}))
-    metadata["labels"] = overlay(context, where, metadata.get("labels", {}), {KAI_QUEUE: queue_name(context.replica.namespace)})
+    metadata["labels"] = override(context, where, metadata.get("labels", {}), {KAI_QUEUE: queue_name(context.replica.namespace)})
     if _explicit(context):
         managed = {_KAI_POD_GROUP: context.engine_name(engine)}
-        metadata["annotations"] = overlay(context, where, metadata.get("annotations", {}), managed)
+        metadata["annotations"] = override(context, where, metadata.get("annotations", {}), managed)
     priority = context.settings.scheduler_priority_class or None
     return {
         **template,
@@ -62,7 +62,7 @@ def workload_annotations(context: Context) -> dict[str, str]:
 
 
 def pod_groups(context: Context) -> list[Item]:
-    """Give one PodGroup per engine in explicit KAI mode. The phases of a disaggregated replica start apart, so they are two groups."""
+    """Give one PodGroup per engine in explicit KAI mode. Prefill and decode start independently, so they are two groups."""
     if not _explicit(context):
         return []
     return [_pod_group(context, engine) for engine in context.spec.engines]
@@ -83,4 +83,4 @@ def _pod_group(context: Context, engine: Engine) -> Item:
             priorityClassName=context.settings.scheduler_priority_class or None,
         ),
     }
-    return finish(context.owner, f"gang-{engine.name}", "gang", manifest, engine=engine.name)
+    return labelled_item(context.owner, f"gang-{engine.name}", "gang", manifest, engine=engine.name)

@@ -86,7 +86,7 @@ class ReplicaSpec:
 
     @property
     def disaggregated(self) -> bool:
-        """Whether prefill and decode run apart."""
+        """Whether prefill and decode are separate engines."""
         return self.mode == PREFILL_DECODE
 
     def phase(self, phase: str) -> Engine:
@@ -95,10 +95,10 @@ class ReplicaSpec:
 
     @property
     def in_apply_order(self) -> tuple[Engine, ...]:
-        """The engines as they are applied; teardown goes the other way and so empties decode before prefill."""
+        """The engines in the order of apply; teardown runs in reverse and so deletes decode before prefill."""
         return tuple(sorted(self.engines, key=lambda engine: engine.phase == DECODE))
 
     @property
-    def front(self) -> Engine:
+    def picker_engine(self) -> Engine:
         """The engine whose flags shape the picker: decode, or the first one."""
         return self.phase(DECODE) if self.disaggregated else self.engines[0]

@@ -1,4 +1,4 @@
-"""Traces of the containers that we bring: off unless the operator turns them on. Engines trace as their user says."""
+"""Tracing of the containers that we add: off unless the operator turns it on. Tracing of engines is up to the user."""
 
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.manifest import Json
@@ -16,7 +16,7 @@ def environment(settings: RenderSettings, service: str) -> list[Json]:
 
 
 def pod_attributes() -> list[Json]:
-    """Say on each span which pod and node it came from; `NAMESPACE` and `POD_NAME` must stand above."""
+    """Give the variables for pod and node on each span; `NAMESPACE` and `POD_NAME` must be defined before them."""
     node = "OTEL_RESOURCE_ATTRIBUTES_NODE_NAME"
     attributes = f"k8s.namespace.name=$(NAMESPACE),k8s.node.name=$({node}),k8s.pod.name=$(POD_NAME)"
     return [

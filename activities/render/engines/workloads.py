@@ -6,7 +6,7 @@ Defaults that decide about GPUs are written out, so that a newer controller cann
 from activities.render.objects.manifest import Json
 from api_types import apiversions, labels
 
-# Weights take a while to load. A passed deadline is a warning, never a verdict.
+# Weights take a while to load. A passed deadline is a warning, not a failure.
 _PROGRESS_DEADLINE_SECONDS = 7200
 _REVISION_HISTORY_LIMIT = 2
 

@@ -4,7 +4,7 @@ from api_types import labels
 
 ENGINE_CONTAINER = "engine"
 ENGINE_PORT = 8000
-# Where the decode engine listens unless it says otherwise: the sidecar takes its port.
+# Where the decode engine listens by default: the sidecar takes port 8000.
 DECODE_PORT = 8001
 ENGINE_PORT_NAME = "http"
 HEALTH_PATH = "/health"
@@ -21,10 +21,10 @@ CLAIM = "devices"
 LEADER_ADDRESS_ENV = "MODELPLANE_LEADER_ADDRESS"
 RANK_ENV = "MODELPLANE_RANK"
 MODELPLANE_ENV_PREFIX = "MODELPLANE_"
-# Set by the LeaderWorkerSet controller in front of all others, whatever the template says.
+# Set by the LeaderWorkerSet controller in front of all others, whatever the template has.
 LWS_ENV = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 
-# Names of copies that we make on clusters: a reference to one by hand would reach into another tenant's copy.
+# Names of copies that we make on clusters: a user's reference to one would read another tenant's copy.
 PROPAGATED_PREFIX = "mpx-"
 CACHE_PREFIX = "modelcache-"
 PLATFORM_COPY_REFUSED = f"starts with {PROPAGATED_PREFIX!r} or {CACHE_PREFIX!r}, which is kept for copies that the platform makes"
@@ -40,7 +40,7 @@ APP = "app"
 
 
 def restricted() -> dict[str, object]:
-    """Give the security context of containers that we bring ourselves; engines may need to be root."""
+    """Give the security context of containers that we add; engines may need to be root."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
 
 

@@ -1,6 +1,6 @@
 """What rendering knows of the cluster, the replica and the cache.
 
-Everything comes in by value: a renderer that read a cluster could give two answers to one question.
+Everything is passed by value: a renderer that read a cluster could give two answers to one question.
 """
 
 import re
@@ -15,7 +15,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _ROUTINGS = ("pool", "service")
 _SCHEDULERS = ("none", "kai", "kueue")
 _MESHES = ("none", "istio", "gke")
-# A provisioned cluster with the whole serving stack, where nobody has connected to the cluster.
+# The facts of a provisioned cluster with the whole serving stack, for a cluster without a connection.
 _ASSUMED = {"kubernetes_version": "1.35", "dra_version": apiversions.DRA_VERSIONS[0], "apis": sorted(apiversions.STACK)}
 
 
@@ -59,7 +59,7 @@ class ClusterInput:
 
     @classmethod
     def assumed(cls, name: str, cache_claims: Mapping[str, str] | None = None, **known: Any) -> "ClusterInput":
-        """Give a cluster that nobody has connected to: what is not `known` of its facts is as on a provisioned one."""
+        """Give a cluster without a connection: what is not `known` of its facts is as on a provisioned one."""
         return cls(name, ClusterFacts(**{**_ASSUMED, **known}), cache_claims or {})
 
     def at_least(self, major: int, minor: int) -> bool:
@@ -93,7 +93,7 @@ class ReplicaInput:
 
 @dataclass(frozen=True)
 class CacheInput:
-    """One ModelCache on one cluster: identity, wire-form spec, and where its staging stands.
+    """One ModelCache on one cluster: identity, wire-form spec, and the state of its staging.
 
     `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artifact is staged here, so that only
     its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.

@@ -29,7 +29,7 @@ _FIELDS = (*_TEXTS, "apis", "cacheClaims")
 
 
 class InvalidFactsFile(NotRenderable):
-    """A facts file that says something impossible; `problems` holds all of it."""
+    """A facts file with invalid values; `problems` holds all of them."""
 
     reason = "InvalidFacts"
 

@@ -1,6 +1,6 @@
-"""Collect what is wrong before saying it.
+"""Collect all problems before raising.
 
-A user who fixes one error only to meet the next has been told too little: readers note everything here, and one error names it all.
+A user should not fix one error only to get the next: readers add every problem here, and one error names them all.
 """
 
 from dataclasses import dataclass, field
@@ -36,17 +36,17 @@ class RoutingUnsupported(NotRenderable):
 
 @dataclass
 class Findings:
-    """Problems and warnings in the order in which they were met; the same sentence is kept once."""
+    """Problems and warnings in the order in which they were found, without duplicates."""
 
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def problem(self, where: str, text: str) -> None:
-        """Note what makes the input impossible to render."""
+        """Add what makes the input impossible to render."""
         _once(self.problems, where, text)
 
     def warn(self, where: str, text: str) -> None:
-        """Note what will be rendered but is probably not meant."""
+        """Add what will be rendered but is probably not intended."""
         _once(self.warnings, where, text)
 
     def raise_if_any(self, subject: str) -> None:

@@ -34,7 +34,7 @@ class Reader:
         return value
 
     def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """Give a whole number within the bounds; JSON from elsewhere may carry it as 2.0."""
+        """Give a whole number within the bounds; JSON may have it as 2.0."""
         value = self.fields.get(name)
         if value is None:
             return default
@@ -84,7 +84,7 @@ class Reader:
 
 
 def check_encodable(value: Any, where: str, findings: Findings) -> None:
-    """Note every text of a tree that is half a character: JSON can carry it, but no hash and no API server takes it."""
+    """Report every text of a tree with a lone surrogate: JSON may contain it, but it can be neither hashed nor sent to an API server."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_encodable(name, where, findings)

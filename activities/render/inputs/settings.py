@@ -1,7 +1,7 @@
 """What an operator may choose about rendering, with the defaults.
 
-The dotted keys of the settings file stand beside the fields. Everything is checked when the object is made, so that a renderer never
-meets a setting that it cannot honour.
+The dotted keys of the settings file are beside the fields. Everything is checked when the object is made, so that a renderer never gets a
+setting that it does not support.
 """
 
 import re
@@ -23,7 +23,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 class InvalidSettings(ValueError):
-    """Settings that no renderer can honour; `problems` holds all of them."""
+    """Settings that rendering does not support; `problems` holds all of them."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems

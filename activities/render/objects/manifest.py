@@ -1,7 +1,7 @@
-"""Plain Kubernetes objects with our marks on them.
+"""Plain Kubernetes objects with our labels and annotations.
 
-Every object of ours gets its labels, its owner annotations and the hash of its content here and nowhere else. The labels never enter a
-selector: selectors are immutable, ownership may evolve.
+Every object of ours gets its labels, its owner annotations and the hash of its content here and nowhere else. The labels are never part of
+a selector: selectors are immutable, ownership may change.
 """
 
 import hashlib
@@ -30,18 +30,18 @@ class Item:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose objects these are. `mark` is the label by which a sweep finds them, key and value; shared copies have none."""
+    """The owner of objects. `label` is the one by which a sweep finds them, key and value; shared copies have none."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     generation: int
-    mark: tuple[str, str] | None = None
+    label: tuple[str, str] | None = None
 
 
 def canonical(value: Any) -> str:
-    """Write JSON with one spelling per value."""
+    """Write canonical JSON: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -58,7 +58,7 @@ def compact(**fields: Any) -> Json:
     return {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
 
 
-def finish(
+def labelled_item(
     owner: Owner,
     key: str,
     component: str,
@@ -68,14 +68,14 @@ def finish(
     extra_labels: Mapping[str, str] | None = None,
     extra_annotations: Mapping[str, str] | None = None,
 ) -> Item:
-    """Put our labels and annotations on an object that has `metadata.name`, and hash it."""
+    """Add our labels and annotations to an object that has `metadata.name`, and hash it."""
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {
         **(extra_labels or {}),
         labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
         labels.PART_OF: labels.PART_OF_VALUE,
         labels.COMPONENT: component,
-        **(dict([owner.mark]) if owner.mark else {}),
+        **(dict([owner.label]) if owner.label else {}),
         **({labels.ENGINE: names.label_value(engine)} if engine else {}),
     }
     annotations = {
@@ -98,7 +98,7 @@ def set_hash(items: Iterable[Item]) -> str:
 
 
 def with_template_hash(template: Mapping[str, Any]) -> tuple[Json, str]:
-    """Write the hash of a pod template into its annotations, so that old pods can be told from new ones."""
+    """Write the hash of a pod template into its annotations, to distinguish old pods from new ones."""
     template_hash = content_hash(template)
     metadata = dict(template.get("metadata", {}))
     metadata["annotations"] = {**metadata.get("annotations", {}), labels.TEMPLATE_HASH: template_hash}

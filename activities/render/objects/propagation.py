@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.render.inputs import contract
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects.manifest import Json, Owner, finish
+from activities.render.objects.manifest import Json, Owner, labelled_item
 from api_types import apiversions, labels, names
 
 SECRET = "Secret"  # noqa: S105 -- a kind
@@ -23,7 +23,7 @@ _NAME_MAX = 63
 
 @dataclass(frozen=True)
 class Reference:
-    """A Secret or ConfigMap that pods name. `keys` is empty when all of it is meant; `optional`: pods start without it."""
+    """A Secret or ConfigMap that pods name. `keys` is empty for all keys; `optional`: pods start without it."""
 
     kind: str
     name: str
@@ -36,14 +36,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Source:
-    """An entry of the control plane that a reference may mean: its type, and whether its owner lets it travel."""
+    """An entry of the control plane that a reference may mean: its type, and whether its owner allows copies of it."""
 
     type: str = _OPAQUE
     labels: Mapping[str, str] | None = None
 
     @property
     def labelled(self) -> bool:
-        """Whether its owner lets it travel."""
+        """Whether its owner allows copies of it."""
         return (self.labels or {}).get(labels.PROPAGATE) == "true"
 
 
@@ -111,12 +111,12 @@ def copy_manifest(kind: str, secret_type: str, namespace: str, name: str) -> Jso
 
 def _copy(namespace: str, reference: Reference, source: Source, settings: RenderSettings) -> Copy:
     keys = () if source.type in _DOCKER_TYPES else reference.keys
-    # The keys are part of the identity: two replicas that need different keys would otherwise overwrite each other's copy for ever.
+    # The keys are part of the identity: two replicas that need different keys would otherwise overwrite each other's copy without end.
     parts = ("propagated", namespace, reference.kind, reference.name, *keys)
     name = names.hashed_name(f"{contract.PROPAGATED_PREFIX}{reference.name}", parts, _NAME_MAX)
     # Shared by every replica that needs it, so it belongs to its source and not to one of them.
     owner = Owner(reference.kind, namespace, reference.name, str(reference), 1)
     manifest = copy_manifest(reference.kind, source.type, workload_namespace(namespace, settings), name)
     key = f"{reference.kind.lower()}-{reference.name}"
-    item = finish(owner, key, "secret", manifest)
+    item = labelled_item(owner, key, "secret", manifest)
     return Copy(key, reference.kind, namespace, reference.name, keys, item.manifest)

@@ -1,4 +1,4 @@
-"""What a renderer hands back: objects, and the short facts that a status may carry without carrying the objects."""
+"""The result of rendering: objects, and the short facts that a status shows instead of the objects."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ WAITING_FOR_CACHE = "WaitingForCache"
 class RenderedEngine:
     """One engine's workload. `size` counts pods per copy; `template_hashes` has one hash per member, the serving one first.
 
-    `recreate_on_change`: the cluster lets nobody change this workload in place, so a new template means delete and create.
+    `recreate_on_change`: the cluster does not allow changes of this workload in place, so a new template means delete and create.
     """
 
     name: str
@@ -33,7 +33,7 @@ class RenderedEngine:
 
 @dataclass(frozen=True)
 class RenderedRouting:
-    """How requests arrive: `surface` is `pool` or `service`; connector and port are set for PrefillDecode only.
+    """How requests are routed: `surface` is `pool` or `service`; connector and port are set for PrefillDecode only.
 
     `fail_close`: the gateway refuses requests while the endpoint picker does not answer.
     """

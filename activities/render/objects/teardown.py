@@ -1,7 +1,7 @@
-"""The order in which a replica or a cache leaves its cluster, as data.
+"""The order in which the objects of a replica or a cache are deleted, as data.
 
-Each step waits until what it deletes is gone, not just marked: a route that still stands would send requests to pods that are ending, and
-nodes are free only when the last pod has left them.
+Each step waits until what it deletes is gone, not just being deleted: a route that still exists would send requests to pods that are
+terminating, and nodes are free only when their last pod is gone.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from api_types.messages.cluster_work import AppliedObject
 class TeardownStep:
     """One step; a step starts when the one before has nothing left.
 
-    `kinds` are (apiVersion, kind) pairs of our own objects, in the order in which they go; an apiVersion ending in `/` means whichever
+    `kinds` are (apiVersion, kind) pairs of our own objects, in the order of deletion; an apiVersion ending in `/` means whichever
     version the cluster serves. `inventory_prefixes` says which inventory keys belong to the step. `wait_kinds` are objects that
     controllers made from ours and that must be gone too. Steps off the cluster are the workflow's own.
     """
@@ -76,7 +76,7 @@ STEPS = (
     TeardownStep(9, "delete the claim templates", (_CLAIM_TEMPLATE,), ("resource-claim-",), (_CLAIM,)),
     TeardownStep(
         COPIES,
-        "delete copies that nobody else uses",
+        "delete unused copies of Secrets",
         ((apiversions.CORE, "Secret"), (apiversions.CORE, "ConfigMap")),
         ("secret-", "configmap-"),
     ),
@@ -84,7 +84,7 @@ STEPS = (
     TeardownStep(RELEASE, "release the capacity", on_cluster=False),
 )
 
-# A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never go.
+# A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never be deleted.
 CACHE_STEPS = (
     TeardownStep(1, "delete the hydration Job", ((apiversions.BATCH, "Job"),), ("cache-hydrate",), ((apiversions.CORE, "Pod"),)),
     TeardownStep(2, "delete the credential", ((apiversions.CORE, "Secret"),), ("cache-auth",)),

@@ -2,7 +2,7 @@
 
 from activities.render.engines.context import Context
 from activities.render.inputs import contract
-from activities.render.objects.manifest import Item, Json, compact, finish
+from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector
 from api_types import apiversions
@@ -38,7 +38,7 @@ def _monitor(context: Context, name: str, selector: dict[str, str], port: str, t
         "metadata": context.metadata(f"{context.workload}-{name}"),
         "spec": {"selector": {"matchLabels": selector}, "podMetricsEndpoints": [endpoint]},
     }
-    return finish(context.owner, f"monitor-{name}", "monitoring", manifest)
+    return labelled_item(context.owner, f"monitor-{name}", "monitoring", manifest)
 
 
 def _relabelings(context: Context) -> list[Json]:

@@ -1,4 +1,4 @@
-"""The endpoint picker of one replica: the process that the gateway asks which pod should answer."""
+"""The endpoint picker of one replica: the process that selects the pod for each request of the gateway."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.inputs import contract
-from activities.render.objects.manifest import Item, Json, finish
+from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker_config
 from api_types import apiversions, labels
 
@@ -17,7 +17,7 @@ TOKEN_KEY = "token"  # noqa: S105 -- the name of a key, not a token
 _COMPONENT = "epp"
 _HEALTH_PORT = 9003
 _READ = ["get", "list", "watch"]
-# What it answers before it ends; streams may run this long.
+# The time for open streams before it ends.
 _TERMINATION_GRACE_SECONDS = 130
 _CONFIG_VOLUME = "config"
 _CONFIG_PATH = "/config"
@@ -25,8 +25,8 @@ _GKE = "gke"
 _ISTIO = "istio"
 
 
-def identity(context: Context, *, monitored: bool) -> list[Item]:
-    """Give the picker's account and rights. `monitored`: Prometheus scrapes it, so that with metrics auth on a token is needed."""
+def rbac(context: Context, *, monitored: bool) -> list[Item]:
+    """Give the picker's ServiceAccount and RBAC. `monitored`: Prometheus scrapes it, so that with metrics auth on a token is needed."""
     items = [_service_account(context), _role(context), _role_binding(context)]
     if context.settings.epp_metrics_auth:
         items += [_cluster_role(context), _cluster_role_binding(context)]
@@ -35,7 +35,7 @@ def identity(context: Context, *, monitored: bool) -> list[Item]:
     return items
 
 
-def process(context: Context) -> list[Item]:
+def workload(context: Context) -> list[Item]:
     """Give the picker's configuration, Service and Deployment, and what a mesh must know about it."""
     text = picker_config.config_text(context)
     mesh = [_destination_rule(context)] if context.facts.mesh_provider == _ISTIO else []
@@ -49,7 +49,7 @@ def metrics_token(context: Context) -> str:
 
 
 def _item(context: Context, key: str, manifest: Json, annotations: Mapping[str, str] | None = None) -> Item:
-    return finish(context.owner, key, _COMPONENT, manifest, extra_annotations=annotations)
+    return labelled_item(context.owner, key, _COMPONENT, manifest, extra_annotations=annotations)
 
 
 def _selector(context: Context) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _arguments(context: Context) -> list[str]:
         "--config-file": f"{_CONFIG_PATH}/{picker_config.FILE}",
         "--grpc-port": str(GRPC_PORT),
         "--zap-encoder": "json",
-        # The binary traces unless told not to, and asks for tokens unless told not to.
+        # Both are on by default in the binary.
         "--tracing": "true" if settings.tracing_enabled else "false",
         **({} if settings.epp_metrics_auth else {"--metrics-endpoint-auth": "false"}),
         **({"--ha-enable-leader-election": "true"} if settings.epp_replicas > 1 else {}),

@@ -1,7 +1,7 @@
-"""What the endpoint picker is told: which pod should answer a request.
+"""The configuration of the endpoint picker: how it selects the pod for a request.
 
-The text and the image are one unit: plugin names change between releases of the picker. Three things would turn disaggregation off
-without a word: a decider left at zero tokens, a missing prefix producer, and a block size left to tune itself.
+The text and the image are one unit: plugin names change between releases of the picker. Three things would silently turn disaggregation
+off: a decider left at zero tokens, a missing prefix producer, and a block size left to tune itself.
 """
 
 import json
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
-from activities.render.engines.pods import member_place
+from activities.render.engines.pods import member_path
 from activities.render.engines.spec import DECODE, PREFILL, Engine
 from activities.render.objects.manifest import Json, compact
 from api_types import apiversions
@@ -48,7 +48,7 @@ def block_size(context: Context, engine: Engine) -> BlockSize:
     tokens = int(flag.value)
     if not 1 <= tokens <= _BLOCK_SIZE_MAX:
         context.findings.warn(
-            member_place(engine, engine.server),
+            member_path(engine, engine.server),
             f"{flag.name} {tokens} is outside 1 to {_BLOCK_SIZE_MAX}: the picker counts in blocks of {_BLOCK_SIZE_DEFAULT} tokens",
         )
         return BlockSize(_BLOCK_SIZE_DEFAULT, "default")
@@ -56,9 +56,9 @@ def block_size(context: Context, engine: Engine) -> BlockSize:
 
 
 def config_text(context: Context) -> str:
-    """Give the picker's configuration file. It is JSON, which every YAML reader takes and which no library respells."""
-    apart = context.spec.disaggregated
-    tokens = block_size(context, context.spec.front).tokens
+    """Give the picker's configuration file. It is JSON, which is also YAML and has one spelling."""
+    disaggregated = context.spec.disaggregated
+    tokens = block_size(context, context.spec.picker_engine).tokens
     kv_cache_weight = context.settings.epp_kv_cache_weight
     plugins = [
         _plugin(
@@ -69,18 +69,18 @@ def config_text(context: Context) -> str:
             lruCapacityPerServer=_LRU_CAPACITY_PER_SERVER,
         ),
         _plugin(_PREFIX_SCORER),
-        *([_plugin("disagg-headers-handler")] if apart else []),
+        *([_plugin("disagg-headers-handler")] if disaggregated else []),
         _plugin(_QUEUE_SCORER),
         *([_plugin(_KV_CACHE_SCORER)] if kv_cache_weight else []),
-        *([_plugin(name) for name in _FILTERS.values()] if apart else []),
+        *([_plugin(name) for name in _FILTERS.values()] if disaggregated else []),
         _plugin(_PICKER),
     ]
-    if apart:
+    if disaggregated:
         plugins += [
             _plugin(_DECIDER, nonCachedTokens=_PREFILL_TOKENS_MIN),
             _plugin("disagg-profile-handler", deciders={"prefill": _DECIDER}),
         ]
-    profiles = [("prefill", _FILTERS[PREFILL]), ("decode", _FILTERS[DECODE])] if apart else [("default", "")]
+    profiles = [("prefill", _FILTERS[PREFILL]), ("decode", _FILTERS[DECODE])] if disaggregated else [("default", "")]
     config = {
         "apiVersion": apiversions.PICKER_CONFIG,
         "kind": "EndpointPickerConfig",

@@ -1,12 +1,12 @@
 """How requests find the pods: one route by path, to an InferencePool with a picker, or to a plain Service on clusters without one.
 
-A pool stands even before a single pod: swapping a Service for a pool later would drop requests.
+A pool is created before the first pod: replacing a Service by a pool later would drop requests.
 """
 
 from activities.render.engines.context import Context
 from activities.render.inputs import contract
 from activities.render.inputs.findings import RoutingUnsupported
-from activities.render.objects.manifest import Item, Json, finish
+from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker
 from api_types import apiversions, labels
 
@@ -22,7 +22,7 @@ def check_surface(context: Context) -> None:
 
 
 def surface(context: Context) -> list[Item]:
-    """Give what traffic goes through, the route last."""
+    """Give the objects that requests pass through, the route last."""
     if context.facts.routing != POOL:
         backend = {"name": context.workload, "port": contract.ENGINE_PORT}
         return [_service(context), _route(context, backend)]
@@ -43,7 +43,7 @@ def _service(context: Context) -> Item:
         "metadata": context.metadata(context.workload),
         "spec": {"selector": serving_selector(context), "ports": [port]},
     }
-    return finish(context.owner, "model-service", _COMPONENT, manifest)
+    return labelled_item(context.owner, "model-service", _COMPONENT, manifest)
 
 
 def _pool(context: Context) -> Item:
@@ -61,7 +61,7 @@ def _pool(context: Context) -> Item:
             },
         },
     }
-    return finish(context.owner, "inference-pool", _COMPONENT, manifest)
+    return labelled_item(context.owner, "inference-pool", _COMPONENT, manifest)
 
 
 def _route(context: Context, backend: Json) -> Item:
@@ -79,4 +79,4 @@ def _route(context: Context, backend: Json) -> Item:
         "metadata": context.metadata(context.workload),
         "spec": {"parentRefs": [{"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
     }
-    return finish(context.owner, "model-route", _COMPONENT, manifest)
+    return labelled_item(context.owner, "model-route", _COMPONENT, manifest)
