@@ -8,7 +8,7 @@ modules beside this one.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,14 +17,13 @@ from temporalio import workflow
 
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
-from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump
 from workflows.entity import admission
 from workflows.entity.conditions import is_true, waiting_for
 from workflows.entity.context import EntityContext
-from workflows.entity.handles import handles, problems_of
+from workflows.entity.handles import handles
 from workflows.entity.manifest import manifest_of
 from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
@@ -38,8 +37,6 @@ RESYNC = timedelta(minutes=30)
 
 
 StateT = TypeVar("StateT", bound=EntityState)
-MessageT = TypeVar("MessageT", bound=Message)
-ResultT = TypeVar("ResultT")
 
 
 class Entity(Generic[StateT]):
@@ -220,14 +217,6 @@ class Entity(Generic[StateT]):
 
     # --- the object -------------------------------------------------------------------------------------------------------------------
 
-    def read(self, model: type[MessageT], order: Any) -> MessageT | None:
-        """Read a signal's argument. A malformed one becomes a condition or an event, since a signal cannot be refused."""
-        try:
-            return model.model_validate(order)
-        except ValidationError as error:
-            self.refuse_malformed(model, problems_of(error))
-            return None
-
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Note a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
         self.context.event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
@@ -259,37 +248,3 @@ class Entity(Generic[StateT]):
     def publish(self) -> None:
         """Show phase and readiness to visibility, and the details to the Temporal UI."""
         self._publisher.publish(self.phase(), self.details())
-
-    # --- the context's methods, for kinds that do not use it yet ----------------------------------------------------------------------
-
-    def requeue(self) -> None:
-        """Reconcile again as soon as the present pass is over."""
-        self.context.requeue()
-
-    def requeue_after(self, after: timedelta) -> None:
-        """Reconcile again after a delay."""
-        self.context.requeue_after(after)
-
-    def now(self) -> str:
-        """Give the workflow's time as Kubernetes writes it."""
-        return self.context.now()
-
-    def condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
-        """Set a condition."""
-        self.context.condition(kind, status, reason, message)
-
-    def event(self, kind: str, reason: str, message: str) -> None:
-        """Record an event; callers do so on transitions only."""
-        self.context.event(kind, reason, message)
-
-    def touch(self) -> None:
-        """Raise the resource version and requeue."""
-        self.context.touch()
-
-    async def tell(self, workflow_id: str, signal: str, payload: Message) -> bool:
-        """Signal another entity; False when it does not run."""
-        return await self.context.send(SignalRequest(workflow_id=workflow_id, signal=signal, payload=payload.wire()))
-
-    async def unless(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
-        """Do some work, but cancel it as soon as `stop()` holds; None unless it was done all the same."""
-        return await self.context.run_until(stop, work)
