@@ -31,8 +31,7 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Three processes with a testbed each, for most tests wait for real parts. In the order of their names files that wait and files that
-# compute take turns; by default those with the most tests would all come first, and they compute.
+# Two processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
 test: venv check programs
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 

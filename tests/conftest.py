@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,10 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("GOGC", "400")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs the testbed by its fixtures, so that no test is fast by mistake."""
-    if "testbed_owner" in getattr(item, "fixturenames", ()):
-        item.add_marker("testbed")
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out files by what they need."""
+    if config.option.dist != "loadfile":
+        return None
+    from tests.environment.scheduling import TestbedScheduling  # noqa: PLC0415 - only where pytest-xdist is used
+
+    return TestbedScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that starts the testbed and does not say so."""
+    for item in items:
+        if "testbed_owner" in getattr(item, "fixturenames", ()) and item.get_closest_marker("testbed") is None:
+            raise pytest.UsageError(f"{item.nodeid} needs the testbed: mark it with pytest.mark.testbed")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
