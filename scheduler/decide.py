@@ -238,7 +238,7 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
     for kept in cycle.kept:
         entry = kept.entry
         target = cycle.updates.get(entry.uid)
-        slot = cycle.overlay.clusters.get(entry.cluster)
+        info = cycle.overlay.clusters.get(entry.cluster)
         found.append(
             Placement(
                 cluster=entry.cluster,
@@ -247,7 +247,7 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
                 uid=entry.uid,
                 action=reasons.KEEP if target is None else reasons.UPDATE,
                 engines=entry.engines if target is None else target,
-                gateway_address=slot.view.gateway_address if slot else "",
+                gateway_address=info.view.gateway_address if info else "",
                 template=entry.template if target is None else cycle.deployment.template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,

@@ -12,7 +12,7 @@ from typing import Any
 from scheduler.explain.diagnosis import filter_text
 from scheduler.explain.near_miss import room_miss
 from scheduler.fleet.capacity import is_stale
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.hardware.node_fitting import STEPS_MAX
 from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.kubernetes.tolerations import untolerated
@@ -54,49 +54,51 @@ def cluster_details(cycle: SchedulingCycle) -> dict[str, ClusterDetail]:
     found = run_filters(overlay, deployment, placer.compiled if placer else None)
     pool_details = _PoolDetails(placer) if placer else None
     details: dict[str, ClusterDetail] = {}
-    for slot in overlay.index.ranked:
-        reason, text = _cluster_reason(deployment, slot, found, placer)
-        pools = {} if pool_details is None else pool_details.of(slot)
-        pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in slot.duplicates}
-        details[slot.name] = ClusterDetail(reason, text, pools)
+    for info in overlay.index.ranked:
+        reason, text = _cluster_reason(deployment, info, found, placer)
+        pools = {} if pool_details is None else pool_details.of(info)
+        pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in info.duplicates}
+        details[info.name] = ClusterDetail(reason, text, pools)
     return details
 
 
-def _cluster_reason(deployment: DeploymentView, slot: Slot, found: list[FilterResult], placer: ReplicaPlacer | None) -> tuple[str, str]:
+def _cluster_reason(
+    deployment: DeploymentView, info: ClusterInfo, found: list[FilterResult], placer: ReplicaPlacer | None
+) -> tuple[str, str]:
     for result in found:
-        if not result.passing >> slot.rank & 1:
-            return result.code, _static_text(result.code, deployment, slot, placer)
+        if not result.passing >> info.rank & 1:
+            return result.code, _static_text(result.code, deployment, info, placer)
     if placer is None:
         return "", ""
-    trial = placer.trial(slot)
+    trial = placer.trial(info)
     if trial.violation:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
     if trial.failed >= 0:
         engine = placer.compiled.engines[trial.failed].name
         text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
         cut = "; the search for an arrangement was cut short" if trial.undecided else ""
-        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(placer, slot, trial.failed).text}){cut}"
-    if not placer.constraints.allowed(placer.own) >> slot.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(slot, placer.own))
-    refusal = placer.quota.refuses(slot, placer.trials.stamped(slot, trial))
+        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(placer, info, trial.failed).text}){cut}"
+    if not placer.constraints.allowed(placer.own) >> info.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
+    refusal = placer.quota.refuses(info, placer.trials.stamped(info, trial))
     return (reasons.POLICY, refusal) if refusal else ("", "")
 
 
-def _static_text(code: str, deployment: DeploymentView, slot: Slot, placer: ReplicaPlacer | None) -> str:
+def _static_text(code: str, deployment: DeploymentView, info: ClusterInfo, placer: ReplicaPlacer | None) -> str:
     if code == reasons.TAINTED:
-        taint = untolerated(slot.taints, deployment.tolerations)
+        taint = untolerated(info.taints, deployment.tolerations)
         return filter_text(code, deployment, taint_text(taint.key, taint.value, taint.effect)) if taint else ""
     if code == reasons.LABEL_MISMATCH:
-        return f"wants {_missing(deployment.match_labels, slot)}"
+        return f"wants {_missing(deployment.match_labels, info)}"
     if code == reasons.CACHE_FOOTPRINT:
-        return f"ModelCache {deployment.cache.name} wants {_missing(deployment.cache.match_labels, slot)}"
+        return f"ModelCache {deployment.cache.name} wants {_missing(deployment.cache.match_labels, info)}"
     if code == reasons.NO_POOL_MATCHES and placer is not None:
-        return filter_text(code, deployment, placer.compiled.engines[placer.compiled.on(slot.layout).blocked].name)
+        return filter_text(code, deployment, placer.compiled.engines[placer.compiled.on(info.layout).blocked].name)
     return filter_text(code, deployment)
 
 
-def _missing(wanted: Mapping[str, str], slot: Slot) -> str:
-    have = slot.view.labels
+def _missing(wanted: Mapping[str, str], info: ClusterInfo) -> str:
+    have = info.view.labels
     unmet = sorted((key, value) for key, value in wanted.items() if have.get(key) != value)
     return ", ".join(f"{key}={value}, has {have[key]}" if key in have else f"{key}={value}" for key, value in unmet)
 
@@ -110,51 +112,51 @@ class _PoolDetails:
         # Quotas depend on the cluster, device counts on the pods of the pool, reserved capacity on who waits: those details differ by pool.
         self._alike = not (placer.reserved or placer.overlay.refused or placer.quota.limits or counts_devices(placer.overlay))
 
-    def of(self, slot: Slot) -> dict[str, PoolDetail]:
+    def of(self, info: ClusterInfo) -> dict[str, PoolDetail]:
         """Explain the pools of a cluster."""
         placer = self._placer
-        room = _Room(placer, slot)
-        found = {pool.name: self._detail(slot, p, room) for p, pool in enumerate(slot.pools)}
-        if len(placer.compiled.engines) > 1 and placer.trial(slot).undecided:
+        room = _Room(placer, info)
+        found = {pool.name: self._detail(info, p, room) for p, pool in enumerate(info.pools)}
+        if len(placer.compiled.engines) > 1 and placer.trial(info).undecided:
             cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
             found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
         return found
 
-    def _detail(self, slot: Slot, p: int, room: _Room) -> PoolDetail:
-        pool = slot.pools[p]
+    def _detail(self, info: ClusterInfo, p: int, room: _Room) -> PoolDetail:
+        pool = info.pools[p]
         if not self._alike or pool.observed is not None or pool.class_missing:
-            return _pool_detail(self._placer, slot, p, room)
-        fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._placer.compiled.on(slot.layout).engines)
+            return _pool_detail(self._placer, info, p, room)
+        fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._placer.compiled.on(info.layout).engines)
         key = (pool.device_set.digest, pool.nodes, room.free[p], room.used.get(pool.name, 0), room.reserved.get(pool.name, 0), fits)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _pool_detail(self._placer, slot, p, room)
+            known = self._known[key] = _pool_detail(self._placer, info, p, room)
         return known
 
 
 class _Room:
     """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
 
-    def __init__(self, placer: ReplicaPlacer, slot: Slot) -> None:
-        self.free = placer.reserved.left(slot, placer.overlay.free(slot))
-        if slot.view.queues:
-            self.free = QueueLimits(placer.overlay, slot, placer.deployment.namespace).nodes(self.free)
-        reusable = placer.overlay.reusable(slot, placer.deployment.namespace, placer.deployment.name)
+    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo) -> None:
+        self.free = placer.reserved.left(info, placer.overlay.free(info))
+        if info.view.queues:
+            self.free = QueueLimits(placer.overlay, info, placer.deployment.namespace).nodes(self.free)
+        reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name)
         if reusable:
             self.free = [a + b for a, b in zip(self.free, reusable, strict=True)]
-        self.used = placer.overlay.ledger.used(slot.name)
+        self.used = placer.overlay.ledger.used(info.name)
         self.reserved: dict[str, int] = {}
-        for entry in placer.overlay.ledger.on_cluster(slot.name).values():
+        for entry in placer.overlay.ledger.on_cluster(info.name).values():
             if entry.state == reasons.RESERVED:
                 for name, nodes in charges(entry.engines).items():
                     self.reserved[name] = self.reserved.get(name, 0) + nodes
 
 
-def _pool_detail(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> PoolDetail:
-    pool = slot.pools[p]
+def _pool_detail(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Room) -> PoolDetail:
+    pool = info.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} no longer exists: only running replicas keep the pool")
-    failures = list(_engine_failures(placer, slot, p, room))
+    failures = list(_engine_failures(placer, info, p, room))
     text = "; ".join(f"engine {placer.compiled.engines[i].name}: {detail}" for i, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
@@ -163,30 +165,30 @@ def _pool_detail(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Pool
     # By position: the members of an engine that may span pools are placed one by one, and have its name.
     unfit = {i for i, _, _ in failures}
     over = [
-        placer.quota.refuses(slot, (placer.compiled.place(i, pool.name, pool.device_set),))
+        placer.quota.refuses(info, (placer.compiled.place(i, pool.name, pool.device_set),))
         for i in range(len(placer.compiled.engines))
         if i not in unfit
     ]
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(placer: ReplicaPlacer, slot: Slot, p: int, room: _Room) -> Iterator[tuple[int, str, str]]:
+def _engine_failures(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Room) -> Iterator[tuple[int, str, str]]:
     """Give (position, code, detail) for each engine that the pool does not fit."""
     compiled = placer.compiled
-    fits = compiled.on(slot.layout).engines
+    fits = compiled.on(info.layout).engines
     for i, fit in enumerate(fits):
         if p not in fit.positions:
-            code, detail = _mismatch(compiled, i, slot, p, fit.claims)
+            code, detail = _mismatch(compiled, i, info, p, fit.claims)
             yield i, code, detail
         elif counts_devices(placer.overlay):
-            if not placer.trials.admits_alone(slot, p, i):
-                yield i, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, slot, i).text.removeprefix('best: needs ')}"
+            if not placer.trials.admits_alone(info, p, i):
+                yield i, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, info, i).text.removeprefix('best: needs ')}"
         elif fit.cost > room.free[p]:
-            yield i, *_short(placer, slot, p, fit.cost, room)
+            yield i, *_short(placer, info, p, fit.cost, room)
 
 
-def _mismatch(compiled: CompiledTemplate, i: int, slot: Slot, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
-    devices = slot.pools[p].device_set
+def _mismatch(compiled: CompiledTemplate, i: int, info: ClusterInfo, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
+    devices = info.pools[p].device_set
     fits = [need.fit(devices) for need in compiled.needs[i]]
     for member, fit in zip(compiled.engines[i].members, fits, strict=True):
         if not fit.fits:
@@ -197,11 +199,11 @@ def _mismatch(compiled: CompiledTemplate, i: int, slot: Slot, p: int, claims: tu
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 
 
-def _short(placer: ReplicaPlacer, slot: Slot, p: int, needed: int, room: _Room) -> tuple[str, str]:
-    pool = slot.pools[p]
+def _short(placer: ReplicaPlacer, info: ClusterInfo, p: int, needed: int, room: _Room) -> tuple[str, str]:
+    pool = info.pools[p]
     free = max(room.free[p], 0)
     declared = pool.nodes - room.used.get(pool.name, 0)
-    waits = placer.reserved.violated(slot) if declared >= needed else ""
+    waits = placer.reserved.violated(info) if declared >= needed else ""
     if waits:
         return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, reserved for others ({waits})"
     if declared >= needed:

@@ -96,21 +96,21 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
     nearest = NearestMiss(placer)
     allowed = placer.constraints.allowed(placer.own)
     full: Counter[int] = Counter()
-    for slot in overlay.index.each(remaining):
-        if nearest.is_full(slot):
+    for info in overlay.index.each(remaining):
+        if nearest.is_full(info):
             full[0] += 1
             continue
-        trial = placer.trial(slot)
+        trial = placer.trial(info)
         if trial.violation:
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)] += 1
         elif trial.failed >= 0:
             full[trial.failed] += 1
-            nearest.consider(slot, trial.failed)
-        elif not allowed >> slot.rank & 1:
-            violated = placer.constraints.violated(slot, placer.own)
+            nearest.consider(info, trial.failed)
+        elif not allowed >> info.rank & 1:
+            violated = placer.constraints.violated(info, placer.own)
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
-            refusal = placer.quota.refuses(slot, placer.trials.stamped(slot, trial))
+            refusal = placer.quota.refuses(info, placer.trials.stamped(info, trial))
             if refusal:
                 counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
     for engine, number in full.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.placement.device_accounting import Fragmentation, counts_devices, fragmentation, pods_on
 from scheduler.placement.placer import ReplicaPlacer
 
@@ -28,30 +28,30 @@ class NearestMiss:
     def __init__(self, placer: ReplicaPlacer) -> None:
         self._placer = placer
         self._key: tuple[int, str] | None = None
-        self._found: tuple[Slot, int] | None = None
+        self._found: tuple[ClusterInfo, int] | None = None
         self.group = ""
         self._simple = placer.trials.is_simple
 
-    def is_full(self, slot: Slot) -> bool | None:
+    def is_full(self, info: ClusterInfo) -> bool | None:
         """Say whether a cluster lacks room, and remember its gap; None where only a full trial can tell."""
-        if not self._simple or slot.observed or self._placer.trials.has_reusable(slot):
+        if not self._simple or info.observed or self._placer.trials.has_reusable(info):
             return None
-        used = self._placer.overlay.ledger.used(slot.name)
-        engine = self._placer.compiled.on(slot.layout).engines[0]
-        most = max(slot.nodes[p] - used.get(slot.pools[p].name, 0) for p in engine.positions)
+        used = self._placer.overlay.ledger.used(info.name)
+        engine = self._placer.compiled.on(info.layout).engines[0]
+        most = max(info.nodes[p] - used.get(info.pools[p].name, 0) for p in engine.positions)
         if most >= engine.cost:
             return False
-        self._keep(engine.cost - max(most, 0), slot, 0)
+        self._keep(engine.cost - max(most, 0), info, 0)
         return True
 
-    def consider(self, slot: Slot, engine: int) -> None:
+    def consider(self, info: ClusterInfo, engine: int) -> None:
         """Remember the gap of a cluster on which an engine found no room."""
-        self._keep(room_miss(self._placer, slot, engine).gap, slot, engine)
+        self._keep(room_miss(self._placer, info, engine).gap, info, engine)
 
-    def _keep(self, gap: int, slot: Slot, engine: int) -> None:
-        if self._key is None or (gap, slot.name) < self._key:
-            self._key = (gap, slot.name)
-            self._found = (slot, engine)
+    def _keep(self, gap: int, info: ClusterInfo, engine: int) -> None:
+        if self._key is None or (gap, info.name) < self._key:
+            self._key = (gap, info.name)
+            self._found = (info, engine)
             self.group = self._placer.compiled.engines[engine].name
 
     @property
@@ -60,11 +60,11 @@ class NearestMiss:
         return room_miss(self._placer, *self._found).text if self._found else ""
 
 
-def room_miss(placer: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
+def room_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
     """Give the pool with the smallest gap for an engine, on a cluster whose pools have the devices for it."""
-    fit = placer.compiled.on(slot.layout)
-    free = placer.overlay.free(slot)
-    reusable = placer.overlay.reusable(slot, placer.deployment.namespace, placer.deployment.name) or [0] * len(free)
+    fit = placer.compiled.on(info.layout)
+    free = placer.overlay.free(info)
+    reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name) or [0] * len(free)
     left = [a + b for a, b in zip(free, reusable, strict=True)]
     for earlier in fit.engines[:engine]:
         p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
@@ -74,15 +74,15 @@ def room_miss(placer: ReplicaPlacer, slot: Slot, engine: int) -> Miss:
     # The first of equal pools in published order.
     p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
     if counts_devices(placer.overlay):
-        return _device_miss(placer, slot, engine, p)
-    text = f"best: needs {cost}, {max(left[p], 0)} free on {slot.name}/{slot.pools[p].name}"
-    return Miss(cost - max(left[p], 0), slot.name, slot.pools[p].name, text)
+        return _device_miss(placer, info, engine, p)
+    text = f"best: needs {cost}, {max(left[p], 0)} free on {info.name}/{info.pools[p].name}"
+    return Miss(cost - max(left[p], 0), info.name, info.pools[p].name, text)
 
 
-def _device_miss(placer: ReplicaPlacer, slot: Slot, engine: int, p: int) -> Miss:
-    pool = slot.pools[p]
+def _device_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int, p: int) -> Miss:
+    pool = info.pools[p]
     placed = placer.compiled.place(engine, pool.name, pool.device_set)
     needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
-    found = fragmentation(placer.overlay, slot).get(pool.name, Fragmentation(0, 0, 0))
-    text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {slot.name}/{pool.name}"
-    return Miss(needed - found.largest, slot.name, pool.name, text)
+    found = fragmentation(placer.overlay, info).get(pool.name, Fragmentation(0, 0, 0))
+    text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {info.name}/{pool.name}"
+    return Miss(needed - found.largest, info.name, pool.name, text)

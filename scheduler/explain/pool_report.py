@@ -16,12 +16,12 @@ def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:
     claimable devices: the largest pod that is still admitted, free devices, and those of them that pods of that size cannot use.
     """
     overlay = FleetOverlay(fleet, now)
-    slot = overlay.clusters.get(cluster)
-    if slot is None:
+    info = overlay.clusters.get(cluster)
+    if info is None:
         return []
-    free, used, pieces = overlay.free(slot), overlay.ledger.used(slot.name), fragmentation(overlay, slot)
+    free, used, pieces = overlay.free(info), overlay.ledger.used(info.name), fragmentation(overlay, info)
     report = []
-    for p, pool in enumerate(slot.pools):
+    for p, pool in enumerate(info.pools):
         tree: dict[str, Any] = {"name": pool.name, "accounting": accounting_of(overlay, pool), "declared": pool.nodes}
         tree |= {"charged": used.get(pool.name, 0), "free": max(0, free[p])}
         piece = pieces.get(pool.name)

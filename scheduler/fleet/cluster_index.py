@@ -20,7 +20,7 @@ ClusterSet = NewType("ClusterSet", int)
 NO_CLUSTERS = ClusterSet(0)
 
 
-class Slot:
+class ClusterInfo:
     """One cluster of the index with what is derived from its view. A second pool of a name is not used, only listed in `duplicates`."""
 
     __slots__ = ("duplicates", "layout", "name", "nodes", "observed", "pools", "positions", "rank", "taints", "view")
@@ -44,14 +44,14 @@ class Slot:
 
 
 class ClusterIndex:
-    """All slots and the sets they belong to."""
+    """All clusters, and the sets they belong to."""
 
     def __init__(self) -> None:
-        self.slots: dict[str, Slot] = {}
+        self.clusters: dict[str, ClusterInfo] = {}
         self.device_sets: dict[str, DeviceSet] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._stale = False
-        self.ranked: list[Slot] = []
+        self.ranked: list[ClusterInfo] = []
         # Raised when ranks change; sets of clusters from before are invalid then.
         self.epoch = 0
         # Ranks whose layout changed, in order; a cache of matches per cluster reads on from where it stopped.
@@ -80,22 +80,22 @@ class ClusterIndex:
             pools.setdefault(pool.name, pool if pool.device_set is known else _with_set(pool, known))
         sets = tuple(None if pool.class_missing else pool.device_set for pool in pools.values())
         key = tuple("" if devices is None else devices.digest for devices in sets)
-        slot = Slot(view, self._layouts.setdefault(key, Layout(key, sets)), tuple(pools.values()))
-        old = self.slots.get(view.name)
-        self.slots[view.name] = slot
+        info = ClusterInfo(view, self._layouts.setdefault(key, Layout(key, sets)), tuple(pools.values()))
+        old = self.clusters.get(view.name)
+        self.clusters[view.name] = info
         if old is None or self._stale:
             self._stale = True
             return
-        slot.rank = old.rank
-        self.ranked[slot.rank] = slot
+        info.rank = old.rank
+        self.ranked[info.rank] = info
         self._flip(old, present=False)
-        self._flip(slot, present=True)
-        if slot.layout.key != old.layout.key:
-            self.changed_layouts.append(slot.rank)
+        self._flip(info, present=True)
+        if info.layout.key != old.layout.key:
+            self.changed_layouts.append(info.rank)
 
     def remove(self, name: str) -> None:
         """Remove a cluster; an unknown name changes nothing."""
-        if self.slots.pop(name, None) is not None:
+        if self.clusters.pop(name, None) is not None:
             self._stale = True
 
     def refresh(self) -> None:
@@ -103,22 +103,22 @@ class ClusterIndex:
         if not self._stale:
             return
         self._stale = False
-        self.ranked = [self.slots[name] for name in sorted(self.slots)]
+        self.ranked = [self.clusters[name] for name in sorted(self.clusters)]
         self._clear()
         self.epoch += 1
         self.changed_layouts.clear()
         builder = _SetBuilder()
-        for rank, slot in enumerate(self.ranked):
-            slot.rank = rank
-            builder.add(slot)
+        for rank, info in enumerate(self.ranked):
+            info.rank = rank
+            builder.add(info)
         builder.build(self, len(self.ranked))
-        used = {pool.device_set.digest for slot in self.ranked for pool in slot.pools}
+        used = {pool.device_set.digest for info in self.ranked for pool in info.pools}
         self.device_sets = {digest: devices for digest, devices in self.device_sets.items() if digest in used}
-        self._layouts = {slot.layout.key: slot.layout for slot in self.ranked}
+        self._layouts = {info.layout.key: info.layout for info in self.ranked}
 
-    def _flip(self, slot: Slot, *, present: bool) -> None:
-        bit = 1 << slot.rank
-        view = slot.view
+    def _flip(self, info: ClusterInfo, *, present: bool) -> None:
+        bit = 1 << info.rank
+        view = info.view
 
         def flipped(clusters: ClusterSet, applies: bool) -> ClusterSet:
             return ClusterSet(clusters | bit if present and applies else clusters & ~bit)
@@ -131,16 +131,16 @@ class ClusterIndex:
         self.gateway = flipped(self.gateway, bool(view.gateway_address))
         self.deleting = flipped(self.deleting, view.deleting)
         self.storage = flipped(self.storage, bool(view.cache_storage_class))
-        self.with_pools = flipped(self.with_pools, bool(slot.pools))
-        if slot.taints:
-            self.tainted[slot.taints] = flipped(self.tainted.get(slot.taints, NO_CLUSTERS), applies=True)
-            if not self.tainted[slot.taints]:
-                del self.tainted[slot.taints]
-        for digest in set(slot.layout.key) - {""}:
+        self.with_pools = flipped(self.with_pools, bool(info.pools))
+        if info.taints:
+            self.tainted[info.taints] = flipped(self.tainted.get(info.taints, NO_CLUSTERS), applies=True)
+            if not self.tainted[info.taints]:
+                del self.tainted[info.taints]
+        for digest in set(info.layout.key) - {""}:
             self.offering[digest] = flipped(self.offering.get(digest, NO_CLUSTERS), applies=True)
-        self.layouts[slot.layout] = flipped(self.layouts.get(slot.layout, NO_CLUSTERS), applies=True)
-        if not self.layouts[slot.layout]:
-            del self.layouts[slot.layout]
+        self.layouts[info.layout] = flipped(self.layouts.get(info.layout, NO_CLUSTERS), applies=True)
+        if not self.layouts[info.layout]:
+            del self.layouts[info.layout]
 
     def having(self, labels: Mapping[str, str]) -> ClusterSet:
         """Give the clusters that carry every one of these labels."""
@@ -153,9 +153,9 @@ class ClusterIndex:
         """Give the set of the clusters with these names; unknown names are left out."""
         found = 0
         for name in set(names):
-            slot = self.slots.get(name)
-            if slot is not None:
-                found |= 1 << slot.rank
+            info = self.clusters.get(name)
+            if info is not None:
+                found |= 1 << info.rank
         return ClusterSet(found)
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
@@ -179,8 +179,8 @@ class ClusterIndex:
         # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
         return ClusterSet(found | bits(ranks, len(self.ranked)))
 
-    def each(self, clusters: ClusterSet) -> Iterator[Slot]:
-        """Give the slots of a set in name order."""
+    def each(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
+        """Give the clusters of a set in name order."""
         ranked = self.ranked
         for start in range(0, clusters.bit_length(), _CHUNK):
             chunk = (clusters >> start) & _CHUNK_MASK
@@ -223,19 +223,19 @@ class _SetBuilder:
         self.offering: dict[str, list[int]] = {}
         self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "pooled")}
 
-    def add(self, slot: Slot) -> None:
-        view = slot.view
+    def add(self, info: ClusterInfo) -> None:
+        view = info.view
         for pair in view.labels.items():
-            self.labels.setdefault(pair, []).append(slot.rank)
-        if slot.taints:
-            self.tainted.setdefault(slot.taints, []).append(slot.rank)
-        self.layouts.setdefault(slot.layout, []).append(slot.rank)
-        for digest in set(slot.layout.key) - {""}:
-            self.offering.setdefault(digest, []).append(slot.rank)
-        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(slot.pools))
+            self.labels.setdefault(pair, []).append(info.rank)
+        if info.taints:
+            self.tainted.setdefault(info.taints, []).append(info.rank)
+        self.layouts.setdefault(info.layout, []).append(info.rank)
+        for digest in set(info.layout.key) - {""}:
+            self.offering.setdefault(digest, []).append(info.rank)
+        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(info.pools))
         for ranks, held in zip(self.flags.values(), flags, strict=True):
             if held:
-                ranks.append(slot.rank)
+                ranks.append(info.rank)
 
     def build(self, index: ClusterIndex, size: int) -> None:
         index.everything = ClusterSet((1 << size) - 1)

@@ -41,7 +41,7 @@ def restore_decision_state(fleet: Fleet, tree: Mapping[str, Any]) -> None:
     fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
     unaccounted = set(tree.get("unaccounted", ()))
     first_seen = {(cluster, key, value, effect): at for cluster, key, value, effect, at in tree.get("taints", ())}
-    for view in [slot.view for slot in fleet.clusters.values()]:
+    for view in [info.view for info in fleet.clusters.values()]:
         taints = tuple(replace(t, since=first_seen.get((view.name, t.key, t.value, t.effect), t.since)) for t in view.taints)
         # A cluster that is known keeps the time at which its taints were first seen here, so it is added anew.
         fleet.remove_cluster(view.name)

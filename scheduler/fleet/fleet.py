@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from scheduler.fleet.cluster_index import ClusterIndex, Slot
+from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
 from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
@@ -42,18 +42,18 @@ class Fleet:
     # Clusters
 
     @property
-    def clusters(self) -> Mapping[str, Slot]:
+    def clusters(self) -> Mapping[str, ClusterInfo]:
         """Clusters by name."""
-        return self.index.slots
+        return self.index.clusters
 
     def cluster(self, name: str) -> ClusterView | None:
         """Give the view of a cluster as last put, None if unknown."""
-        slot = self.index.slots.get(name)
-        return slot.view if slot else None
+        info = self.index.clusters.get(name)
+        return info.view if info else None
 
     def put_cluster(self, view: ClusterView, now: int = 0) -> None:
         """Add or replace a cluster; a taint keeps the time at which it was first seen."""
-        old = self.index.slots.get(view.name)
+        old = self.index.clusters.get(view.name)
         seen = {(t.key, t.value, t.effect): t.since for t in old.view.taints} if old else {}
         taints = tuple(replace(t, since=t.since or seen.get((t.key, t.value, t.effect), now)) for t in view.taints)
         if taints != view.taints or any(t.since != u.since for t, u in zip(taints, view.taints, strict=True)):
@@ -67,7 +67,7 @@ class Fleet:
 
     def remove_cluster(self, name: str) -> None:
         """Remove a cluster; its replicas stay in the ledger until they are released."""
-        if name in self.index.slots:
+        if name in self.index.clusters:
             self.index.remove(name)
             self.version += 1
 
@@ -141,9 +141,9 @@ class Fleet:
 
     def free(self, cluster: str) -> dict[str, int]:
         """Give the free nodes per pool of a cluster, empty if unknown; negative when a pool shrank below its use."""
-        slot = self.index.slots.get(cluster)
+        info = self.index.clusters.get(cluster)
         used = self.ledger.used(cluster)
-        return {pool.name: pool.nodes - used.get(pool.name, 0) for pool in slot.pools} if slot else {}
+        return {pool.name: pool.nodes - used.get(pool.name, 0) for pool in info.pools} if info else {}
 
     # Checking
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.fleet.capacity import observed_limit
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet, Slot
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterInfo, ClusterSet
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.queue_reservations import QueueReservation
@@ -53,26 +53,26 @@ class FleetOverlay:
         return other
 
     @property
-    def clusters(self) -> Mapping[str, Slot]:
+    def clusters(self) -> Mapping[str, ClusterInfo]:
         """Clusters by name."""
-        return self.index.slots
+        return self.index.clusters
 
-    def free(self, slot: Slot) -> list[int]:
+    def free(self, info: ClusterInfo) -> list[int]:
         """Give the free nodes of each pool of a cluster; negative when more are charged than exist."""
-        used = self.ledger.used(slot.name)
-        free = [nodes - used.get(pool.name, 0) for nodes, pool in zip(slot.nodes, slot.pools, strict=True)] if used else list(slot.nodes)
-        if slot.observed:
-            for p, pool in enumerate(slot.pools):
+        used = self.ledger.used(info.name)
+        free = [nodes - used.get(pool.name, 0) for nodes, pool in zip(info.nodes, info.pools, strict=True)] if used else list(info.nodes)
+        if info.observed:
+            for p, pool in enumerate(info.pools):
                 limit = observed_limit(pool, used.get(pool.name, 0), self.now, self.options)
                 free[p] = free[p] if limit is None else min(free[p], limit)
         return free
 
-    def reusable(self, slot: Slot, namespace: str, deployment: str) -> list[int] | None:
+    def reusable(self, info: ClusterInfo, namespace: str, deployment: str) -> list[int] | None:
         """Give the nodes per pool that releasing replicas of a deployment still hold and no new one reuses yet; None if there are none."""
-        releasing = self.ledger.releasing(namespace, deployment, slot.name)
+        releasing = self.ledger.releasing(namespace, deployment, info.name)
         if not releasing:
             return None
-        counts = [releasing.get(pool.name, (0, 0)) for pool in slot.pools]
+        counts = [releasing.get(pool.name, (0, 0)) for pool in info.pools]
         return [max(0, nodes - reused) for nodes, reused in counts]
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
@@ -92,11 +92,11 @@ class FleetOverlay:
             self._freed = ClusterSet(self._freed | clusters)
             self._full = {digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()}
 
-    def add_full(self, compiled: CompiledTemplate, slot: Slot) -> None:
+    def add_full(self, compiled: CompiledTemplate, info: ClusterInfo) -> None:
         """Remember that a cluster has no free capacity for a template, in the fleet if this batch has not charged that cluster."""
-        if slot.observed:
+        if info.observed:
             return  # what an adapter saw expires by time, which no log of changes tells
-        if slot.name in self.ledger.touched:
-            self._full[compiled.digest] = ClusterSet(self._full.get(compiled.digest, 0) | 1 << slot.rank)
+        if info.name in self.ledger.touched:
+            self._full[compiled.digest] = ClusterSet(self._full.get(compiled.digest, 0) | 1 << info.rank)
         else:
-            self.fleet.full_clusters.add_full(compiled, ClusterSet(1 << slot.rank))
+            self.fleet.full_clusters.add_full(compiled, ClusterSet(1 << info.rank))

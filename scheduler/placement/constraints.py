@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from scheduler.fleet.cluster_index import ClusterSet, Slot
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
@@ -50,9 +50,9 @@ class Constraints:
             found &= self._with_cache()
         return ClusterSet(found)
 
-    def violated(self, slot: Slot, own: ReplicaCounts) -> str:
+    def violated(self, info: ClusterInfo, own: ReplicaCounts) -> str:
         """Name the first rule that a cluster breaks."""
-        bit = 1 << slot.rank
+        bit = 1 << info.rank
         if self._forbidden & bit:
             return "another deployment's anti-affinity"
         for rule in self._required_spreads:
@@ -66,22 +66,22 @@ class Constraints:
                 return f"affinity to {_text(term)}"
         return f"cacheRequired: ModelCache {self._deployment.cache.name} is not {self._deployment.policy.cache_required}"
 
-    def preference_penalty(self, slot: Slot, own: ReplicaCounts) -> int:
+    def preference_penalty(self, info: ClusterInfo, own: ReplicaCounts) -> int:
         """Say how little a cluster meets the preferences; lower is better."""
-        bit = 1 << slot.rank
+        bit = 1 << info.rank
         value = sum(weight for term, weight in self._preferences if self._domains(term, own) & bit)
         for rule in self._preferred_spreads:
             counts = self._counts(rule.topology_key, own)
-            value += counts.get(slot.view.labels.get(rule.topology_key, ""), 0)
+            value += counts.get(info.view.labels.get(rule.topology_key, ""), 0)
         return value
 
     def _counts(self, key: str, own: ReplicaCounts) -> dict[str, int]:
         """Count the own replicas per value of a cluster label."""
         counts: dict[str, int] = {}
         for name, number in own.items():
-            slot = self._overlay.clusters.get(name)
-            if slot is not None and number and key in slot.view.labels:
-                value = slot.view.labels[key]
+            info = self._overlay.clusters.get(name)
+            if info is not None and number and key in info.view.labels:
+                value = info.view.labels[key]
                 counts[value] = counts.get(value, 0) + number
         return counts
 
@@ -113,9 +113,9 @@ class Constraints:
         """Give the clusters whose domain has a replica that the term selects."""
         found = 0
         for name in self._matching_clusters(term, own):
-            slot = self._overlay.clusters.get(name)
-            if slot is not None:
-                found |= _domain(self._overlay, slot, term.topology_key)
+            info = self._overlay.clusters.get(name)
+            if info is not None:
+                found |= _domain(self._overlay, info, term.topology_key)
         return ClusterSet(found)
 
     def _matching_clusters(self, term: AffinityTerm, own: ReplicaCounts) -> Iterator[str]:
@@ -138,19 +138,19 @@ class Constraints:
             if (entry.namespace, entry.deployment) == (deployment.namespace, deployment.name):
                 continue
             for key, namespaces, wanted in entry.avoids:
-                slot = self._overlay.clusters.get(entry.cluster)
-                if slot is None or deployment.namespace not in (namespaces or (entry.namespace,)):
+                info = self._overlay.clusters.get(entry.cluster)
+                if info is None or deployment.namespace not in (namespaces or (entry.namespace,)):
                     continue
                 if _has(deployment.labels, dict(wanted)):
-                    found |= _domain(self._overlay, slot, key)
+                    found |= _domain(self._overlay, info, key)
         return ClusterSet(found)
 
     def _with_cache(self) -> ClusterSet:
         found = 0
         for name, phase in self._deployment.cache.phases.items():
-            slot = self._overlay.clusters.get(name)
-            if slot is not None and phase == self._deployment.policy.cache_required:
-                found |= 1 << slot.rank
+            info = self._overlay.clusters.get(name)
+            if info is not None and phase == self._deployment.policy.cache_required:
+                found |= 1 << info.rank
         return ClusterSet(found)
 
 
@@ -163,10 +163,10 @@ def required_anti_affinity(deployment: DeploymentView) -> tuple[tuple[str, tuple
     )
 
 
-def _domain(overlay: FleetOverlay, slot: Slot, key: str) -> ClusterSet:
+def _domain(overlay: FleetOverlay, info: ClusterInfo, key: str) -> ClusterSet:
     """Give the clusters of one domain: those with the same label value, or the cluster alone."""
-    value = slot.view.labels.get(key) if key else None
-    return ClusterSet(1 << slot.rank) if value is None else overlay.index.label_values[key][value]
+    value = info.view.labels.get(key) if key else None
+    return ClusterSet(1 << info.rank) if value is None else overlay.index.label_values[key][value]
 
 
 def _namespaces(term: AffinityTerm, own: str) -> tuple[str, ...]:

@@ -212,19 +212,19 @@ class SchedulingCycle:
                 self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
 
     def _growth_blocked(self, kept: RetainedReplica) -> str:
-        slot = self.overlay.clusters[kept.entry.cluster]
+        info = self.overlay.clusters[kept.entry.cluster]
         owner = (self.deployment.namespace, self.deployment.name)
         if counts_devices(self.overlay):
-            fits = grown_fits(self.overlay, slot, kept.target or (), owner, kept.entry.uid)
-            return "" if fits else f"too few free devices on {slot.name}"
-        free = ReservedPools(self.overlay, owner, self.priority).left(slot, self.overlay.free(slot))
+            fits = grown_fits(self.overlay, info, kept.target or (), owner, kept.entry.uid)
+            return "" if fits else f"too few free devices on {info.name}"
+        free = ReservedPools(self.overlay, owner, self.priority).left(info, self.overlay.free(info))
         held = charges(kept.entry.engines)
         for pool, nodes in charges(kept.target or ()).items():
             more = nodes - held.get(pool, 0)
-            left = free[slot.positions[pool]]
+            left = free[info.positions[pool]]
             if more > 0 and more > left:
-                return f"needs {more} more nodes on {slot.name}/{pool}, {max(left, 0)} free"
-        return self._quota.refuses_growth(slot, kept.entry.engines, kept.target or ())
+                return f"needs {more} more nodes on {info.name}/{pool}, {max(left, 0)} free"
+        return self._quota.refuses_growth(info, kept.entry.engines, kept.target or ())
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""

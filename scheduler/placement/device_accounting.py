@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import STEPS_MAX, Trial
 from scheduler.hardware.template import CompiledTemplate
@@ -75,10 +75,10 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
     return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
 
 
-def residents(overlay: FleetOverlay, slot: Slot, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
+def residents(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
     """Give the pods on a pool, without those of the owner's releasing replicas and without the entry `skip`."""
     found = []
-    for entry in overlay.ledger.on_cluster(slot.name).values():
+    for entry in overlay.ledger.on_cluster(info.name).values():
         nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
         if entry.uid == skip or (entry.state == reasons.RELEASING and nominated_for == owner):
             continue
@@ -150,15 +150,15 @@ def admits(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], adde
 def fit_devices(
     overlay: FleetOverlay,
     compiled: CompiledTemplate,
-    slot: Slot,
+    info: ClusterInfo,
     owner: Owner,
     takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
 ) -> Trial:
     """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
-    fit = compiled.on(slot.layout)
-    standing = [residents(overlay, slot, pool, owner) for pool in slot.pools]
+    fit = compiled.on(info.layout)
+    standing = [residents(overlay, info, pool, owner) for pool in info.pools]
     chosen: list[int] = []
-    added: list[list[Pods]] = [[] for _ in slot.pools]
+    added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
     steps = 0
 
@@ -173,7 +173,7 @@ def fit_devices(
                 return False
             if not takes(i, p):
                 continue
-            pool = slot.pools[p]
+            pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
             if not admits(overlay, pool, standing[p], [*added[p], *more]):
                 continue
@@ -190,15 +190,15 @@ def fit_devices(
     return Trial(failed=deepest, undecided=steps > STEPS_MAX)
 
 
-def with_slots(overlay: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:
+def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:
     """Stamp slots onto new engines where pods are packed."""
-    if not any(packs(overlay, pool) for pool in slot.pools):
+    if not any(packs(overlay, pool) for pool in info.pools):
         return engines
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
-    for pool in [pool for pool in slot.pools if packs(overlay, pool)]:
+    for pool in [pool for pool in info.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = pack(capacity_of(pool), pool.nodes, residents(overlay, slot, pool, owner), added)
+        found = pack(capacity_of(pool), pool.nodes, residents(overlay, info, pool, owner), added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
@@ -206,9 +206,9 @@ def with_slots(overlay: FleetOverlay, slot: Slot, engines: tuple[EnginePlacement
     )
 
 
-def grown_fits(overlay: FleetOverlay, slot: Slot, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
+def grown_fits(overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
     """Whether a replica may be updated in place to the engines of `target`."""
-    return all(admits(overlay, pool, residents(overlay, slot, pool, owner, uid), pods_on(target, pool)) for pool in slot.pools)
+    return all(admits(overlay, pool, residents(overlay, info, pool, owner, uid), pods_on(target, pool)) for pool in info.pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +227,15 @@ class Fragmentation:
     unusable: int
 
 
-def fragmentation(overlay: FleetOverlay, slot: Slot) -> Mapping[str, Fragmentation]:
+def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Fragmentation]:
     """Report each pool of a cluster that has claimable devices."""
     found = {}
-    for pool in slot.pools:
+    for pool in info.pools:
         capacity = capacity_of(pool)
         first = next((e for e, count in enumerate(capacity) if count), None)
         if first is None:
             continue
-        standing = residents(overlay, slot, pool, ("", ""))
+        standing = residents(overlay, info, pool, ("", ""))
         free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in standing))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):

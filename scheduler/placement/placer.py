@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from api_types.names import replica_name
-from scheduler.fleet.cluster_index import ClusterSet, Slot
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import CompiledTemplate, charges
@@ -68,10 +68,10 @@ class ReplicaPlacer:
         before = self.own.get(cluster, 0)
         after = before + change
         self.own[cluster] = after
-        slot = self.overlay.clusters.get(cluster)
-        if slot is None:
+        info = self.overlay.clusters.get(cluster)
+        if info is None:
             return
-        bit = 1 << slot.rank
+        bit = 1 << info.rank
         if before:
             self._levels[before] = ClusterSet(self._levels[before] & ~bit)
         if after:
@@ -94,9 +94,9 @@ class ReplicaPlacer:
         self._mark_open(entry.cluster)
 
     def _charge_quota(self, entry: ReplicaView, sign: int) -> None:
-        slot = self.overlay.clusters.get(entry.cluster)
-        if slot is not None:
-            self.quota.charge(slot, entry.engines, sign)
+        info = self.overlay.clusters.get(entry.cluster)
+        if info is not None:
+            self.quota.charge(info, entry.engines, sign)
 
     def mark_vacated(self, entry: ReplicaView) -> None:
         """Record a replica that was evicted before placing began: its name and index may be used again."""
@@ -104,30 +104,30 @@ class ReplicaPlacer:
         self._mark_open(entry.cluster)
 
     def _mark_open(self, cluster: str) -> None:
-        slot = self.overlay.clusters.get(cluster)
-        if slot is not None:
-            self.open = ClusterSet(self.open | (self.passing & 1 << slot.rank))
-            self.scorer.forget(slot)
+        info = self.overlay.clusters.get(cluster)
+        if info is not None:
+            self.open = ClusterSet(self.open | (self.passing & 1 << info.rank))
+            self.scorer.forget(info)
 
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
         allowed = ClusterSet(self.open & self.constraints.allowed(self.own))
-        for slot, trial in self.candidates(allowed):
-            engines = self.trials.stamped(slot, trial)
-            if self.quota.refuses(slot, engines):
+        for info, trial in self.candidates(allowed):
+            engines = self.trials.stamped(info, trial)
+            if self.quota.refuses(info, engines):
                 continue
-            return self._commit(slot, engines)
+            return self._commit(info, engines)
         return None
 
-    def place_on(self, slot: Slot) -> Placement | None:
+    def place_on(self, info: ClusterInfo) -> Placement | None:
         """Place one more replica on this cluster, None if it has too little free capacity or a quota refuses."""
-        trial = self.trial(slot)
+        trial = self.trial(info)
         if trial.failed >= 0:
             return None
-        engines = self.trials.stamped(slot, trial)
-        return None if self.quota.refuses(slot, engines) else self._commit(slot, engines)
+        engines = self.trials.stamped(info, trial)
+        return None if self.quota.refuses(info, engines) else self._commit(info, engines)
 
-    def candidates(self, allowed: ClusterSet) -> Iterable[tuple[Slot, Trial]]:
+    def candidates(self, allowed: ClusterSet) -> Iterable[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first."""
         if not self.scorer.spreads:
             yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.mark_full)
@@ -141,50 +141,50 @@ class ReplicaPlacer:
             while group:
                 low = group & -group
                 group ^= low
-                slot = self.overlay.index.ranked[low.bit_length() - 1]
-                trial = self.trial(slot)
+                info = self.overlay.index.ranked[low.bit_length() - 1]
+                trial = self.trial(info)
                 if trial.failed >= 0:
-                    self.mark_full(slot, trial)
+                    self.mark_full(info, trial)
                 else:
-                    yield slot, trial
+                    yield info, trial
 
-    def trial(self, slot: Slot) -> Trial:
+    def trial(self, info: ClusterInfo) -> Trial:
         """Try the engines on a cluster; nodes that the deployment's own releasing replicas hold count as free."""
-        return self.trials.on(slot)
+        return self.trials.on(info)
 
-    def mark_full(self, slot: Slot, trial: Trial) -> None:
+    def mark_full(self, info: ClusterInfo, trial: Trial) -> None:
         """Leave out a cluster without free capacity, in this decision and in later ones until nodes are freed."""
-        self.open = ClusterSet(self.open & ~(1 << slot.rank))
+        self.open = ClusterSet(self.open & ~(1 << info.rank))
         if not trial.violation:
             # Full even with the nodes that only this deployment may reuse, so full for every deployment.
-            self.overlay.add_full(self.compiled, slot)
+            self.overlay.add_full(self.compiled, info)
 
-    def _commit(self, slot: Slot, engines: tuple[EnginePlacement, ...]) -> Placement:
-        index = _lowest_free(self._indices[slot.name])
-        replaced = self._replaceable.pop((slot.name, index), None)
+    def _commit(self, info: ClusterInfo, engines: tuple[EnginePlacement, ...]) -> Placement:
+        index = _lowest_free(self._indices[info.name])
+        replaced = self._replaceable.pop((info.name, index), None)
         deployment = self.deployment
-        name, counter = self._name(slot.name, index, replaced)
+        name, counter = self._name(info.name, index, replaced)
         by_device = counts_devices(self.overlay)
-        reuse = () if by_device else self._reuse(slot, charges(engines))
-        after = self._predecessors(slot.name, replaced) if reuse or replaced or by_device else ()
+        reuse = () if by_device else self._reuse(info, charges(engines))
+        after = self._predecessors(info.name, replaced) if reuse or replaced or by_device else ()
         placement = Placement(
-            cluster=slot.name,
+            cluster=info.name,
             index=index,
             replica_name=name,
-            uid=replica_uid(*self._owner, (deployment.uid, self.request.request_id), slot.name, index),
+            uid=replica_uid(*self._owner, (deployment.uid, self.request.request_id), info.name, index),
             action=reasons.REPLACE if replaced else reasons.CREATE,
             engines=engines,
-            gateway_address=slot.view.gateway_address,
+            gateway_address=info.view.gateway_address,
             template=deployment.template,
             name_counter=counter,
             reuse=reuse,
             after=after,
         )
-        self._indices[slot.name].add(index)
-        self._load(slot.name, 1)
-        self.scorer.forget(slot)
+        self._indices[info.name].add(index)
+        self._load(info.name, 1)
+        self.scorer.forget(info)
         self.overlay.ledger.put(reserved_entry(self.request, placement, self.priority, self.overlay.now))
-        self.quota.charge(slot, engines, 1)
+        self.quota.charge(info, engines, 1)
         return placement
 
     def undo(self, placement: Placement) -> None:
@@ -195,14 +195,14 @@ class ReplicaPlacer:
         self.quota.charge(self.overlay.clusters[placement.cluster], placement.engines, -1)
         self._mark_open(placement.cluster)
 
-    def _reuse(self, slot: Slot, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-        used = self.overlay.ledger.used(slot.name)
+    def _reuse(self, info: ClusterInfo, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        used = self.overlay.ledger.used(info.name)
         short = []
         for pool, count in nodes.items():
-            free = slot.nodes[slot.positions[pool]] - used.get(pool, 0)
+            free = info.nodes[info.positions[pool]] - used.get(pool, 0)
             if count > max(free, 0):
                 short.append((pool, count - max(free, 0)))
-        releasing = self.overlay.ledger.releasing(*self._owner, slot.name)
+        releasing = self.overlay.ledger.releasing(*self._owner, info.name)
         return tuple((pool, min(count, releasing.get(pool, _NOTHING)[0])) for pool, count in short if releasing.get(pool, _NOTHING)[0])
 
     def _predecessors(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:

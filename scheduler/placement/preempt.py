@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from scheduler.fleet.cluster_index import ClusterSet, Slot
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.nomination import nominate
 from scheduler.hardware.node_fitting import fit_nodes
 from scheduler.hardware.template import charges
@@ -31,7 +31,7 @@ class Choice:
     """A set of victims on one cluster; lower cost is better."""
 
     cost: Cost
-    slot: Slot
+    info: ClusterInfo
     victims: tuple[ReplicaView, ...]
 
 
@@ -43,10 +43,10 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     allowed = ClusterSet(placer.passing & placer.constraints.allowed(placer.own))
     best: Choice | None = None
     seen = Counter[str]()
-    for slot in placer.overlay.index.each(allowed):
-        candidates = list(_candidates(placer, slot, seen))
+    for info in placer.overlay.index.each(allowed):
+        candidates = list(_candidates(placer, info, seen))
         if candidates:
-            choice = _cheapest(placer, slot, candidates, best)
+            choice = _cheapest(placer, info, candidates, best)
             if choice is not None and (best is None or choice.cost < best.cost):
                 best = choice
     if best is None:
@@ -54,13 +54,13 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     overlay, deployment = placer.overlay, placer.deployment
     requester = (deployment.namespace, deployment.name)
     evictions = []
-    before = list(overlay.ledger.on_cluster(best.slot.name).values())
+    before = list(overlay.ledger.on_cluster(best.info.name).values())
     for victim in best.victims:
         nominate(overlay.ledger, victim, requester, overlay.now)
         overlay.preempted_at[victim.namespace, victim.deployment] = overlay.now
         detail = f"Preempted by {deployment.namespace}/{deployment.name}"
         evictions.append(Eviction(victim.uid, victim.name, victim.cluster, reasons.PREEMPTED, detail, victim.namespace, victim.deployment))
-    placement = placer.place_on(best.slot)
+    placement = placer.place_on(best.info)
     if placement is None:
         for entry in before:
             overlay.ledger.put(entry)
@@ -68,11 +68,11 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     return placement, evictions
 
 
-def _candidates(placer: ReplicaPlacer, slot: Slot, seen: Counter[str]) -> Iterator[ReplicaView]:
+def _candidates(placer: ReplicaPlacer, info: ClusterInfo, seen: Counter[str]) -> Iterator[ReplicaView]:
     overlay = placer.overlay
     requester = (placer.deployment.namespace, placer.deployment.name)
     cooldown = overlay.options.preemption_cooldown_seconds * 1000
-    for entry in overlay.ledger.on_cluster(slot.name).values():
+    for entry in overlay.ledger.on_cluster(info.name).values():
         owner = (entry.namespace, entry.deployment)
         if owner == requester or entry.state == reasons.RELEASING:
             continue
@@ -95,22 +95,22 @@ def _spare(placer: ReplicaPlacer, entry: ReplicaView) -> int:
     return sum(e.state != reasons.RELEASING for e in owned) - entry.min_available
 
 
-def _cheapest(placer: ReplicaPlacer, slot: Slot, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
+def _cheapest(placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
     for highest in sorted({entry.priority for entry in candidates}):
         if best is not None and highest > best.cost[0]:
             return None
         within = sorted((e for e in candidates if e.priority <= highest), key=lambda e: (e.priority, -e.since, e.name))
         whole_set = _limited(placer, within)
-        if not _fits(placer, slot, whole_set):
+        if not _fits(placer, info, whole_set):
             continue
         for size in range(1, len(whole_set) + 1):
             sets = list(islice(combinations(within, size), _SETS_MAX + 1))
             if len(sets) > _SETS_MAX:
                 break
-            fitting = [chosen for chosen in sets if len(_limited(placer, chosen)) == size and _fits(placer, slot, chosen)]
+            fitting = [chosen for chosen in sets if len(_limited(placer, chosen)) == size and _fits(placer, info, chosen)]
             if fitting:
-                return min((_choice(placer, slot, chosen) for chosen in fitting), key=lambda c: c.cost)
-        return _choice(placer, slot, _pruned(placer, slot, whole_set))
+                return min((_choice(placer, info, chosen) for chosen in fitting), key=lambda c: c.cost)
+        return _choice(placer, info, _pruned(placer, info, whole_set))
     return None
 
 
@@ -126,27 +126,27 @@ def _limited(placer: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[Repli
     return kept
 
 
-def _pruned(placer: ReplicaPlacer, slot: Slot, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
+def _pruned(placer: ReplicaPlacer, info: ClusterInfo, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
     """Leave out victims one by one, the highest priority first, as long as the rest still frees enough."""
     kept = list(chosen)
     for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
         rest = [e for e in kept if e is not entry]
-        if _fits(placer, slot, rest):
+        if _fits(placer, info, rest):
             kept = rest
     return tuple(kept)
 
 
-def _fits(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> bool:
+def _fits(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaView]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_freed_by(victim))
-    free = [nodes + freed[pool.name] for nodes, pool in zip(placer.reserved.left(slot, placer.overlay.free(slot)), slot.pools, strict=True)]
-    return fit_nodes(placer.compiled.on(slot.layout), free).failed < 0
+    free = [nodes + freed[pool.name] for nodes, pool in zip(placer.reserved.left(info, placer.overlay.free(info)), info.pools, strict=True)]
+    return fit_nodes(placer.compiled.on(info.layout), free).failed < 0
 
 
-def _choice(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -> Choice:
+def _choice(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaView]) -> Choice:
     freed = sum(sum(_freed_by(victim).values()) for victim in victims)
-    needed = sum(engine.cost for engine in placer.compiled.on(slot.layout).engines)
+    needed = sum(engine.cost for engine in placer.compiled.on(info.layout).engines)
     cost = (
         max(victim.priority for victim in victims),
         len(victims),
@@ -155,7 +155,7 @@ def _choice(placer: ReplicaPlacer, slot: Slot, victims: Sequence[ReplicaView]) -
         tuple(sorted(-victim.since for victim in victims)),
         tuple(sorted(f"{victim.cluster}/{victim.namespace}/{victim.name}" for victim in victims)),
     )
-    return Choice(cost, slot, tuple(victims))
+    return Choice(cost, info, tuple(victims))
 
 
 def _freed_by(entry: ReplicaView) -> Mapping[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from api_types.names import tenant_queue, workload_name
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import charges
 from scheduler.model.inputs import AdmissionView, ClusterView, PoolView, QueueView, ReplicaView
@@ -20,7 +20,6 @@ PENDING = "Pending"
 EVICTED = "Evicted"
 # Evicted pods wait for admission again, and may wait as long as pending ones.
 _WAITING_STATES = frozenset({PENDING, EVICTED})
-Refusal = tuple[str, str, str, str]
 
 
 def is_old(view: ClusterView, now: int, options: SchedulerOptions) -> bool:
@@ -36,13 +35,13 @@ def devices_of(pool: PoolView) -> int:
 class QueueLimits:
     """What the queues of one tenant would still admit on one cluster."""
 
-    def __init__(self, overlay: FleetOverlay, slot: Slot, namespace: str) -> None:
+    def __init__(self, overlay: FleetOverlay, info: ClusterInfo, namespace: str) -> None:
         tenant = tenant_queue(namespace)
-        usable = not is_old(slot.view, overlay.now, overlay.options)
-        self._slot = slot
+        usable = not is_old(info.view, overlay.now, overlay.options)
+        self._slot = info
         self._left = {
-            queue: queue.free - _waiting(overlay, slot, queue)
-            for queue in slot.view.queues
+            queue: queue.free - _waiting(overlay, info, queue)
+            for queue in info.view.queues
             if usable and queue.free >= 0 and tenant in queue.tenants
         }
 
@@ -68,37 +67,37 @@ class QueueLimits:
         return ""
 
 
-def _waiting(overlay: FleetOverlay, slot: Slot, queue: QueueView) -> int:
+def _waiting(overlay: FleetOverlay, info: ClusterInfo, queue: QueueView) -> int:
     """Count the devices that are charged for tenants of a queue and that it has not admitted yet."""
-    admitted = {seen.workload for seen in slot.view.admission if seen.state == ADMITTED}
+    admitted = {seen.workload for seen in info.view.admission if seen.state == ADMITTED}
     total = 0
-    for entry in overlay.ledger.on_cluster(slot.name).values():
+    for entry in overlay.ledger.on_cluster(info.name).values():
         if tenant_queue(entry.namespace) not in queue.tenants or workload_name(entry.namespace, entry.name) in admitted:
             continue
         for name, nodes in charges(entry.engines).items():
-            p = slot.positions.get(name)
+            p = info.positions.get(name)
             if p is not None and (not queue.pools or name in queue.pools):
-                total += nodes * devices_of(slot.pools[p])
+                total += nodes * devices_of(info.pools[p])
     return total
 
 
-def not_admitted(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
+def not_admitted(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> str:
     """Say why a replica that serves no traffic has waited too long for admission, "" if it has not."""
-    seen = None if entry.serving or entry.ready else _unadmitted_workload(overlay, slot, entry)
+    seen = None if entry.serving or entry.ready else _unadmitted_workload(overlay, info, entry)
     if seen is None or not seen.since:
         return ""
     waited = (overlay.now - seen.since) // 1000
     if waited <= overlay.options.admission_timeout_seconds:
         return ""
     if seen.state == EVICTED:
-        return f"its pods were evicted from {_where(slot, entry)} {waited} s ago and are not admitted again: {seen.reason}"
-    return f"its pods are not admitted on {_where(slot, entry)} for {waited} s: {seen.reason}"
+        return f"its pods were evicted from {_where(info, entry)} {waited} s ago and are not admitted again: {seen.reason}"
+    return f"its pods are not admitted on {_where(info, entry)} for {waited} s: {seen.reason}"
 
 
-def eviction_text(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> str:
+def eviction_text(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> str:
     """Say why the cluster's admission evicted pods of a replica, "" if it did not; nothing is moved for that yet."""
-    seen = _unadmitted_workload(overlay, slot, entry)
-    return f"pods of it were evicted from {_where(slot, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
+    seen = _unadmitted_workload(overlay, info, entry)
+    return f"pods of it were evicted from {_where(info, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
 
 
 def evicted_workloads(view: ClusterView) -> frozenset[str]:
@@ -106,26 +105,26 @@ def evicted_workloads(view: ClusterView) -> frozenset[str]:
     return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
 
 
-def _unadmitted_workload(overlay: FleetOverlay, slot: Slot, entry: ReplicaView) -> AdmissionView | None:
+def _unadmitted_workload(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> AdmissionView | None:
     """Give what an observed cluster reports of a replica whose pods are not all admitted."""
-    if not slot.view.admission or is_old(slot.view, overlay.now, overlay.options):
+    if not info.view.admission or is_old(info.view, overlay.now, overlay.options):
         return None
     workload = workload_name(entry.namespace, entry.name)
-    seen = next((seen for seen in slot.view.admission if seen.workload == workload), None)
+    seen = next((seen for seen in info.view.admission if seen.workload == workload), None)
     return seen if seen and seen.state in _WAITING_STATES else None
 
 
-def _where(slot: Slot, entry: ReplicaView) -> str:
-    return f"{slot.name}/{', '.join(sorted(charges(entry.engines)))}"
+def _where(info: ClusterInfo, entry: ReplicaView) -> str:
+    return f"{info.name}/{', '.join(sorted(charges(entry.engines)))}"
 
 
-def refused_positions(overlay: FleetOverlay, slot: Slot, namespace: str, deployment: str) -> frozenset[int]:
+def refused_positions(overlay: FleetOverlay, info: ClusterInfo, namespace: str, deployment: str) -> frozenset[int]:
     """Give the pools of a cluster that are refused to a deployment, because they let one of its replicas wait too long."""
     if not overlay.refused:
         return frozenset()
     limit = overlay.now - overlay.options.refusal_seconds * 1000
     return frozenset(
-        p for p, pool in enumerate(slot.pools) if overlay.refused.get((namespace, deployment, slot.name, pool.name), -1) > limit
+        p for p, pool in enumerate(info.pools) if overlay.refused.get((namespace, deployment, info.name, pool.name), -1) > limit
     )
 
 

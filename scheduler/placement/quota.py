@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scheduler.cel import SelectorError, compile_selector
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement
@@ -30,23 +30,23 @@ class QuotaGate:
         """Whether the namespace has any quota."""
         return bool(self._quotas)
 
-    def refuses(self, slot: Slot, engines: Sequence[EnginePlacement]) -> str:
+    def refuses(self, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> str:
         """Say which quota a placement would exceed, "" if none."""
-        return next((text for text in self._refusals(slot, (), engines) if text), "")
+        return next((text for text in self._refusals(info, (), engines) if text), "")
 
-    def refuses_growth(self, slot: Slot, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> str:
+    def refuses_growth(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> str:
         """Say which quota a growing replica would exceed, "" if none or if it does not grow."""
-        return next((text for text in self._refusals(slot, before, after) if text), "")
+        return next((text for text in self._refusals(info, before, after) if text), "")
 
-    def charge(self, slot: Slot, engines: Sequence[EnginePlacement], sign: int) -> None:
+    def charge(self, info: ClusterInfo, engines: Sequence[EnginePlacement], sign: int) -> None:
         """Count a placement, or with sign -1 remove it."""
         for i, quota in enumerate(self._quotas):
-            nodes, devices = _amount(quota, slot, engines)
+            nodes, devices = _amount(quota, info, engines)
             self._used[i] = (self._used[i][0] + sign * nodes, self._used[i][1] + sign * devices)
 
-    def _refusals(self, slot: Slot, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> Iterator[str]:
+    def _refusals(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> Iterator[str]:
         for quota, (used_nodes, used_devices) in zip(self._quotas, self._used, strict=True):
-            old, new = _amount(quota, slot, before), _amount(quota, slot, after)
+            old, new = _amount(quota, info, before), _amount(quota, info, after)
             more_nodes, more_devices = new[0] - old[0], new[1] - old[1]
             if more_nodes <= 0 and more_devices <= 0:
                 continue
@@ -63,23 +63,23 @@ class QuotaGate:
         requester = self._deployment.name
         for owner in self._overlay.ledger.owners((quota.namespace,)):
             for entry in self._overlay.ledger.owned(*owner).values():
-                slot = self._overlay.clusters.get(entry.cluster)
-                if slot is None or (entry.state == reasons.RELEASING and entry.deployment == requester):
+                info = self._overlay.clusters.get(entry.cluster)
+                if info is None or (entry.state == reasons.RELEASING and entry.deployment == requester):
                     continue
-                held = _amount(quota, slot, entry.engines)
+                held = _amount(quota, info, entry.engines)
                 nodes, devices = nodes + held[0], devices + held[1]
         return nodes, devices
 
 
-def _amount(quota: Quota, slot: Slot, engines: Sequence[EnginePlacement]) -> Amount:
+def _amount(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
     """Count the nodes and claimed devices of engines on the pools that a quota is about."""
-    if any(slot.view.labels.get(key) != value for key, value in quota.match_labels.items()):
+    if any(info.view.labels.get(key) != value for key, value in quota.match_labels.items()):
         return 0, 0
     nodes = devices = 0
     for engine in engines:
         for member in engine.members:
-            p = slot.positions.get(member.pool)
-            if p is None or not member.requests or not _concerns(quota, slot.pools[p]):
+            p = info.positions.get(member.pool)
+            if p is None or not member.requests or not _concerns(quota, info.pools[p]):
                 continue
             pods = member.pods * engine.copies
             nodes += pods

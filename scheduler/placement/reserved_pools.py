@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterSet, Slot
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import ahead_of
 from scheduler.hardware.template import CompiledTemplate, compile_template, placing_units
@@ -21,11 +21,11 @@ class ReservedPool:
     clusters: ClusterSet
     compiled: CompiledTemplate
 
-    def positions(self, slot: Slot) -> frozenset[int]:
+    def positions(self, info: ClusterInfo) -> frozenset[int]:
         """Give the reserved pools of a cluster."""
-        if not self.clusters >> slot.rank & 1:
+        if not self.clusters >> info.rank & 1:
             return frozenset()
-        return frozenset(p for engine in self.compiled.on(slot.layout).engines for p in engine.positions)
+        return frozenset(p for engine in self.compiled.on(info.layout).engines for p in engine.positions)
 
 
 class ReservedPools:
@@ -41,19 +41,19 @@ class ReservedPools:
     def __bool__(self) -> bool:
         return bool(self._clusters)
 
-    def positions(self, slot: Slot) -> frozenset[int]:
+    def positions(self, info: ClusterInfo) -> frozenset[int]:
         """Give the pools of a cluster whose free nodes are reserved for others."""
-        if not self._clusters >> slot.rank & 1:
+        if not self._clusters >> info.rank & 1:
             return frozenset()
-        return frozenset[int]().union(*(reserved.positions(slot) for reserved in self._reserved))
+        return frozenset[int]().union(*(reserved.positions(info) for reserved in self._reserved))
 
-    def violated(self, slot: Slot) -> str:
+    def violated(self, info: ClusterInfo) -> str:
         """Name the rule that a placement on a cluster would break, with the first in the queue that reserves pools there."""
-        return next((f"StrictOrder: {'/'.join(known.owner)} waits ahead" for known in self._reserved if known.positions(slot)), "")
+        return next((f"StrictOrder: {'/'.join(known.owner)} waits ahead" for known in self._reserved if known.positions(info)), "")
 
-    def left(self, slot: Slot, free: Sequence[int]) -> list[int]:
+    def left(self, info: ClusterInfo, free: Sequence[int]) -> list[int]:
         """Give the free nodes per pool that are not reserved."""
-        reserved = self.positions(slot)
+        reserved = self.positions(info)
         return [min(nodes, 0) if p in reserved else nodes for p, nodes in enumerate(free)]
 
 

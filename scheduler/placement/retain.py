@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.capacity import observed_limit
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import CompiledTemplate, charges, stamp
 from scheduler.kubernetes.tolerations import untolerated
@@ -96,11 +96,11 @@ def retain(
         if entry.state == reasons.RELEASING and rules.know_releasing:
             found.terminating.append(entry)
             continue
-        slot = overlay.clusters.get(entry.cluster)
-        if slot is None and not overlay.fleet.rebuilding:
+        info = overlay.clusters.get(entry.cluster)
+        if info is None and not overlay.fleet.rebuilding:
             found.evicted.append(EvictedReplica(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} no longer exists"))
             continue
-        if rules.replace_unselected and slot is not None and not _selected(deployment, slot):
+        if rules.replace_unselected and info is not None and not _selected(deployment, info):
             found.evicted.append(EvictedReplica(entry, reasons.CLUSTER_GONE, f"cluster {entry.cluster} is no longer selected"))
             continue
         if (entry.cluster, entry.index) in taken:
@@ -113,28 +113,28 @@ def retain(
         taken.add((entry.cluster, entry.index))
         kept = RetainedReplica(entry)
         found.kept.append(kept)
-        if slot is None:
+        if info is None:
             continue
-        taint = untolerated(slot.taints, deployment.tolerations, "NoExecute")
+        taint = untolerated(info.taints, deployment.tolerations, "NoExecute")
         if taint is not None:
             kept.drain_reason = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
             kept.drain_since = taint.since
         elif compiled is not None:
-            note = _check_stamp(overlay, deployment, compiled, slot, kept)
+            note = _check_stamp(overlay, deployment, compiled, info, kept)
             if note is not None:
                 found.notes.append(note)
-            waiting = not_admitted(overlay, slot, entry) if rules.follow_admission and not kept.replace_reason else ""
+            waiting = not_admitted(overlay, info, entry) if rules.follow_admission and not kept.replace_reason else ""
             if waiting:
                 kept.replace_reason, kept.detail = reasons.NOT_ADMITTED, waiting
-        lost = eviction_text(overlay, slot, entry) if rules.follow_admission else ""
+        lost = eviction_text(overlay, info, entry) if rules.follow_admission else ""
         if lost:
             found.notes.append(Note(reasons.EVICTED, entry.name, lost))
     return found
 
 
-def _selected(deployment: DeploymentView, slot: Slot) -> bool:
+def _selected(deployment: DeploymentView, info: ClusterInfo) -> bool:
     wanted = [*deployment.match_labels.items(), *deployment.cache.match_labels.items()]
-    return all(slot.view.labels.get(key) == value for key, value in wanted)
+    return all(info.view.labels.get(key) == value for key, value in wanted)
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
@@ -143,7 +143,7 @@ def taint_text(key: str, value: str, effect: str) -> str:
 
 
 def _check_stamp(
-    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, slot: Slot, kept: RetainedReplica
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, info: ClusterInfo, kept: RetainedReplica
 ) -> Note | None:
     """Compare a stamp with the template: set in `kept` what follows, and give the note of a drift."""
     entry = kept.entry
@@ -154,11 +154,11 @@ def _check_stamp(
         return None
     target = []
     for i, engine in enumerate(deployment.engines):
-        placed, problem = _on_pins(compiled, slot, i, engine, stamped[engine.name])
+        placed, problem = _on_pins(compiled, info, i, engine, stamped[engine.name])
         if placed is not None:
             target.append(placed)
             continue
-        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, stamped[engine.name], slot)
+        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, stamped[engine.name], info)
         if not edited:
             return Note(reasons.DRIFTED, entry.name, problem)
         kept.replace_reason, kept.detail = reasons.PIN_MISMATCH, problem
@@ -180,12 +180,12 @@ def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, Eng
 
 
 def _on_pins(
-    compiled: CompiledTemplate, slot: Slot, i: int, engine: EngineView, stamped: EnginePlacement
+    compiled: CompiledTemplate, info: ClusterInfo, i: int, engine: EngineView, stamped: EnginePlacement
 ) -> tuple[EnginePlacement | None, str]:
     """Stamp an engine again on the pools it is pinned to; None and the problem when they no longer satisfy it."""
     pool = stamped.pool
     members = stamped.members
-    devices = slot.device_set(pool)
+    devices = info.device_set(pool)
     if devices is not None and pool and all(member.pool == pool for member in members):
         fits = [need.fit(devices) for need in compiled.needs[i]]
         if all(fit.fits for fit in fits) and any(fit.resolved for fit in fits):
@@ -195,7 +195,7 @@ def _on_pins(
     for member, known, need in zip(engine.members, members, compiled.needs[i], strict=True):
         if not known.pool:
             return None, f"engine {engine.name}: member {member.role} has no pool"
-        own = slot.device_set(known.pool)
+        own = info.device_set(known.pool)
         if own is None:
             return None, f"engine {engine.name}: pool {known.pool} is not published"
         fit = need.fit(own)
@@ -208,12 +208,12 @@ def _on_pins(
     return EnginePlacement(engine.name, tuple(placed), engine.copies), ""
 
 
-def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, slot: Slot) -> bool:
+def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, info: ClusterInfo) -> bool:
     """Whether the deployment was edited since the engine was stamped.
 
     A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to be replaced.
     """
-    if any(slot.device_set(member.pool) is None for member in stamped.members):
+    if any(info.device_set(member.pool) is None for member in stamped.members):
         return True
     return any(
         _member_edited(member, known, need.digest)
@@ -231,18 +231,18 @@ def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> b
 
 def lost_capacity(overlay: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
     """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
-    slot = overlay.clusters.get(entry.cluster)
-    if slot is None or not slot.observed:
+    info = overlay.clusters.get(entry.cluster)
+    if info is None or not info.observed:
         return
-    used = overlay.ledger.used(slot.name)
+    used = overlay.ledger.used(info.name)
     for name in charges(entry.engines):
-        p = slot.positions.get(name)
+        p = info.positions.get(name)
         if p is None:
             continue
         charged = used.get(name, 0)
-        limit = observed_limit(slot.pools[p], charged, overlay.now, overlay.options)
+        limit = observed_limit(info.pools[p], charged, overlay.now, overlay.options)
         if limit is not None and limit < 0:
-            detail = f"{charged + limit} nodes of {slot.name}/{name} are there, {charged} are charged"
+            detail = f"{charged + limit} nodes of {info.name}/{name} are there, {charged} are charged"
             yield Note(reasons.CAPACITY_LOST, entry.name, detail)
 
 

@@ -41,9 +41,9 @@ def surplus_replicas(
 
 
 def _health_rank(overlay: FleetOverlay, deployment: DeploymentView, kept: RetainedReplica) -> Rank:
-    slot = overlay.clusters.get(kept.entry.cluster)
-    broken = slot is None or slot.view.deleting or not slot.view.ready or not slot.view.gateway_address
-    tainted = slot is not None and untolerated(slot.taints, deployment.tolerations) is not None
+    info = overlay.clusters.get(kept.entry.cluster)
+    broken = info is None or info.view.deleting or not info.view.ready or not info.view.gateway_address
+    tainted = info is not None and untolerated(info.taints, deployment.tolerations) is not None
     return (int(broken), int(not kept.entry.ready), int(tainted))
 
 

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from api_types import labels
-from scheduler.fleet.cluster_index import Slot
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.memory import memory_mebibytes
 from scheduler.hardware.node_fitting import PoolOrder, Trial
@@ -64,7 +64,7 @@ class ClusterScorer:
         overlay: FleetOverlay,
         deployment: DeploymentView,
         compiled: CompiledTemplate,
-        trial: Callable[[Slot], Trial],
+        trial: Callable[[ClusterInfo], Trial],
         constraints: Constraints,
     ) -> None:
         self._overlay = overlay
@@ -82,120 +82,124 @@ class ClusterScorer:
         # What was computed for a cluster is valid until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
 
-    def forget(self, slot: Slot) -> None:
+    def forget(self, info: ClusterInfo) -> None:
         """Drop what was computed for a cluster, because something changed there."""
-        self._known.pop(slot.rank, None)
+        self._known.pop(info.rank, None)
 
     def ranked(
-        self, slots: Iterable[Slot], own: Mapping[str, int], mark_full: Callable[[Slot, Trial], None]
-    ) -> Iterator[tuple[Slot, Trial]]:
+        self, clusters: Iterable[ClusterInfo], own: Mapping[str, int], mark_full: Callable[[ClusterInfo, Trial], None]
+    ) -> Iterator[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first; `mark_full` is called for those without."""
-        heap: list[tuple[tuple[int, ...], str, Slot, Trial]] = []
+        heap: list[tuple[tuple[int, ...], str, ClusterInfo, Trial]] = []
         domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
-        for slot in slots:
-            known = self._known.get(slot.rank)
+        for info in clusters:
+            known = self._known.get(info.rank)
             if known is None:
-                trial = self._trial(slot)
+                trial = self._trial(info)
                 if trial.failed >= 0:
-                    mark_full(slot, trial)
+                    mark_full(info, trial)
                     continue
-                known = self._known[slot.rank] = (trial, tuple(self._fixed(slot, trial)))
+                known = self._known[info.rank] = (trial, tuple(self._fixed(info, trial)))
             trial, fixed = known
-            heap.append((self._key(slot, own, domains, fixed), slot.name, slot, trial))
+            heap.append((self._key(info, own, domains, fixed), info.name, info, trial))
         if self._weights:
             heap = self._weighed(heap)
         heapq.heapify(heap)
         while heap:
-            _, _, slot, trial = heapq.heappop(heap)
-            yield slot, trial
+            _, _, info, trial = heapq.heappop(heap)
+            yield info, trial
 
-    def _weighed(self, ranked: Sequence[tuple[tuple[int, ...], str, Slot, Trial]]) -> list[tuple[tuple[int, ...], str, Slot, Trial]]:
+    def _weighed(
+        self, ranked: Sequence[tuple[tuple[int, ...], str, ClusterInfo, Trial]]
+    ) -> list[tuple[tuple[int, ...], str, ClusterInfo, Trial]]:
         """Put the weighted sum between the preferences and the single functions, which then decide between equal sums."""
         first = self._preference_values
         columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
         bounds = [(min(column), max(column)) for column in columns]
         found = []
-        for key, name, slot, trial in ranked:
+        for key, name, info, trial in ranked:
             total = sum(
                 weight * ((value - low) * _SCALE // (high - low) if high > low else 0)
                 for weight, value, (low, high) in zip(self._weights, key[first:], bounds, strict=True)
             )
-            found.append(((*key[:first], total, *key[first:]), name, slot, trial))
+            found.append(((*key[:first], total, *key[first:]), name, info, trial))
         return found
 
-    def _key(self, slot: Slot, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]) -> tuple[int, ...]:
+    def _key(
+        self, info: ClusterInfo, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]
+    ) -> tuple[int, ...]:
         """Join the values that change with each replica and those that do not, in the order of the profile."""
         values = []
         rest = iter(fixed)
         if self._has_preferences:
-            values += [next(rest), self._constraints.preference_penalty(slot, own)]
+            values += [next(rest), self._constraints.preference_penalty(info, own)]
         for name in self._functions:
             if name == "spread":
-                values.append(own.get(slot.name, 0))
+                values.append(own.get(info.name, 0))
             elif ":" in name:
                 key = name[len("domain:") :]
-                values.append(domains[key].get(slot.view.labels.get(key, ""), 0))
+                values.append(domains[key].get(info.view.labels.get(key, ""), 0))
             else:
                 values.append(next(rest))
         return tuple(values)
 
-    def _fixed(self, slot: Slot, trial: Trial) -> Iterator[int]:
+    def _fixed(self, info: ClusterInfo, trial: Trial) -> Iterator[int]:
         if self._has_preferences:
-            yield int(len({slot.pools[p].network_domain for p in trial.positions}) > 1)
+            yield int(len({info.pools[p].network_domain for p in trial.positions}) > 1)
         for name in self._functions:
             if name != "spread" and ":" not in name:
-                yield self._value(name, slot, trial)
+                yield self._value(name, info, trial)
 
-    def _value(self, name: str, slot: Slot, trial: Trial) -> int:
+    def _value(self, name: str, info: ClusterInfo, trial: Trial) -> int:
         if name == "locality":
-            return _PHASES.get(self._deployment.cache.phases.get(slot.name, ""), _PHASES[""])
-        fit = self._compiled.on(slot.layout)
+            return _PHASES.get(self._deployment.cache.phases.get(info.name, ""), _PHASES[""])
+        fit = self._compiled.on(info.layout)
         if name == "cost":
-            return sum(_price(slot, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
-        left = {p: self._overlay.free(slot)[p] for p in set(trial.positions)}
+            return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
+        left = {p: self._overlay.free(info)[p] for p in set(trial.positions)}
         for p, engine in zip(trial.positions, fit.engines, strict=True):
             left[p] -= engine.cost
         if name == "binpack":
             return sum(left.values())
-        capacity = sum(slot.nodes[p] for p in left)
+        capacity = sum(info.nodes[p] for p in left)
         return -(sum(left.values()) * _PER_MILLE // max(1, capacity))
 
     def _domain_loads(self, key: str, own: Mapping[str, int]) -> dict[str, int]:
         loads: dict[str, int] = {}
         for name, count in own.items():
-            slot = self._overlay.clusters.get(name)
-            if slot is not None and count:
-                value = slot.view.labels.get(key, "")
+            info = self._overlay.clusters.get(name)
+            if info is not None and count:
+                value = info.view.labels.get(key, "")
                 loads[value] = loads.get(value, 0) + count
         return loads
 
 
-def _price(slot: Slot, p: int, nodes: int) -> int:
-    price = slot.pools[p].price_milli
+def _price(info: ClusterInfo, p: int, nodes: int) -> int:
+    price = info.pools[p].price_milli
     return UNKNOWN_PRICE if price < 0 else price * nodes
 
 
-def pool_order(overlay: FleetOverlay, deployment: DeploymentView, slot: Slot, compiled: CompiledTemplate) -> PoolOrder | None:
+def pool_order(overlay: FleetOverlay, deployment: DeploymentView, info: ClusterInfo, compiled: CompiledTemplate) -> PoolOrder | None:
     """Give the order in which pools of a cluster are tried, None for published order."""
     profile = profile_of(overlay, deployment)
     if profile == DEFAULT:
         return None
-    fit: LayoutFit = compiled.on(slot.layout)
+    fit: LayoutFit = compiled.on(info.layout)
     functions = functions_of(overlay, profile)
-    free = overlay.free(slot)
+    free = overlay.free(info)
 
     def key(i: int, p: int) -> tuple[int, ...]:
         cost = fit.engines[i].cost
         values = []
         for name in functions:
             if name == "cost":
-                values.append(_price(slot, p, cost))
+                values.append(_price(info, p, cost))
             elif name == "binpack":
                 values.append(free[p] - cost)
             elif name == "free":
-                values.append(-((free[p] - cost) * _PER_MILLE // max(1, slot.nodes[p])))
+                values.append(-((free[p] - cost) * _PER_MILLE // max(1, info.nodes[p])))
         # At equal prices the smallest hardware that fits, so that large devices stay free for what needs them.
-        surplus = sum(entry.count * memory_mebibytes(entry) for entry in slot.pools[p].device_set.entries)
+        surplus = sum(entry.count * memory_mebibytes(entry) for entry in info.pools[p].device_set.entries)
         return (*values, surplus, p) if "cost" in functions or "binpack" in functions else (surplus, *values, p)
 
     return lambda i, positions: sorted(positions, key=lambda p: key(i, p))

@@ -69,8 +69,8 @@ def queued(views: Iterable[DeploymentView], options: SchedulerOptions, step: int
 def copy_of(fleet: Fleet) -> Fleet:
     """Give a fleet that starts equal and changes alone; views and stamps are shared."""
     other = Fleet(fleet.options)
-    for slot in fleet.clusters.values():
-        other.index.put(slot.view)
+    for info in fleet.clusters.values():
+        other.index.put(info.view)
     other.ledger = fleet.ledger.fork()
     other.full_clusters = type(fleet.full_clusters)(other.index, other.ledger)
     other.preempted_at = dict(fleet.preempted_at)

@@ -137,13 +137,13 @@ def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
     for name in changes.removed_clusters:
         other.remove_cluster(name)
     for name in changes.drained:
-        slot = other.clusters.get(name)
-        if slot is not None:
-            other.put_cluster(replace(slot.view, taints=(*slot.view.taints, MAINTENANCE)), now)
+        info = other.clusters.get(name)
+        if info is not None:
+            other.put_cluster(replace(info.view, taints=(*info.view.taints, MAINTENANCE)), now)
     for key, value in changes.failed_domains:
-        for slot in list(other.clusters.values()):
-            if slot.view.labels.get(key) == value:
-                other.put_cluster(replace(slot.view, ready=False), now)
+        for info in list(other.clusters.values()):
+            if info.view.labels.get(key) == value:
+                other.put_cluster(replace(info.view, ready=False), now)
     return other
 
 
@@ -208,8 +208,8 @@ def _charged(fleet: Fleet, cluster: str) -> dict[str, int]:
 
 
 def _cost(fleet: Fleet, cluster: str, pool: str, nodes: int) -> int:
-    slot = fleet.clusters.get(cluster)
-    p = slot.positions.get(pool) if slot else None
-    if slot is None or p is None or slot.pools[p].price_milli < 0:
+    info = fleet.clusters.get(cluster)
+    p = info.positions.get(pool) if info else None
+    if info is None or p is None or info.pools[p].price_milli < 0:
         return 0 if nodes == 0 else -1
-    return slot.pools[p].price_milli * nodes
+    return info.pools[p].price_milli * nodes

@@ -132,8 +132,8 @@ def stamped(view: DeploymentView, pools: str | Sequence[str], world: Fleet, at: 
     """The engines of a deployment as the scheduler stamps them onto these pools of a cluster (one name serves all engines)."""
     compiled = compile_template(view.engines, MatchRules())
     names = [pools] * len(view.engines) if isinstance(pools, str) else pools
-    slot = world.clusters.get(at)
-    return tuple(compiled.place(i, name, (slot and slot.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
+    info = world.clusters.get(at)
+    return tuple(compiled.place(i, name, (info and info.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
 
 
 def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequence[str] = "p", **fields: Any) -> list[str]:

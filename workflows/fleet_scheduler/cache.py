@@ -60,8 +60,8 @@ class SchedulerCache:
         if not self.parts_left:
             reserved = [entry.uid for entry in self.fleet.entries() if entry.state == reasons.RESERVED]
             self.unbound = dict.fromkeys((*reserved, *self._released_unbound))
-            for slot in self.fleet.clusters.values():
-                self.admission.update(slot.view)
+            for info in self.fleet.clusters.values():
+                self.admission.update(info.view)
 
     def carried_extras(self) -> dict[str, Any]:
         """Give what is carried beside the fleet."""

@@ -40,7 +40,7 @@ class QueueingHints:
         # Quotas and anti-affinity of other deployments span clusters.
         if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.with_anti_affinity()):
             return list(waiting)
-        labels = [slot.view.labels for name in sorted(self.clusters) if (slot := fleet.clusters.get(name)) is not None]
+        labels = [info.view.labels for name in sorted(self.clusters) if (info := fleet.clusters.get(name)) is not None]
         return [place for place in waiting if self._affects(place, labels, fleet)]
 
     def _affects(self, place: Place, labels: Iterable[Mapping[str, str]], fleet: Fleet) -> bool:

@@ -103,9 +103,9 @@ class Rebuild:
         """Allow new replicas on the clusters that are accounted, and only there."""
         cache, silent = self._cache, self._cache.state.silent
         unaccounted = {cluster for cluster in silent.values() if cluster}
-        for name, slot in list(cache.fleet.clusters.items()):
-            if slot.view.accounted == (name in unaccounted):
-                cache.fleet.put_cluster(replace(slot.view, accounted=name not in unaccounted), cache.now())
+        for name, info in list(cache.fleet.clusters.items()):
+            if info.view.accounted == (name in unaccounted):
+                cache.fleet.put_cluster(replace(info.view, accounted=name not in unaccounted), cache.now())
                 cache.hints.add_cluster(name)
         cache.requeue_unplaced()
         cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in silent)

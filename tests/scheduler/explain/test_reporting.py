@@ -225,7 +225,7 @@ def test_a_fleet_survives_its_packing() -> None:
     assert snapshot.dump(copy) == snapshot.dump(world)
     assert {e.uid: e for e in copy.entries()} == {e.uid: e for e in world.entries()}
     assert (copy.version, copy.options, copy.free("a")) == (world.version, world.options, world.free("a"))
-    assert [slot.view for slot in copy.clusters.values()] == [slot.view for slot in world.clusters.values()]
+    assert [info.view for info in copy.clusters.values()] == [info.view for info in world.clusters.values()]
     assert copy.audit() == []
 
 

@@ -21,7 +21,7 @@ def test_a_copy_restores_all_that_decisions_depend_on() -> None:
     copy = fleet(cluster("a", 1, taints=["x=1:NoExecute"]), cluster("b", 1), options=STRICT, now=NOW + 60_000)
     restore_decision_state(copy, json.loads(json.dumps(decision_state(known))))
     assert decision_state(copy) == decision_state(known)
-    assert [slot.view.taints[0].since for slot in copy.clusters.values() if slot.view.taints] == [NOW]
+    assert [info.view.taints[0].since for info in copy.clusters.values() if info.view.taints] == [NOW]
 
 
 def test_the_state_of_an_older_scheduler_and_clusters_it_does_not_know_change_nothing() -> None:

@@ -175,8 +175,8 @@ def i9_filling_never_stops_while_some_arrangement_fits(outcome: Outcome) -> None
 
 
 def fits_somewhere(built: Fleet, view: DeploymentView, name: str) -> bool:
-    slot = built.clusters[name]
-    seen = slot.view
+    info = built.clusters[name]
+    seen = info.view
     taints = () if view.tolerations else seen.taints
     if not seen.ready or seen.deleting or not seen.gateway_address or taints:
         return False
@@ -188,13 +188,13 @@ def fits_somewhere(built: Fleet, view: DeploymentView, name: str) -> bool:
     def fit(i: int, free: dict[str, int]) -> bool:
         if i == len(view.engines):
             return True
-        capable = [any(n.fit(p.device_set).resolved for p in slot.pools) for n in needs[i]]
+        capable = [any(n.fit(p.device_set).resolved for p in info.pools) for n in needs[i]]
         if not any(capable):
             return False
         cost = view.engines[i].copies * sum(
             (m.worker_nodes if m.role == "Worker" else 1) for m, claims in zip(view.engines[i].members, capable, strict=True) if claims
         )
-        for one in slot.pools:
+        for one in info.pools:
             fits = [n.fit(one.device_set) for n in needs[i]]
             usable = all(f.fits and (bool(f.resolved) or not c) for f, c in zip(fits, capable, strict=True))
             if usable and free[one.name] >= cost and fit(i + 1, {**free, one.name: free[one.name] - cost}):
@@ -287,9 +287,9 @@ def test_every_law_holds_on_random_fleets(share: int) -> None:
 @given(worlds())
 def test_a_decision_leaves_the_fleet_as_it_was(world: World) -> None:
     built = world.build()
-    before = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [slot.view for slot in built.clusters.values()])
+    before = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [info.view for info in built.clusters.values()])
     decide(built, all_requests(world), NOW)
-    after = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [slot.view for slot in built.clusters.values()])
+    after = (built.version, sorted(built.entries(), key=lambda entry: entry.uid), [info.view for info in built.clusters.values()])
     assert after == before
     assert built.audit() == []
 
