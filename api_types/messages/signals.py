@@ -57,7 +57,7 @@ class ReportingSignals(Receiver):
 
 
 class ObservedSignals(Receiver):
-    """Owners of objects on a cluster, who hear from its watch."""
+    """Owners of objects on a cluster, signalled by its watch."""
 
     OBSERVED = Signal["ObservedSignals", Observed]("observed", Observed)
 

@@ -1,6 +1,7 @@
 """Every signal of the table has one handler, and every handler takes a signal of the table."""
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,22 @@ handles(ModelReplicaSignals.SET_TEMPLATE)(takes_template)
 @pytest.mark.parametrize("owner", WORKFLOWS, ids=lambda owner: owner.kind)
 def test_a_workflow_handles_exactly_the_signals_of_its_kind(owner: Any) -> None:
     registered = workflow._Definition.must_from_class(owner).signals
-    assert set(registered) == set(signals_of(receiver_of(owner.kind)))
+    entries = signals_of(receiver_of(owner.kind))
+    assert set(registered) == set(entries)
+    for name, entry in entries.items():
+        assert str(registered[name].description).startswith(f"{entry.message.__name__}: "), f"{name} is not handled as {entry}"
+
+
+def test_only_the_table_of_signals_makes_signals_and_handlers() -> None:
+    untyped = re.compile(r"workflow\.signal\b|SignalRequest\(|Broadcast\(")
+    made = {
+        str(path.relative_to(ROOT))
+        for folder in ("activities", "client", "workflows")
+        for path in (ROOT / folder).rglob("*.py")
+        if untyped.search(path.read_text())
+    }
+    # A handler is registered in the first; the others repeat a signal that was typed before.
+    assert made == {"workflows/entity/handles.py", "workflows/fleet_scheduler/outgoing.py", "activities/messaging/entity_client.py"}
 
 
 def test_the_scheduler_reads_every_signal_that_it_receives() -> None:

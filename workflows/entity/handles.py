@@ -67,4 +67,6 @@ def _registered(
     # Temporal finds overridden handlers by their qualified names.
     receive.__name__, receive.__qualname__, receive.__module__ = method.__name__, method.__qualname__, method.__module__
     receive.__doc__ = method.__doc__
-    return workflow.signal(name=signal.name)(receive)
+    # Shown in the Temporal UI, where a user may send the signal.
+    description = f"{signal.message.__name__}: {method.__doc__ or ''}"
+    return workflow.signal(name=signal.name, description=description)(receive)

@@ -1,4 +1,4 @@
-"""Replicas that the admission of their cluster (Kueue, KAI) keeps waiting or has evicted: whose deployments have to ask again."""
+"""Replicas that wait for the admission of their cluster (Kueue, KAI), or that it evicted: their deployments request placements again."""
 
 from collections.abc import Callable, Collection
 from datetime import timedelta

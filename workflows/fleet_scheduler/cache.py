@@ -37,7 +37,7 @@ class SchedulerCache:
         # Placed, and not yet reported as started; some of them are released before that.
         self.unbound: dict[str, None] = {}
         self._released_unbound: list[str] = []
-        # Deployments that have to ask for placements again.
+        # Deployments that have to request placements again.
         self.resyncs: dict[DeploymentKey, None] = {}
         if state.carried_extras:
             self._read_carried_extras(unpack(state.carried_extras))
@@ -126,7 +126,7 @@ class SchedulerCache:
         self.queue.requeue_unplaced(hints)
 
     def request_resync(self, deployments: Iterable[DeploymentKey]) -> None:
-        """Note deployments that have to ask for placements again."""
+        """Note deployments that have to request placements again."""
         self.resyncs |= dict.fromkeys(deployments)
 
     def end_queue_reservation(self, namespace: str, name: str) -> None:

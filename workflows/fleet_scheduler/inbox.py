@@ -74,7 +74,7 @@ class Inbox:
     def _adopt_reported(self, reported: Iterable[KnownReplica]) -> None:
         """Take over what a deployment reports of its replicas.
 
-        An order in an answer never reached them if the deployment asked again before it read that answer.
+        An order in an answer never reached them if the deployment sent another request before it read that answer.
         """
         cache = self._cache
         for known in reported:
@@ -125,7 +125,7 @@ class Inbox:
             cache.hints.add_cluster(message.name)
 
     def _newly_tainted(self, view: ClusterView) -> list[tuple[str, str]]:
-        """Give the deployments on a cluster with a new NoExecute taint: they have to ask where their replicas may stay."""
+        """Give the deployments on a cluster with a new NoExecute taint: they have to request placements again."""
         fleet = self._cache.fleet
         old = fleet.cluster(view.name)
         known = {(taint.key, taint.value) for taint in old.taints if taint.effect == NO_EXECUTE} if old else set()

@@ -1,4 +1,4 @@
-"""The signals that the scheduler sends, in the words of the protocol. Pure: `sending` sends them."""
+"""The signals that the scheduler sends, as messages of the protocol. Pure: `sending` sends them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def revoke(entry: ReplicaView, epoch: int) -> SignalRequest:
 
 
 def resync(namespace: str, name: str) -> SignalRequest:
-    """Have a deployment ask for placements again."""
+    """Have a deployment request placements again."""
     return ModelDeploymentSignals.RESYNC.request(deployment(namespace, name), None)
 
 

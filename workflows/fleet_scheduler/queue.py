@@ -31,7 +31,7 @@ class SchedulingQueue:
         self._state.queue[owner] = place
 
     def put_back(self, places: list[Place]) -> None:
-        """Queue requests before all others. One that arrived meanwhile is newer than the one that comes back."""
+        """Queue requests before all others. One that arrived meanwhile is newer than the one put back."""
         self._state.queue = {**{owner_of(place): place for place in places}, **self._state.queue}
 
     def remove(self, namespace: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""How the scheduler sends: many signals at once, and what it has to send when nobody asked."""
+"""How the scheduler sends signals: in batches, and those that answer no request."""
 
 from collections.abc import Sequence
 
@@ -34,14 +34,14 @@ async def report_occupied(cache: SchedulerCache) -> None:
         if charged != reported:
             state.deleting_clusters[cluster] = charged
             requests.append(outgoing.occupied(cluster, state.clusters[cluster], charged))
-    await send(requests, f"tell {len(requests)} clusters that are being deleted which replicas they have")
+    await send(requests, f"report their replicas to {len(requests)} clusters that are being deleted")
 
 
 async def send_resyncs(cache: SchedulerCache) -> None:
-    """Have the deployments ask again whose replicas a taint or an admission concerns."""
+    """Have those deployments request placements again that a taint or an admission concerns."""
     deployments, cache.resyncs = cache.resyncs, {}
     requests = [outgoing.resync(*deployment) for deployment in sorted(deployments)]
-    await send(requests, f"have {len(requests)} deployments ask for placements again")
+    await send(requests, f"have {len(requests)} deployments request placements again")
 
 
 async def revoke_expired(cache: SchedulerCache, inbox: Inbox) -> None:

@@ -17,7 +17,7 @@ class SchedulerState(BaseModel):
 
     `inbox`: signals that are not read yet, by name. `queue`: requests that wait for a decision; `unplaced`: those that were decided and
     wait for capacity. `silent`: entities that did not answer a rebuild, with their clusters. `clusters`, `classes`: the sequence and the
-    generation that were last reported. `deleting_clusters`: the replicas that each was last told to be charged there.
+    generation that were last reported. `deleting_clusters`: the charged replicas that were last reported to each.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")

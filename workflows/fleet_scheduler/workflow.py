@@ -123,7 +123,7 @@ class FleetSchedulerWorkflow:
 
     @receives(FleetSchedulerSignals.PLACE)
     def place(self, payload: Any) -> None:
-        """A deployment asks for placements."""
+        """A deployment requests placements."""
         self.inbox.append(FleetSchedulerSignals.PLACE, payload)
 
     @receives(FleetSchedulerSignals.BOUND)

@@ -1,4 +1,4 @@
-"""How a ModelDeployment follows its cache: it registers once, and is told where the cache may be staged and how far it is."""
+"""How a ModelDeployment follows its cache: it registers once, and the cache reports where it may be staged and how far it is."""
 
 import contextlib
 from datetime import timedelta

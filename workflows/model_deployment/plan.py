@@ -52,7 +52,7 @@ class AnswerPlan:
         create: replicas to track and to start.
         entries: new ledger entries of replicas that are tracked, by uid.
         update: uids of replicas that get the present template now.
-        unknown: a placement names a replica that is gone, so the scheduler has to be asked again.
+        unknown: a placement names a replica that is gone, so placements have to be requested again.
 
     """
 

@@ -26,7 +26,7 @@ NAME_CONFLICT_ATTEMPT = 1
 
 
 class ReplicaController:
-    """Makes the ModelReplicas what the state says of them."""
+    """Starts, updates and deletes ModelReplicas until they are as the state has them."""
 
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
