@@ -1,16 +1,17 @@
-"""A Hugging Face hub on loopback: the few answers that pinning and the real `huggingface_hub` client ask for."""
+"""A Hugging Face hub on loopback: the few endpoints that resolving revisions and the real `huggingface_hub` client use."""
 
 import contextlib
 import hashlib
 import http.server
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
 from typing import Any
+
+from tests.environment.http_server import serving
 
 _MODEL = re.compile(r"/api/models/([\w.-]+(?:/[\w.-]+)?)(?:/revision/([^/]+))?")
 _TREE = re.compile(r"/api/models/([\w.-]+/[\w.-]+)/tree/([^/]+)")
@@ -19,7 +20,7 @@ _RANGE = re.compile(r"bytes=(\d+)-")
 
 
 def a_commit(seed: str) -> str:
-    """A commit's name."""
+    """The hash of a commit."""
     return hashlib.sha1(seed.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -35,20 +36,20 @@ class Repo:
 
 @dataclass
 class LocalHub:
-    """The hub and its memory. `cut_after`: the next file download breaks after so many bytes; `ill`: everything is answered so."""
+    """The hub and its requests. `cut_after`: the next file download breaks after so many bytes; `error_status`: of every response."""
 
     address: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
     cut_after: int = 0
-    ill: int = 0
+    error_status: int = 0
 
-    def answer(self, path: str, headers: Message, *, head: bool) -> "Answer":
-        """Answer one request."""
-        self.asked.append(path)
-        if self.ill:
-            return refused(self.ill, "", "the hub is ill")
+    def respond(self, path: str, headers: Message, *, head: bool) -> "Response":
+        """Respond to one request."""
+        self.requests.append(path)
+        if self.error_status:
+            return refused(self.error_status, "", "the hub is down")
         auth = headers.get("Authorization", "").removeprefix("Bearer ")
         if found := _TREE.fullmatch(path):
             return self._tree(found[1])
@@ -58,11 +59,11 @@ class LocalHub:
             return self._file(found[1], found[3], auth, headers.get("Range", ""), head=head)
         return refused(HTTPStatus.NOT_FOUND, "", "no such page")
 
-    def _model(self, name: str, revision: str | None, auth: str) -> "Answer":
+    def _model(self, name: str, revision: str | None, auth: str) -> "Response":
         repo = self.repos.get(name)
         hidden = repo is None or (repo.token and not repo.gated and auth != repo.token)
         if repo is None or hidden:
-            # Strangers learn nothing, not even that there is nothing.
+            # Without a valid token a missing repository looks like a private one.
             status = HTTPStatus.NOT_FOUND if auth and repo is None else HTTPStatus.UNAUTHORIZED
             return refused(status, "RepoNotFound", "Repository not found")
         commit = repo.branches.get(revision or "main") or (revision if revision in repo.branches.values() else None)
@@ -71,11 +72,11 @@ class LocalHub:
         siblings = [{"rfilename": path, "size": len(content), "blobId": "x"} for path, content in repo.files.items()]
         return as_json({"id": name, "modelId": name, "sha": commit, "siblings": siblings})
 
-    def _tree(self, name: str) -> "Answer":
+    def _tree(self, name: str) -> "Response":
         files = self.repos[name].files
         return as_json([{"type": "file", "path": path, "size": len(content), "oid": "x"} for path, content in files.items()])
 
-    def _file(self, name: str, path: str, auth: str, wanted: str, *, head: bool) -> "Answer":
+    def _file(self, name: str, path: str, auth: str, wanted: str, *, head: bool) -> "Response":
         repo = self.repos[name]
         if repo.token and auth != repo.token:
             return refused(HTTPStatus.FORBIDDEN, "GatedRepo", "Access to model is restricted")
@@ -86,19 +87,19 @@ class LocalHub:
             "Accept-Ranges": "bytes",
         }
         if head:
-            return Answer(HTTPStatus.OK, content, headers)
+            return Response(HTTPStatus.OK, content, headers)
         if found := _RANGE.match(wanted):
             self.ranges.append(wanted)
             start = int(found[1])
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            return Answer(HTTPStatus.PARTIAL_CONTENT, content[start:], headers)
+            return Response(HTTPStatus.PARTIAL_CONTENT, content[start:], headers)
         cut, self.cut_after = (self.cut_after, 0) if len(content) > self.cut_after > 0 else (0, self.cut_after)
-        return Answer(HTTPStatus.OK, content, headers, cut)
+        return Response(HTTPStatus.OK, content, headers, cut)
 
 
 @dataclass
-class Answer:
-    """An answer; `cut` bytes of it are sent before the connection breaks, 0: all."""
+class Response:
+    """A response; `cut` bytes of it are sent before the connection breaks, 0: all."""
 
     status: int
     body: bytes
@@ -106,13 +107,13 @@ class Answer:
     cut: int = 0
 
 
-def as_json(tree: Any) -> Answer:
-    return Answer(HTTPStatus.OK, json.dumps(tree).encode(), {"Content-Type": "application/json"})
+def as_json(tree: Any) -> Response:
+    return Response(HTTPStatus.OK, json.dumps(tree).encode(), {"Content-Type": "application/json"})
 
 
-def refused(status: int, code: str, message: str) -> Answer:
+def refused(status: int, code: str, message: str) -> Response:
     headers = {"Content-Type": "application/json", **({"X-Error-Code": code, "X-Error-Message": message} if code else {})}
-    return Answer(status, json.dumps({"error": message}).encode(), headers)
+    return Response(status, json.dumps({"error": message}).encode(), headers)
 
 
 @contextlib.contextmanager
@@ -124,28 +125,21 @@ def local_hub() -> Iterator[LocalHub]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: Any) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
         def do_GET(self) -> None:
-            answer = hub.answer(self.path.partition("?")[0], self.headers, head=self.command == "HEAD")
-            self.send_response(answer.status)
-            for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
+            response = hub.respond(self.path.partition("?")[0], self.headers, head=self.command == "HEAD")
+            self.send_response(response.status)
+            for name, value in {**response.headers, "Content-Length": str(len(response.body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(answer.body[: answer.cut] if answer.cut else answer.body)
-            if answer.cut:
+                self.wfile.write(response.body[: response.cut] if response.cut else response.body)
+            if response.cut:
                 self.close_connection = True
 
         do_HEAD = do_GET  # noqa: N815 -- the name that the library calls
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as address:
+        hub.address = f"http://{address}"
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

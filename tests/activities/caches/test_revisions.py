@@ -68,7 +68,7 @@ async def test_a_reference_of_the_hub_means_a_commit(store: SecretDirectory, hub
 
 async def test_a_commit_is_believed_without_asking(store: SecretDirectory, hub: LocalHub) -> None:
     assert await resolved(store, of_hub("acme/none", revision=a_commit("x")), hub) == a_commit("x")
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 async def test_a_private_repository_opens_with_the_token_of_the_store(store: SecretDirectory, hub: LocalHub) -> None:
@@ -91,9 +91,9 @@ async def raised(store: SecretDirectory, spec: dict[str, Any], hub: LocalHub | N
 
 async def test_what_the_hub_does_not_have_is_told_from_what_may_heal(store: SecretDirectory, hub: LocalHub) -> None:
     assert isinstance(await raised(store, of_hub("acme/tiny", revision="v9"), hub), InvalidInput)
-    hub.ill = 429
+    hub.error_status = 429
     assert isinstance(await raised(store, of_hub("acme/tiny"), hub), Throttled)
-    hub.ill = 503
+    hub.error_status = 503
     assert isinstance(await raised(store, of_hub("acme/tiny"), hub), ServerError)
     hub.address = "http://127.0.0.1:9"
     silent = await raised(store, of_hub("acme/tiny"), hub)

@@ -62,9 +62,9 @@ def test_wkl_85_the_real_client_stages_the_pinned_commit(hub: LocalHub, tmp_path
     assert (tmp_path / "weights" / "model.safetensors").read_bytes() == b"w" * 4096
     marker = json.loads((tmp_path / MARKER).read_text())
     assert (marker["source"], marker["repo"], marker["commit"], marker["artefactKey"]) == ("HuggingFace", "acme/tiny", commit, "key-1")
-    before = len(hub.asked)
+    before = len(hub.requests)
     assert hydrate(hub, tmp_path, "acme/tiny", revision=commit) == (0, "already staged")
-    assert len(hub.asked) == before
+    assert len(hub.requests) == before
 
 
 def test_wkl_94_a_volume_of_another_artifact_is_filled_anew(hub: LocalHub, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_wkl_100_a_pack_is_pulled_by_digest_and_unpacked(registry: LocalRegistry
     assert (tmp_path / "volume" / "weights" / "model.bin").read_bytes() == b"w" * 100
     marker = json.loads((tmp_path / "volume" / MARKER).read_text())
     assert (marker["source"], marker["commit"], marker["artefactKey"]) == ("OCI", digest, "key-1")
-    before = len(registry.asked)
+    before = len(registry.requests)
     assert unpacked(registry, tmp_path, digest) == (0, "already staged\n")
-    assert len(registry.asked) == before
+    assert len(registry.requests) == before
 
 
 def test_wkl_100_a_digest_that_is_not_there_is_final(registry: LocalRegistry, tmp_path: Path) -> None:
