@@ -5,12 +5,12 @@ itself. Only `force` skips a step, and then what stays on the cluster is listed.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
+from activities.render.objects.teardown import SWEEP
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
 from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStepResult
@@ -26,20 +26,11 @@ from workflows.model_replica.cluster import ReplicaCluster
 from workflows.model_replica.orders import teardown_order
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
 from workflows.model_replica.teardown_progress import Outcome, left_behind, named
 
 # When everything is skipped, what can be deleted at once is still deleted.
 LAST_ATTEMPT_TIMEOUT = timedelta(seconds=2)
-
-
-def has_objects(state: ModelReplicaState) -> bool:
-    """Tell whether the current step may find something: a complete inventory says so, and the sweep always follows an apply."""
-    step, applied = state.teardown.step, state.applied
-    if not state.apply_started:
-        return False
-    if not state.inventory_complete or applied is None or step.number == SWEEP:
-        return True
-    return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
 
 
 class ReplicaTeardown:
@@ -73,26 +64,44 @@ class ReplicaTeardown:
 
     async def _take_step(self) -> Outcome | None:
         """Take the current step; None if it is not complete."""
-        step = self._state.teardown.step
-        if step.number == WITHDRAW:
-            await self._reports.send()
-            return "done"
-        if step.number == DRAIN:
-            return await self._drain()
-        if step.number == RELEASE:
-            return await self._release()
-        if not has_objects(self._state):
-            return "not needed"
-        if not await self._cluster.look_up():
-            return self._wait_for_cluster()
-        return await self._delete_objects()
+        if has_objects(self._state):
+            await self._cluster.look_up()
+        decision = decide_step(self._state, workflow.now())
+        match decision.action:
+            case "report":
+                await self._reports.send()
+                return "done"
+            case "drain":
+                return await self._drain()
+            case "release":
+                return await self._release()
+            case "attempt":
+                return await self._attempt()
+            case _:
+                return self._settle(decision)
+
+    def _settle(self, decision: StepDecision) -> Outcome | None:
+        """Carry out a decision that needs no activity."""
+        match decision.action:
+            case "none needed":
+                return "not needed"
+            case "skip":
+                return self._skip()
+            case "abandon":
+                return self._abandon(decision.reason)
+            case "wait for cluster":
+                message = f"{self._state.teardown.message()}; InferenceCluster {self._state.start.cluster} is not connected"
+                self._context.condition("Deleting", FALSE, "WaitingForCluster", message)
+                self._context.requeue_after(backoff.transient(self._state.attempts))
+            case _:
+                if decision.check_at is not None:
+                    self._context.requeue_at(decision.check_at)
+        return None
 
     # --- steps of the workflow itself -----------------------------------------------------------------------------------------------
 
     async def _drain(self) -> Outcome:
-        """Let the last requests finish; a replica that never served has none."""
-        if not self._state.served:
-            return "not needed"
+        """Let the last requests finish."""
         facts = self._state.cluster.facts if self._state.cluster else None
         seconds = facts.drain_seconds if facts else 0
         message = f"{self._state.teardown.message()}; running requests have {seconds} s to finish"
@@ -119,29 +128,13 @@ class ReplicaTeardown:
 
     # --- steps on the cluster -------------------------------------------------------------------------------------------------------
 
-    def _wait_for_cluster(self) -> Outcome | None:
-        """Wait for a connection: nothing can be deleted without it."""
-        if self._state.forced:
-            return self._abandon("the teardown was forced while the cluster was not connected")
-        message = f"{self._state.teardown.message()}; InferenceCluster {self._state.start.cluster} is not connected"
-        self._context.condition("Deleting", FALSE, "WaitingForCluster", message)
-        self._context.requeue_after(backoff.transient(self._state.attempts))
-        return None
-
-    async def _delete_objects(self) -> Outcome | None:
-        """Make one attempt at the current step; None if it is not complete."""
-        progress, known = self._state.teardown, self._state.cluster
-        if known is None or not known.present:
-            return self._abandon("the InferenceCluster was deleted")
-        if self._state.forced and progress.attempts:
-            return self._skip()
-        if self._state.retry_at and self._context.is_future(self._state.retry_at):
-            self._context.requeue_at(datetime.fromisoformat(self._state.retry_at))
-            return None
+    async def _attempt(self) -> Outcome | None:
+        """Try once to delete the objects of the current step; None if some remain."""
+        progress = self._state.teardown
         self._state.retry_at = ""
         self._show()
         try:
-            result = await self._attempt()
+            result = await self._execute()
         except ActivityError as error:
             return self._note_failure(error)
         if result is None:
@@ -156,7 +149,7 @@ class ReplicaTeardown:
         self._context.requeue()
         return self._skip() if self._state.forced else None
 
-    async def _attempt(self) -> TeardownStepResult | None:
+    async def _execute(self) -> TeardownStepResult | None:
         """Run the current step on the cluster; None if that was cancelled because the situation changed."""
         progress = self._state.teardown
         timeout = LAST_ATTEMPT_TIMEOUT if self._state.forced == "all" else backoff.poll_timeout(progress.attempts)
@@ -185,10 +178,9 @@ class ReplicaTeardown:
         progress = self._state.teardown
         failure = failure_of(error, "TearingDown")
         progress.note_failure(failure)
-        if self._state.forced == "all":
-            return self._abandon("the teardown was forced")
-        if self._state.forced:
-            return self._skip()
+        decision = decide_after_failure(self._state)
+        if decision.action != "wait":
+            return self._settle(decision)
         pause = backoff_after(failure, progress.attempts - 1)
         self._state.retry_at = (workflow.now() + pause).isoformat()
         self._context.requeue_after(pause)

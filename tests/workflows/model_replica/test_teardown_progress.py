@@ -1,15 +1,13 @@
 """What a teardown reports of itself (spec/workloads.md 10), as a table; the steps themselves are tested on clusters."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from activities.render.objects.teardown import STEPS
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
-from tests.workflows.model_replica.builders import a_replica
 from workflows.entity.failures import NO_FAILURE, Failure
-from workflows.model_replica.teardown import has_objects
 from workflows.model_replica.teardown_progress import Outcome, TeardownProgress, left_behind, named
 
 HELD = RemainingObject(id="apps/v1/Deployment/ml/qwen-main", why="finalizer example.com/hold, deleted at 2026-11-21T14:00:00Z")
@@ -118,17 +116,3 @@ def test_what_is_left_behind_is_listed_with_its_cluster_and_the_reason() -> None
         ),
         LeftBehind(kind="ClusterRole", name="qwen-epp", namespace="", location="eu", reason="forced"),
     ]
-
-
-NEEDED: list[tuple[str, dict[str, Any], int, bool]] = [
-    ("a kind of which the inventory has an object", {}, 7, True),
-    ("a kind of which it has none", {}, 3, False),
-    ("the sweep always follows an apply", {}, 11, True),
-    ("an interrupted apply may have created anything", {"inventory_complete": False}, 3, True),
-    ("nothing was ever applied", {"apply_started": False}, 11, False),
-]
-
-
-@pytest.mark.parametrize(("story", "changes", "number", "needed"), NEEDED, ids=[story for story, *_ in NEEDED])
-def test_a_step_without_objects_is_not_needed(story: str, changes: dict[str, Any], number: int, *, needed: bool) -> None:
-    assert has_objects(a_replica(teardown=at_step(number), **changes)) is needed, story

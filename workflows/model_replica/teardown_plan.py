@@ -1,0 +1,65 @@
+"""What the teardown of a ModelReplica does next: a pure decision over its state and the time."""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
+from workflows.model_replica.cluster import access_of
+from workflows.model_replica.state import ModelReplicaState
+
+# `attempt`: delete the objects of the step on the cluster. `skip`: end the step because of `force`. `abandon`: end all steps on the
+# cluster. `wait`: try again later.
+Action = Literal["report", "drain", "release", "none needed", "attempt", "skip", "abandon", "wait", "wait for cluster"]
+
+
+class StepDecision(NamedTuple):
+    """What to do about the current step; `reason` of an abandonment, `check_at` of a wait whose end is known."""
+
+    action: Action
+    reason: str = ""
+    check_at: datetime | None = None
+
+
+def has_objects(state: ModelReplicaState) -> bool:
+    """Tell whether the current step may find something: a complete inventory says so, and the sweep always follows an apply."""
+    step, applied = state.teardown.step, state.applied
+    if not (step.on_cluster and state.apply_started):
+        return False
+    if not state.inventory_complete or applied is None or step.number == SWEEP:
+        return True
+    return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
+
+
+def decide_step(state: ModelReplicaState, now: datetime) -> StepDecision:
+    """Decide what to do about the current step."""
+    number = state.teardown.step.number
+    if number == WITHDRAW:
+        return StepDecision("report")
+    if number == DRAIN:
+        return StepDecision("drain" if state.served else "none needed")
+    if number == RELEASE:
+        return StepDecision("release")
+    if not has_objects(state):
+        return StepDecision("none needed")
+    return _decide_on_cluster(state, now)
+
+
+def _decide_on_cluster(state: ModelReplicaState, now: datetime) -> StepDecision:
+    if state.cluster is None or access_of(state) is None:
+        if state.forced:
+            return StepDecision("abandon", "the teardown was forced while the cluster was not connected")
+        return StepDecision("wait for cluster")
+    if not state.cluster.present:
+        return StepDecision("abandon", "the InferenceCluster was deleted")
+    if state.forced and state.teardown.attempts:
+        return StepDecision("skip")
+    if state.retry_at and (retry_at := datetime.fromisoformat(state.retry_at)) > now:
+        return StepDecision("wait", check_at=retry_at)
+    return StepDecision("attempt")
+
+
+def decide_after_failure(state: ModelReplicaState) -> StepDecision:
+    """Decide what to do after an attempt that failed."""
+    if state.forced == "all":
+        return StepDecision("abandon", "the teardown was forced")
+    return StepDecision("skip" if state.forced else "wait")
