@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign testbed testbed-down check fmt lock bench programs venv clean
+.PHONY: help demo up down test test-fast campaign coverage testbed testbed-down check fmt lock bench programs venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, with a first model Ready on two clusters"
@@ -19,7 +19,8 @@ help:
 	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
-	@echo "make check, fmt    linters, types and import contracts; format"
+	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
+	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make lock, bench, clean"
 
 demo: venv
@@ -59,6 +60,11 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+# Of the tests that need no testbed: workers are processes of their own, which it does not see.
+coverage: venv
+	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 -m "not testbed" --cov --cov-report=term:skip-covered
 
 fmt: venv
 	$(BIN)/ruff check --fix-only .

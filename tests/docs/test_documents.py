@@ -1,4 +1,4 @@
-"""What the README tells can be done: its commands, settings and files exist."""
+"""What the documents say exists: commands, settings, tasks and files."""
 
 import inspect
 import json
@@ -17,6 +17,13 @@ from client.manifests.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests" / "golden" / "README.md"]
+}
+PACKAGES = ("activities", "api_types", "client", "deploy", "docs", "examples", "scheduler", "testbed", "tests", "workflows")
+# Packages that CONTRIBUTING.md says how to make.
+TO_COME = {"activities/clouds/"}
 
 
 def setting_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -42,13 +49,26 @@ def test_every_command_that_is_shown_exists() -> None:
 
 
 def test_every_task_that_is_shown_is_a_target_of_the_makefile() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"(?:^|`| )make ([a-z]+)\b(?:`|  )", README, flags=re.MULTILINE)) <= targets
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    shown = {task for text in DOCUMENTS.values() for task in re.findall(r"(?:^|`| )make ([a-z-]+)(?:`|  |$)", text, flags=re.MULTILINE)}
+    assert {"demo", "test", "check"} <= shown <= targets
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"(?:examples|deploy)/[\w./-]*\w/?", README))))
-def test_every_file_of_examples_and_deploy_that_is_shown_exists(path: str) -> None:
-    assert (ROOT / path).exists()
+def named_paths(text: str) -> set[str]:
+    """Paths below a package, in code or as the target of a link."""
+    return set(re.findall(rf"(?:`|\b)((?:{'|'.join(PACKAGES)})/[\w./-]*[\w/])", text))
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_every_path_that_a_document_names_exists(document: str) -> None:
+    assert [path for path in sorted(named_paths(DOCUMENTS[document]) - TO_COME) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_every_link_to_a_file_leads_somewhere(document: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)", DOCUMENTS[document])
+    here = (ROOT / document).parent
+    assert [link for link in links if "://" not in link and not (here / link).exists()] == []
 
 
 def test_the_argument_for_the_temporal_cli_is_a_set_spec_with_a_good_manifest() -> None:
