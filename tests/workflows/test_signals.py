@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from api_types.messages.signals import FleetSchedulerSignals, receiver_of, signals_of
+from api_types.base import Message
+from api_types.messages.entities import Resync, SetLabels
+from api_types.messages.signals import FleetSchedulerSignals, ModelReplicaSignals, receiver_of, signals_of
+from workflows.entity.handles import handles
 from workflows.fleet_scheduler.cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.state import SchedulerState
@@ -97,3 +100,46 @@ def test_the_type_checker_knows_what_every_receiver_takes(tmp_path: Path) -> Non
         problems[number] += line
     for (mistake, words), said in zip(MISTAKES.items(), problems.values(), strict=True):
         assert words in said, mistake
+
+
+class Receiver:
+    def __init__(self) -> None:
+        self.received: list[Message | None] = []
+        self.refused: list[tuple[str, str]] = []
+
+    def refuse_malformed(self, message: type[Message], problems: str) -> None:
+        self.refused.append((message.__name__, problems))
+
+    @handles(ModelReplicaSignals.SET_LABELS)
+    def set_labels(self, message: SetLabels) -> None:
+        self.received.append(message)
+
+    @handles(ModelReplicaSignals.RESYNC)
+    def resync(self, message: Resync | None) -> None:
+        self.received.append(message)
+
+
+@pytest.mark.parametrize("payload", [{"labels": {"team": "ml"}}, {"labels": {"team": "ml"}, "newer": "field"}])
+def test_a_handler_gets_its_message_read(payload: dict[str, Any]) -> None:
+    receiver = Receiver()
+    receiver.set_labels(payload)
+    assert (receiver.received, receiver.refused) == ([SetLabels(labels={"team": "ml"})], [])
+
+
+@pytest.mark.parametrize("payload", [None, "text", 7, ["no"], {"labels": 3}, {"labels": {"team": None}}])
+def test_what_is_not_the_message_of_a_signal_is_refused_in_words_and_never_raises(payload: Any) -> None:
+    receiver = Receiver()
+    receiver.set_labels(payload)
+    ((message, problems),) = receiver.refused
+    assert (receiver.received, message) == ([], "SetLabels")
+    assert "should be" in problems
+
+
+def test_any_number_of_arguments_is_taken_and_an_optional_message_may_be_absent() -> None:
+    receiver = Receiver()
+    definition = workflow._SignalDefinition.from_fn(Receiver.resync)
+    assert definition is not None
+    send = definition.bind_fn(receiver)
+    for arguments in ([], [None], [{"epoch": 3}], [{"epoch": 4}, "more"]):
+        send(*arguments)
+    assert (receiver.received, receiver.refused) == ([None, None, Resync(epoch=3), Resync(epoch=4)], [])
