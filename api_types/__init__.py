@@ -1,4 +1,5 @@
-"""What users write and what workflows tell each other.
+"""The API: the resource model, its validation, and the messages between workflows.
 
-Models, labels, names, errors and messages. Nothing here calls out: no Temporal client, no cluster, no cloud, no scheduler.
+The modules in this folder hold one kind of fact each: labels, names, errors, settings, images, charts. Nothing here calls out: no Temporal
+client, no cluster, no cloud, no scheduler.
 """

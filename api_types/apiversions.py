@@ -1,7 +1,6 @@
-"""The `apiVersion` of every kind that we apply to, or watch on, a cluster.
+"""The `apiVersion` of every kind that the control plane applies to, or watches on, a cluster.
 
-One place, because a served version is a fact of a cluster: what must be there before a replica can run is the same list that a
-cluster is asked for.
+One place, because the versions that a cluster must serve before a replica can run are the same that discovery looks for.
 """
 
 CORE = "v1"
@@ -11,7 +10,7 @@ RBAC = "rbac.authorization.k8s.io/v1"
 GATEWAY = "gateway.networking.k8s.io/v1"
 INFERENCE_GROUP = "inference.networking.k8s.io"
 INFERENCE = f"{INFERENCE_GROUP}/v1"
-# Objectives and rewrites still live in the older group, and move to that of the router.
+# Objectives and rewrites are still in the older group; they move to that of the router.
 INFERENCE_EXPERIMENTAL_GROUP = "inference.networking.x-k8s.io"
 LLM_D_GROUP = "llm-d.ai"
 PICKER_CONFIG = f"{LLM_D_GROUP}/v1alpha1"
@@ -25,5 +24,5 @@ DRA_GROUP = "resource.k8s.io"
 DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 DRA_VERSIONS_FLAT = frozenset({"v1beta1"})
 
-# What the serving stack brings to a cluster.
+# What the serving stack installs on a cluster.
 STACK = frozenset({GATEWAY, INFERENCE, LEADER_WORKER_SET, POD_MONITOR})

@@ -1,7 +1,7 @@
-"""The one base of every model that is stored or sent.
+"""The base class of every model that is stored or sent.
 
-Models are frozen and tolerant: an old history or a newer sender may carry fields that this version does not know. Strictness is a word
-said at the door (`model_validate(document, extra="forbid")`), because a strict model could no longer read what it once wrote.
+Models are frozen and tolerant: an old history or a newer sender may have fields that this version does not know. Only admission is strict
+(`model_validate(document, extra="forbid")`), because a strict model could not read what an earlier version wrote.
 """
 
 from typing import Any
@@ -22,5 +22,5 @@ class Message(BaseModel):
     )
 
     def wire(self) -> dict[str, Any]:
-        """Give the JSON tree as it travels: camelCase, without fields that are null."""
+        """Give the JSON tree as it is sent: camelCase, without fields that are null."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

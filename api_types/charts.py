@@ -1,4 +1,4 @@
-"""Every chart that we install, pinned.
+"""Every Helm chart that the control plane installs, pinned.
 
 The keys of `STACK` are those of `ServingStack.spec.versions`, whose defaults they are. A pin without a key there cannot be changed by a
 user: the AI gateway fits one Envoy Gateway only.
@@ -60,8 +60,8 @@ STACK = (
 )
 STACK_NAMESPACES = frozenset(pin.namespace for pin in STACK)
 
-# The bundle that Envoy Gateway brings; compared with what a cluster has, installed by nobody.
+# The bundle that Envoy Gateway brings; compared with what a cluster has, not installed by itself.
 GATEWAY_API_VERSION = "v1.5.1"
 
-# Below it one service can steal another's backends, so the gateway warns.
+# In older versions one service can receive the backends of another, so admission warns.
 TRAEFIK_CHART_FLOOR = "41.0.2"

@@ -1,6 +1,6 @@
 """The wall clock of everything that is not a workflow.
 
-Workflows read `workflow.now()`; all others take the time from here, so that one search finds every reader.
+Workflows read `workflow.now()`; everything else takes the time from here.
 """
 
 from datetime import UTC, datetime
@@ -17,5 +17,5 @@ def now_ms() -> int:
 
 
 def timestamp(moment: datetime) -> str:
-    """Write a moment as Kubernetes does: RFC 3339 in UTC with whole seconds."""
+    """Format a moment as Kubernetes does: RFC 3339 in UTC with whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -66,10 +66,6 @@ class QuotaExceeded(ActionRequiredError):
     """A quota of the outside system is used up."""
 
 
-class Broken(ActionRequiredError):
-    """The outside object is in a state that only a person can fix."""
-
-
 class StillThere(ActionRequiredError):
     """An object that must be deleted first still exists, for instance because of a finalizer."""
 

@@ -1,6 +1,6 @@
-"""Every container image that we put on a cluster ourselves.
+"""Every container image that the control plane itself runs on a cluster.
 
-Engine images are the user's and never stand here. Each is the default of a setting, so that a mirror can take its place.
+Engine images are given by users. Each image here is the default of a setting, so that a mirror can be used instead.
 """
 
 ENDPOINT_PICKER = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"

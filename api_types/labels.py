@@ -1,6 +1,6 @@
 """Every label, annotation and field manager that this project reads or writes.
 
-Keys are public API: people select by them, and objects on clusters are found again through them.
+Keys are public API: users select by them, and the control plane finds its objects on clusters by them.
 """
 
 GROUP = "modelplane.ai"
@@ -19,7 +19,7 @@ REPLICA_INDEX = f"{GROUP}/replica-index"
 POOL = f"{GROUP}/pool"
 GPU = f"{GROUP}/gpu"
 
-# On every object that we apply to a cluster.
+# On every object that the control plane applies to a cluster.
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
@@ -37,7 +37,7 @@ GENERATION = f"{GROUP}/generation"
 RENDER_HASH = f"{GROUP}/render-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
 CREATED_FOR = f"{GROUP}/created-for"
-# Before the slash of an annotation on a shared copy; after it stands the workload name of a replica that needs the copy.
+# Prefix of an annotation on a shared copy; its name is the workload name of a replica that needs the copy.
 USER_PREFIX = f"user.{GROUP}/"
 
 # On pods.
@@ -46,7 +46,7 @@ WORKLOAD = f"{GROUP}/workload"
 LWS_ROLE = f"{GROUP}/lws-role"
 EPP_CONFIG_CHECKSUM = f"{GROUP}/epp-config-checksum"
 
-# Annotations that people set.
+# Annotations that users set.
 STACK = f"{GROUP}/stack"
 ROUTING = f"{GROUP}/routing"
 SCHEDULER_TYPE = f"{GROUP}/scheduler-type"
@@ -58,10 +58,10 @@ PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
-# An annotation that `rollout restart` puts on pod templates.
+# An annotation that `rollout restart` sets on pod templates.
 RESTARTED_AT = f"{GROUP}/restarted-at"
 
-# A taint key that `drain` adds.
+# The key of the taint that `drain` adds.
 MAINTENANCE = f"{GROUP}/maintenance"
 
 # The gateway on every inference cluster.

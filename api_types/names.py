@@ -77,7 +77,7 @@ def tenant_queue(namespace: str) -> str:
 
 
 def label_value(name: str) -> str:
-    """Give a name as a label value: itself if it fits, else cut with a digest (the whole name then stands in an annotation)."""
+    """Give a name as a label value: itself if it fits, else cut with a digest (the whole name is then in an annotation)."""
     return name if len(name) <= _LABEL_MAX else hashed_name(name, ("label", name), _LABEL_MAX)
 
 

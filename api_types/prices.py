@@ -1,6 +1,6 @@
-"""What a node costs, as people write it: one annotation of an InferenceClass, read here and nowhere else.
+"""The price of a node: one annotation of an InferenceClass, parsed here and nowhere else.
 
-Prices travel as whole thousandths of a node-hour, because a placement must not hang on how a machine rounds.
+Prices are sent as whole thousandths per node-hour, because a placement must not depend on how a machine rounds.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from api_types import labels
 
-# Stands for a price that nobody told, as opposed to a node that costs nothing.
+# The price of a node is not known, as opposed to a node that costs nothing.
 UNPRICED = -1
 
 _DECIMALS = 3

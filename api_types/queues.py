@@ -6,6 +6,3 @@ They are constants, not settings: workflow code names them, and what it names mu
 WORKFLOWS = "modelplane"
 SCHEDULER = "modelplane-scheduler"
 CLUSTERS = "modelplane-clusters"
-CLOUD = "modelplane-cloud"
-
-ALL = (WORKFLOWS, SCHEDULER, CLUSTERS, CLOUD)

@@ -1,7 +1,7 @@
 """Every setting of the project, with its default.
 
-A setting is a dotted key: `workloads.namespace`. It stands in one YAML file, named by `MODELPLANE_CONFIG`, or in an environment variable,
-`MODELPLANE_WORKLOADS__NAMESPACE`; the environment wins. An unknown key is an error that names it.
+A setting is a dotted key: `workloads.namespace`. It is set in one YAML file, named by `MODELPLANE_CONFIG`, or in an environment variable,
+`MODELPLANE_WORKLOADS__NAMESPACE`, which takes precedence. An unknown key is an error that names it.
 """
 
 import os
@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class TemporalSettings(Section):
-    """How to reach Temporal. A TLS client certificate and an API key exclude each other."""
+    """The connection to Temporal. A TLS client certificate and an API key exclude each other."""
 
     address: str = "127.0.0.1:7233"
     namespace: str = "default"
@@ -37,25 +37,25 @@ class TemporalSettings(Section):
     tls_server_ca: Path | None = None
     tls_client_cert: Path | None = None
     tls_client_key: Path | None = None
-    api_key_file: Path | None = Field(default=None, description="A file with the API key, so that it stands in no process listing.")
+    api_key_file: Path | None = Field(default=None, description="A file with the API key, so that it is not shown in process listings.")
     ui: str = Field(default="", description="The address of the Temporal UI, for links.")
 
 
 class EncryptionSettings(Section):
-    """Keys that encrypt what Temporal stores: id to a file with 32 bytes in base64. All open, the active one seals; none: no encryption."""
+    """Keys for payloads in Temporal: id to a file with 32 bytes in base64. All decrypt, the active one encrypts; none: no encryption."""
 
     keys: dict[str, Path] = Field(default_factory=dict)
     active_key: str = ""
 
 
 class QueueSettings(Section):
-    """Which task queues this worker serves (`api_types.queues`); none named: all."""
+    """Which task queues this worker serves (`api_types.queues`); by default all."""
 
     serve: tuple[str, ...] = ()
 
 
 class SecretSettings(Section):
-    """Where secrets lie: a directory of files, or Secrets of the control cluster."""
+    """Where secrets are stored: in a directory of files, or as Secrets of the control cluster."""
 
     store: Literal["directory", "controlCluster"] = "directory"
     directory: Path = Path("~/.local/share/modelplane/secrets")
@@ -64,14 +64,14 @@ class SecretSettings(Section):
 
 
 class KubeconfigSettings(Section):
-    """What a user-supplied kubeconfig may hold beyond the safe minimum."""
+    """What a kubeconfig of a user may contain beyond the safe minimum."""
 
     allow_loopback: bool = False
     allow_exec: bool = False
 
 
 class ControlClusterSettings(Section):
-    """The cluster that holds HTTPRoutes and the InferenceGateway, as a reference into the secret store; empty: none."""
+    """The cluster with the HTTPRoutes and the InferenceGateway, as a reference into the secret store; empty: none."""
 
     namespace: str = "modelplane-system"
     name: str = ""
@@ -79,9 +79,9 @@ class ControlClusterSettings(Section):
 
 
 class WorkloadSettings(Section):
-    """What pods on inference clusters look like beyond what users write."""
+    """What is set on pods on inference clusters beyond what users write."""
 
-    namespace: str = Field(default="mirror", description="`mirror`: the deployment's own namespace; else the name of one shared namespace.")
+    namespace: str = Field(default="mirror", description="`mirror`: the namespace of the deployment; else the name of a shared one.")
     engine_requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "100m", "memory": "256Mi"})
     shm_size_limit: str = ""
     termination_grace_seconds: int = 30
@@ -89,10 +89,12 @@ class WorkloadSettings(Section):
 
 
 class CacheSettings(Section):
-    """How caches are filled. Times are in seconds; 0 attempts or deadline means no end."""
+    """How caches are staged. Times are in seconds; 0 attempts or deadline means no limit."""
 
     hydration_image: str = images.HYDRATION
-    client_version: str = Field(default=images.HUGGINGFACE_HUB_VERSION, description="Of huggingface_hub, where the image has none.")
+    client_version: str = Field(
+        default=images.HUGGINGFACE_HUB_VERSION, description="Of huggingface_hub, to install where the image has none."
+    )
     hub_endpoint: str = Field(default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters.")
     mount_read_only: bool = False
     max_attempts: int = Field(default=0, ge=0)
@@ -107,20 +109,20 @@ class OciSettings(Section):
 
 
 class TeardownSettings(Section):
-    """How long a teardown drains, and when stuck pods are deleted by force (unset: never)."""
+    """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
     drain_seconds: int = 15
     force_after: int | None = None
 
 
 class ClusterSettings(Section):
-    """When a cluster that does not answer costs its replicas their endpoints, in seconds."""
+    """After how many seconds the endpoints of replicas on a cluster that does not answer are withdrawn."""
 
     unreachable_after: int = 300
 
 
 class WorkerSettings(Section):
-    """How much one worker process does at once."""
+    """Limits and addresses of one worker process."""
 
     identity: str = ""
     listen: str = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
@@ -138,7 +140,7 @@ class LogSettings(Section):
 
 
 class _Environment(EnvSettingsSource):
-    """The variables. What is no JSON where JSON must stand is kept as it is, to be refused with every other bad value."""
+    """The environment variables. A value that should be JSON and is not is passed on, to be reported with every other invalid value."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         try:
@@ -185,7 +187,7 @@ class Settings(BaseSettings):
 
 
 def bad_settings(error: ValidationError) -> list[str]:
-    """List `<setting>: <problem>` for each setting that cannot be used; without values, which may be secret."""
+    """List `<setting>: <problem>` for each invalid setting; without values, which may be secret."""
     return [f"{'.'.join(str(part) for part in fault['loc'])}: {_problem(fault['type'], fault['msg'])}" for fault in error.errors()]
 
 

@@ -1,7 +1,7 @@
-"""InferenceClass: a tested recipe for one node shape.
+"""InferenceClass: a tested type of node.
 
-It says which devices a node has, and optionally how one cloud makes such a node. The scheduler reads the devices only; the recipe is
-input to the creation of clusters.
+It lists the devices of a node, and optionally how one cloud provisions it. The scheduler reads only the devices; the rest is input for
+creating clusters.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, Int64, Manifest, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import Flag, Int64, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.status import InferenceClassStatus
 
 Cloud = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr"]
@@ -18,7 +18,7 @@ Claim = Literal["DRA", "Synthetic", "DevicePlugin"]
 NodeDiskGb = Annotated[Whole, Field(ge=10)]
 
 
-class Accelerator(Shape):
+class Accelerator(ResourceModel):
     """The GPUs of one node, as the cloud calls them."""
 
     type: Name63
@@ -27,19 +27,19 @@ class Accelerator(Shape):
     """GPUs per node."""
 
 
-class GkeNodes(Shape):
-    """How GKE makes such a node."""
+class GkeNodes(ResourceModel):
+    """How GKE provisions such a node."""
 
     machine_type: NonEmpty
     """Compute Engine machine type."""
     disk_size_gb: NodeDiskGb = 100
     """Boot disk of a node, in GB."""
     accelerator: Accelerator
-    """The GPUs; GKE is really told them."""
+    """The GPUs; passed on to GKE."""
 
 
-class EksNodes(Shape):
-    """How EKS makes such a node."""
+class EksNodes(ResourceModel):
+    """How EKS provisions such a node."""
 
     instance_type: NonEmpty
     """EC2 instance type; decides the GPU."""
@@ -49,8 +49,8 @@ class EksNodes(Shape):
     """The GPUs, for people and labels."""
 
 
-class AksNodes(Shape):
-    """How AKS makes such a node."""
+class AksNodes(ResourceModel):
+    """How AKS provisions such a node."""
 
     vm_size: NonEmpty
     """Azure VM size; decides the GPU."""
@@ -60,8 +60,8 @@ class AksNodes(Shape):
     """The GPUs, for people and labels."""
 
 
-class NebiusNodes(Shape):
-    """How Nebius makes such a node; platform and preset together decide GPU, vCPU and memory."""
+class NebiusNodes(ResourceModel):
+    """How Nebius provisions such a node; platform and preset together decide GPU, vCPU and memory."""
 
     platform: Name63
     """Nebius platform."""
@@ -75,8 +75,8 @@ class NebiusNodes(Shape):
     """The GPUs, for people and labels."""
 
 
-class VultrNodes(Shape):
-    """How Vultr makes such a node."""
+class VultrNodes(ResourceModel):
+    """How Vultr provisions such a node."""
 
     plan: Name63
     """Plan id; decides the GPU and the disk."""
@@ -84,7 +84,7 @@ class VultrNodes(Shape):
     """The GPUs, for people and labels."""
 
 
-class Provisioning(Shape):
+class Provisioning(ResourceModel):
     """How to create a pool of such nodes. Blocks of other clouds may be present and are ignored."""
 
     provider: Cloud
@@ -101,7 +101,7 @@ class Provisioning(Shape):
     """Needed for Vultr."""
 
 
-class DeviceAttribute(Shape):
+class DeviceAttribute(ResourceModel):
     """One typed value of a device; exactly one of the four is set."""
 
     string: Annotated[str, Field(max_length=253)] | None = None
@@ -114,14 +114,14 @@ class DeviceAttribute(Shape):
     """64-bit integer."""
 
 
-class DeviceCapacity(Shape):
+class DeviceCapacity(ResourceModel):
     """How much of something a device has."""
 
     value: Annotated[str, Field(min_length=1, max_length=32)]
     """Kubernetes quantity: the usable amount that the driver reports."""
 
 
-class Device(Shape):
+class Device(ResourceModel):
     """One kind of device of a node, not one physical device."""
 
     name: Name63
@@ -133,7 +133,7 @@ class Device(Shape):
     device_class_name: Name253 | None = None
     """DeviceClass to claim through; needed for DRA."""
     resource_name: Name253 | None = None
-    """Extended resource to ask for; needed for DevicePlugin."""
+    """Extended resource to request; needed for DevicePlugin."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
     """How many a node has."""
     attributes: Annotated[dict[str, DeviceAttribute], Field(max_length=32)] | None = None
@@ -142,10 +142,10 @@ class Device(Shape):
     """Capacities by name."""
 
 
-class InferenceClassSpec(Shape):
+class InferenceClassSpec(ResourceModel):
     """What a node of this class is."""
 
-    refusals: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("resources", "capabilities"), "field was removed; describe the hardware of a node in devices[]"
     )
 
@@ -162,11 +162,11 @@ class InferenceClassSpec(Shape):
 
 
 class InferenceClass(Manifest):
-    """A tested recipe for one node shape."""
+    """A tested type of node."""
 
     kind: Literal["InferenceClass"] = "InferenceClass"
     """Always InferenceClass."""
     spec: InferenceClassSpec
-    """The recipe."""
+    """Devices and provisioning."""
     status: InferenceClassStatus | None = None
     """What the control plane reports."""

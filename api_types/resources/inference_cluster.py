@@ -1,11 +1,11 @@
-"""InferenceCluster: one GPU cluster of the fleet, created by the platform or brought along."""
+"""InferenceCluster: one GPU cluster of the fleet, provisioned by the control plane or existing."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.status import InferenceClusterStatus
 
 Source = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"]
@@ -15,7 +15,7 @@ IdentityType = Literal["GoogleApplicationCredentials", "AWSWebIdentityCredential
 Location = Annotated[str, Field(min_length=1, max_length=32)]
 
 
-class KubeconfigRef(Shape):
+class KubeconfigRef(ResourceModel):
     """The Secret in `modelplane-system` that holds a kubeconfig."""
 
     name: Name253
@@ -24,36 +24,36 @@ class KubeconfigRef(Shape):
     """Key within the Secret."""
 
 
-class IdentityRef(Shape):
-    """The Secret in `modelplane-system` that holds a cloud identity, laid over the kubeconfig."""
+class IdentityRef(ResourceModel):
+    """The Secret in `modelplane-system` that holds a cloud identity, used with the kubeconfig."""
 
     name: Name253
     """Name of the Secret."""
     key: Name253 = "private_key"
     """Key within the Secret."""
     type: IdentityType = "GoogleApplicationCredentials"
-    """Which cloud's login it is; must fit the cloud that the cluster is on."""
+    """Which cloud it logs in to; must be the cloud that the cluster is on."""
 
 
-class ExistingCache(Shape):
-    """Where a cluster that was brought along keeps weights."""
+class ExistingCache(ResourceModel):
+    """Where an existing cluster stores weights."""
 
     storage_class_name: Name253 | None = None
     """Existing ReadWriteMany storage class; without it no cache is ever staged here."""
 
 
-class ExistingCluster(Shape):
-    """A cluster that was brought along."""
+class ExistingCluster(ResourceModel):
+    """An existing cluster."""
 
     secret_ref: KubeconfigRef
     """How to reach it."""
     identity_secret_ref: IdentityRef | None = None
-    """Who to be there, where the kubeconfig alone does not say."""
+    """The identity to use, where the kubeconfig has none."""
     cache: ExistingCache | None = None
     """Where caches are staged."""
 
 
-class GkeCluster(Shape):
+class GkeCluster(ResourceModel):
     """A cluster to create on Google Kubernetes Engine."""
 
     region: Location
@@ -66,7 +66,7 @@ class GkeCluster(Shape):
     """Deprecated: overrides the project of the credentials."""
 
 
-class EksCluster(Shape):
+class EksCluster(ResourceModel):
     """A cluster to create on Amazon EKS."""
 
     region: Location
@@ -77,10 +77,10 @@ class EksCluster(Shape):
     """How to reach the cloud."""
 
 
-class AksCluster(Shape):
+class AksCluster(ResourceModel):
     """A cluster to create on Azure Kubernetes Service."""
 
-    successors: ClassVar[Mapping[str, str]] = {"region": "location"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {"region": "location"}
 
     location: Location
     """Where; Azure says location, not region."""
@@ -90,10 +90,10 @@ class AksCluster(Shape):
     """How to reach the cloud."""
 
 
-class NebiusCluster(Shape):
+class NebiusCluster(ResourceModel):
     """A cluster to create on Nebius; the project of the credentials fixes where."""
 
-    refusals: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("region", "location"), "unknown field; the project of the credentials fixes the region on Nebius"
     )
 
@@ -103,7 +103,7 @@ class NebiusCluster(Shape):
     """How to reach the cloud."""
 
 
-class VultrCluster(Shape):
+class VultrCluster(ResourceModel):
     """A cluster to create on Vultr."""
 
     region: Location
@@ -114,7 +114,7 @@ class VultrCluster(Shape):
     """How to reach the cloud."""
 
 
-class ClusterOrigin(Shape):
+class ClusterOrigin(ResourceModel):
     """Where the cluster comes from. Blocks of other sources may be present and are ignored."""
 
     source: Source
@@ -133,32 +133,32 @@ class ClusterOrigin(Shape):
     """Needed for Vultr."""
 
 
-class Taint(Shape):
-    """Keeps deployments off this cluster unless they tolerate it."""
+class Taint(ResourceModel):
+    """Keeps replicas off this cluster unless their deployment tolerates it."""
 
     key: NonEmpty
     """Name of the taint."""
     value: str | None = None
     """Absent equals empty."""
     effect: TaintEffect
-    """NoSchedule keeps new replicas away; NoExecute also removes those present."""
+    """NoSchedule keeps new replicas away; NoExecute also evicts those present."""
 
 
-class CapacityBlock(Shape):
+class CapacityBlock(ResourceModel):
     """A purchased EC2 Capacity Block."""
 
     capacity_reservation_id: Annotated[str, Field(min_length=4, max_length=64, pattern=r"^cr-[0-9a-f]+$")]
     """Id of the reservation."""
 
 
-class InfinibandFabric(Shape):
+class InfinibandFabric(ResourceModel):
     """A physical InfiniBand fabric."""
 
     fabric: Name63
     """Name of the existing fabric; ignored on AKS."""
 
 
-class Fabric(Shape):
+class Fabric(ResourceModel):
     """The network between the nodes of a pool."""
 
     type: Literal["None", "EFA", "InfiniBand"] = "None"
@@ -167,10 +167,10 @@ class Fabric(Shape):
     """Which fabric; only with InfiniBand."""
 
 
-class NodePool(Shape):
-    """GPU nodes of one class. A pool for the system is added by itself on provisioned clusters."""
+class NodePool(ResourceModel):
+    """GPU nodes of one class. A system pool is added automatically on provisioned clusters."""
 
-    successors: ClassVar[Mapping[str, str]] = {
+    renamed_fields: ClassVar[Mapping[str, str]] = {
         "class": "className",
         "maxNodes": "maxNodeCount",
         "minNodes": "minNodeCount",
@@ -200,10 +200,10 @@ class NodePool(Shape):
         return self.node_count if self.max_node_count is None else self.max_node_count
 
 
-class InferenceClusterSpec(Shape):
+class InferenceClusterSpec(ResourceModel):
     """What the cluster is and what it is for."""
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    refused_fields: ClassVar[Mapping[str, str]] = {
         "scheduler": "field was removed; set annotation modelplane.ai/scheduler-type on the InferenceCluster"
     }
 

@@ -1,21 +1,21 @@
-"""InferenceGateway: the control plane's single front door, always named `default`."""
+"""InferenceGateway: the one gateway on the control cluster, always named `default`."""
 
 from typing import Literal
 
-from api_types.resources.parts.base_types import Manifest, Shape
+from api_types.resources.parts.base_types import Manifest, ResourceModel
 from api_types.resources.status import InferenceGatewayStatus
 
 SINGLETON_NAME = "default"
 
 
-class MetalLb(Shape):
-    """Addresses for a cluster whose surroundings assign none."""
+class MetalLb(ResourceModel):
+    """Addresses for a cluster on a network that assigns none."""
 
     address_pool: str
     """Range `first-last`, or a CIDR."""
 
 
-class Traefik(Shape):
+class Traefik(ResourceModel):
     """Traefik as the gateway."""
 
     version: str
@@ -26,7 +26,7 @@ class Traefik(Shape):
     """Needed for MetalLB."""
 
 
-class InferenceGatewaySpec(Shape):
+class InferenceGatewaySpec(ResourceModel):
     """Which gateway, and how it gets its address."""
 
     backend: Literal["Traefik"]
@@ -36,7 +36,7 @@ class InferenceGatewaySpec(Shape):
 
 
 class InferenceGateway(Manifest):
-    """The front door."""
+    """The gateway for all services."""
 
     kind: Literal["InferenceGateway"] = "InferenceGateway"
     """Always InferenceGateway."""

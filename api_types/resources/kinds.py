@@ -1,7 +1,6 @@
-"""The table of kinds: every name that a kind goes by, who may write it, and what its list shows."""
+"""The table of kinds: the names of each kind, who may write it, and the columns of its list."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from api_types.hints import nearest
 from api_types.labels import GROUP, INFRASTRUCTURE_GROUP
@@ -16,12 +15,10 @@ from api_types.resources.model_service import ModelService
 from api_types.resources.parts.base_types import VERSION, Manifest
 from api_types.resources.serving_stack import ServingStack
 
-CATEGORY = "modelplane"
-
 
 @dataclass(frozen=True)
 class Column:
-    """One column of `get`: a title and the JSON path of its value; the first path that gives one counts."""
+    """One column of `get`: a title and the JSON path of its value; the first path with a value counts."""
 
     title: str
     paths: tuple[str, ...]
@@ -52,8 +49,6 @@ class KindInfo:
     """For kinds that the control plane writes: the kind that a user applies to get one."""
     scale: ScalePaths | None = None
     """None for kinds without a scale subresource."""
-    has_workflow: bool = True
-    """False for a kind that is shown out of another kind's workflow."""
 
     @property
     def api_version(self) -> str:
@@ -66,23 +61,12 @@ class KindInfo:
         return self.kind.lower()
 
     @property
-    def workflow_type(self) -> str:
-        """The Temporal workflow type that owns such an object; empty if none does."""
-        return self.kind if self.has_workflow else ""
-
-    @property
     def user_may_apply(self) -> bool:
         """Whether `apply` takes this kind."""
         return not self.written_instead
 
-    @property
-    def scope(self) -> Literal["Namespaced", "Cluster"]:
-        """Scope as Kubernetes spells it."""
-        return "Namespaced" if self.namespaced else "Cluster"
-
 
 READY = Column("READY", (".status.conditions[?(@.type=='Ready')].status",))
-AGE = Column("AGE", (".metadata.creationTimestamp",))
 _ADDRESS = ".status.address"
 _GATEWAY_ADDRESS = ".status.gateway.address"
 
@@ -155,14 +139,13 @@ KINDS: tuple[KindInfo, ...] = (
         columns=(Column("GATEWAY", (_GATEWAY_ADDRESS,)),),
         group=INFRASTRUCTURE_GROUP,
         written_instead="InferenceCluster",
-        has_workflow=False,
     ),
 )
 
 BY_KIND = {info.kind: info for info in KINDS}
 _BY_NAME = {name: info for info in KINDS for name in (info.singular, info.plural, info.short)}
 
-# Kinds of earlier designs: what to say about each.
+# Kinds of earlier versions, and the hint for a user who writes one.
 FORMER_KINDS = {
     "ModelPlacement": "it was renamed ModelReplica",
     "InferenceEnvironment": "it was renamed InferenceCluster",
@@ -176,7 +159,7 @@ FORMER_KINDS = {
 
 
 class UnknownKind(ValueError):
-    """No kind goes by that name."""
+    """There is no kind of that name."""
 
 
 def find_kind(text: str) -> KindInfo:

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, NonEmpty, ResourceModel, Whole
 from api_types.resources.status import ModelCacheStatus
 
 SizeGib = Annotated[Whole, Field(ge=1, le=100_000)]
 
 
-class AuthSecret(Shape):
+class AuthSecret(ResourceModel):
     """The token for a gated model: a Secret of the cache's namespace."""
 
     name: NonEmpty
@@ -19,7 +19,7 @@ class AuthSecret(Shape):
     """Key within the Secret."""
 
 
-class HuggingFaceModel(Shape):
+class HuggingFaceModel(ResourceModel):
     """A repository of the Hugging Face hub."""
 
     repo: NonEmpty
@@ -32,7 +32,7 @@ class HuggingFaceModel(Shape):
     """Volume size per cluster, in GiB."""
 
 
-class OciModel(Shape):
+class OciModel(ResourceModel):
     """A model packed as an OCI artefact."""
 
     image: NonEmpty
@@ -47,7 +47,7 @@ class OciModel(Shape):
     """Where the pack is unpacked."""
 
 
-class ModelCacheSpec(Shape):
+class ModelCacheSpec(ResourceModel):
     """Which weights, and where."""
 
     source: Literal["HuggingFace", "OCI"]

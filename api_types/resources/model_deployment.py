@@ -1,4 +1,4 @@
-"""ModelDeployment: what to serve, the hardware each pod needs, and how many whole copies to run."""
+"""ModelDeployment: what to serve, the devices each pod needs, and the number of replicas."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -7,7 +7,18 @@ from pydantic import Field
 
 from api_types.limits import REPLICAS_MAX
 from api_types.resources.inference_cluster import TaintEffect
-from api_types.resources.parts.base_types import Advice, Flag, Labels, LabelSelector, Manifest, MapKeys, Name63, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    Flag,
+    Labels,
+    LabelSelector,
+    Manifest,
+    MapKeys,
+    Name63,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
 from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
@@ -15,7 +26,7 @@ from api_types.resources.parts.scheduling import Scheduling
 from api_types.resources.status import ModelDeploymentStatus
 
 
-class DeviceSelector(Shape):
+class DeviceSelector(ResourceModel):
     """A condition that one device must meet."""
 
     cel: Annotated[
@@ -26,7 +37,7 @@ class DeviceSelector(Shape):
     """DRA device expression over `device`; must give a boolean."""
 
 
-class DeviceRequest(Shape):
+class DeviceRequest(ResourceModel):
     """Devices that each pod of a member needs from its node."""
 
     name: Name63
@@ -34,23 +45,23 @@ class DeviceRequest(Shape):
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
     """How many, per node."""
     selectors: Annotated[tuple[DeviceSelector, ...], Field(min_length=1, max_length=8)]
-    """All must hold for one device."""
+    """All must be true for one device."""
 
 
-class NodeSelector(Shape):
+class NodeSelector(ResourceModel):
     """What a node must offer; a pool fits when it satisfies every entry."""
 
     devices: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=16), MapKeys(("name",), "device")]
     """The requests, in the order in which devices are assigned."""
 
 
-class Member(Shape):
+class Member(ResourceModel):
     """One kind of pod of an engine."""
 
     role: Role = "Standalone"
     """Standalone alone, or one Leader and one Worker."""
     node_selector: NodeSelector | None = None
-    """Devices per pod; absent claims nothing and rides on the engine's pool."""
+    """Devices per pod; absent claims nothing and uses the engine's pool."""
     worker: Worker | None = None
     """Only on a Worker; absent there means one follower."""
     pods_per_node: Annotated[Whole, Field(ge=1, le=64)] | None = None
@@ -60,11 +71,11 @@ class Member(Shape):
 
     @property
     def worker_nodes(self) -> int:
-        """Follower pods of a Worker: one unless it says otherwise."""
+        """Follower pods of a Worker: one by default."""
         return self.worker.nodes if self.worker else 1
 
 
-class Engine(Shape):
+class Engine(ResourceModel):
     """One serving unit of a replica."""
 
     name: EngineName
@@ -86,10 +97,10 @@ class Engine(Shape):
     """One Standalone, or one Leader and one Worker."""
 
 
-class Toleration(Shape):
-    """Lets a deployment onto clusters with a taint."""
+class Toleration(ResourceModel):
+    """Allows replicas on clusters with a taint."""
 
-    refusals: ClassVar[Mapping[str, str]] = {"tolerationSeconds": "unknown field; spec.drain says how fast replicas leave a cluster"}
+    refused_fields: ClassVar[Mapping[str, str]] = {"tolerationSeconds": "unknown field; spec.drain limits how fast replicas are moved"}
 
     key: str | None = None
     """Taint key; absent with Exists matches every taint."""
@@ -101,23 +112,23 @@ class Toleration(Shape):
     """Absent matches both effects."""
 
 
-class ModelCacheRef(Shape):
+class ModelCacheRef(ResourceModel):
     """A ModelCache of the same namespace, mounted at `/mnt/models` in every pod."""
 
     name: NonEmpty
     """Name of the ModelCache."""
 
 
-class ReplicaTemplateMetadata(Shape):
-    """Marks of what a deployment makes."""
+class ReplicaTemplateMetadata(ResourceModel):
+    """Metadata of what a deployment creates."""
 
-    refusals: ClassVar[Mapping[str, str]] = {"annotations": "unknown field; only labels are passed on to replicas and endpoints"}
+    refused_fields: ClassVar[Mapping[str, str]] = {"annotations": "unknown field; only labels are passed on to replicas and endpoints"}
 
     labels: Labels | None = None
     """Extra labels of replicas and endpoints; the reserved prefix modelplane.ai/ is refused."""
 
 
-class ReplicaTemplateSpec(Shape):
+class ReplicaTemplateSpec(ResourceModel):
     """One replica."""
 
     cluster_selector: LabelSelector | None = None
@@ -138,11 +149,11 @@ class ReplicaTemplateSpec(Shape):
 
     @property
     def serving_mode(self) -> str:
-        """Unified unless the template says otherwise."""
+        """Unified by default."""
         return self.serving.mode if self.serving else "Unified"
 
 
-class ReplicaTemplate(Shape):
+class ReplicaTemplate(ResourceModel):
     """What every replica of a deployment is."""
 
     metadata: ReplicaTemplateMetadata | None = None
@@ -151,7 +162,7 @@ class ReplicaTemplate(Shape):
     """One replica."""
 
 
-class ModelDeploymentSpec(Shape):
+class ModelDeploymentSpec(ResourceModel):
     """How many replicas of what."""
 
     replicas: Annotated[Whole, Field(ge=0, le=REPLICAS_MAX)]
@@ -161,9 +172,9 @@ class ModelDeploymentSpec(Shape):
     rollout: Rollout | None = None
     """How a changed template reaches the replicas."""
     drain: DrainBudget | None = None
-    """How fast replicas leave a drained cluster."""
+    """How fast replicas are moved off a drained cluster."""
     scheduling: Scheduling | None = None
-    """How the scheduler weighs this deployment."""
+    """Placement policy of this deployment."""
 
 
 class ModelDeployment(Manifest):

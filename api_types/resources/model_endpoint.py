@@ -1,18 +1,18 @@
-"""ModelEndpoint: one reachable inference endpoint, made for a replica or written by hand for an outside provider."""
+"""ModelEndpoint: one reachable inference endpoint, created for a replica, or by a user for an external provider."""
 
 from typing import Literal
 
-from api_types.resources.parts.base_types import Manifest, NonEmpty, Shape
+from api_types.resources.parts.base_types import Manifest, NonEmpty, ResourceModel
 from api_types.resources.status import ModelEndpointStatus
 
 
-class ModelEndpointSpec(Shape):
+class ModelEndpointSpec(ResourceModel):
     """Where it is."""
 
     url: NonEmpty
     """Address; the port defaults to 443 for https, else 80."""
     rewrite_path: str | None = None
-    """Prefix that replaces the service's prefix; absent leaves the path alone."""
+    """Prefix that replaces the service's prefix; absent leaves the path unchanged."""
 
 
 class ModelEndpoint(Manifest):

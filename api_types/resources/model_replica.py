@@ -1,6 +1,6 @@
 """ModelReplica: one complete serving instance pinned to one cluster, written by the control plane.
 
-Its spec is a deployment's template with the placement filled in; engines stand directly under `spec`.
+Its spec is a deployment's template with the placement filled in; engines are directly under `spec`.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
-from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.status import ModelReplicaStatus
 
 
-class ResolvedRequest(Shape):
+class ResolvedRequest(ResourceModel):
     """A device request and the way in which the chosen pool grants it; exactly one of class and resource."""
 
     name: Name63
@@ -23,14 +23,14 @@ class ResolvedRequest(Shape):
     device_class_name: Name253 | None = None
     """DeviceClass to claim through."""
     resource_name: Name253 | None = None
-    """Extended resource to ask for."""
+    """Extended resource to request."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
     """How many, per node."""
     selectors: Annotated[tuple[DeviceSelector, ...], Field(max_length=8)] | None = None
-    """Copied word for word from the deployment."""
+    """Copied unchanged from the deployment."""
 
 
-class ReplicaMember(Shape):
+class ReplicaMember(ResourceModel):
     """One kind of pod of an engine, pinned to a pool."""
 
     role: Role = "Standalone"
@@ -56,11 +56,11 @@ class ReplicaMember(Shape):
 
     @property
     def worker_nodes(self) -> int:
-        """Follower pods of a Worker: one unless it says otherwise."""
+        """Follower pods of a Worker: one by default."""
         return self.worker.nodes if self.worker else 1
 
 
-class ReplicaEngine(Shape):
+class ReplicaEngine(ResourceModel):
     """One serving unit of the replica."""
 
     name: EngineName
@@ -80,11 +80,11 @@ class ReplicaEngine(Shape):
     """One Standalone, or one Leader and one Worker."""
 
 
-class ModelReplicaSpec(Shape):
+class ModelReplicaSpec(ResourceModel):
     """What runs where."""
 
-    successors: ClassVar[Mapping[str, str]] = {"inferenceClusterRef": "clusterName"}
-    refusals: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    renamed_fields: ClassVar[Mapping[str, str]] = {"inferenceClusterRef": "clusterName"}
+    refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("clusterSelector", "nodeSelector", "replicas", "template", "tolerations"),
         "unknown field; it belongs to the ModelDeployment, a ModelReplica is already placed",
     )
@@ -105,7 +105,7 @@ class ModelReplicaSpec(Shape):
 
     @property
     def serving_mode(self) -> str:
-        """Unified unless the spec says otherwise."""
+        """Unified by default."""
         return self.serving.mode if self.serving else "Unified"
 
 

@@ -5,20 +5,20 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, Shape, Whole
+from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, ResourceModel, Whole
 from api_types.resources.status import ModelServiceStatus
 
 
-class EndpointSelector(Shape):
-    """Endpoints whose labels hold every pair; no pair selects every endpoint of the namespace."""
+class EndpointSelector(ResourceModel):
+    """Endpoints whose labels have every pair; no pair selects every endpoint of the namespace."""
 
-    refusals: ClassVar[Mapping[str, str]] = LabelSelector.refusals
+    refused_fields: ClassVar[Mapping[str, str]] = LabelSelector.refused_fields
 
     match_labels: dict[str, str]
     """Pairs that must all be equal."""
 
 
-class ServiceEntry(Shape):
+class ServiceEntry(ResourceModel):
     """Some endpoints and their share of the traffic."""
 
     weight: Annotated[
@@ -31,7 +31,7 @@ class ServiceEntry(Shape):
     """Which endpoints."""
 
 
-class ModelServiceSpec(Shape):
+class ModelServiceSpec(ResourceModel):
     """Where requests go."""
 
     endpoints: Annotated[tuple[ServiceEntry, ...], Field(min_length=1)]

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, Manifest, Shape
+from api_types.resources.parts.base_types import Flag, Manifest, ResourceModel
 
 CORE_VERSION = "v1"
 
 
-class NoSpec(Shape):
+class NoSpec(ResourceModel):
     """What stands for the spec of a kind that has data instead."""
 
 

@@ -6,18 +6,18 @@ from pydantic import Field
 
 from api_types import charts
 from api_types.labels import INFRASTRUCTURE_GROUP
-from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, Shape, Whole
+from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, ResourceModel, Whole
 from api_types.resources.status import ServingStackStatus
 
 Pin = Annotated[str, Field(min_length=1, max_length=32)]
 Upto253 = Annotated[str, Field(max_length=253)]
 
 
-class StackSecret(Shape):
-    """One way to reach the cluster; anything but Kubeconfig is an identity laid over it."""
+class StackSecret(ResourceModel):
+    """One credential for the cluster: a Kubeconfig, or an identity to use with it."""
 
     type: Literal["Kubeconfig", "GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"]
-    """What the Secret holds."""
+    """What the Secret contains."""
     name: Upto253
     """Name of the Secret."""
     key: Upto253
@@ -26,7 +26,7 @@ class StackSecret(Shape):
     """Its namespace, if it is not the stack's own."""
 
 
-class StackVersions(Shape):
+class StackVersions(ResourceModel):
     """Version pins of the components."""
 
     gateway_api: Pin = charts.GATEWAY_API_VERSION
@@ -45,7 +45,7 @@ class StackVersions(Shape):
     """NVIDIA DRA driver chart."""
 
 
-class Listener(Shape):
+class Listener(ResourceModel):
     """One open port of the gateway."""
 
     name: Name63
@@ -53,10 +53,10 @@ class Listener(Shape):
     port: Annotated[Whole, Field(ge=1, le=65535)]
     """Port."""
     protocol: Literal["HTTP", "TCP"]
-    """What is spoken on it."""
+    """Its protocol."""
 
 
-class StackGateway(Shape):
+class StackGateway(ResourceModel):
     """The inference gateway of the cluster."""
 
     class_name: Name63 = "envoy"
@@ -64,33 +64,18 @@ class StackGateway(Shape):
     listeners: Annotated[tuple[Listener, ...], Field(max_length=8), MapKeys(("name",), "listener")] | None = None
     """Absent means one HTTP listener `http` on port 80."""
 
-    @property
-    def effective_listeners(self) -> tuple[Listener, ...]:
-        """The listeners to open."""
-        return self.listeners if self.listeners is not None else (Listener(name="http", port=80, protocol="HTTP"),)
 
-
-class ServingStackSpec(Shape):
-    """What to install and how to reach the cluster."""
+class ServingStackSpec(ResourceModel):
+    """What to install, and the credentials for the cluster."""
 
     secrets: Annotated[tuple[StackSecret, ...], Field(min_length=1, max_length=8)]
-    """Ways to reach the cluster; one of them a Kubeconfig."""
+    """Credentials for the cluster; one of them a Kubeconfig."""
     nvidia_driver_root: Annotated[str, Field(max_length=512)] = "/"
     """Host path of the NVIDIA driver."""
     versions: StackVersions | None = None
     """Pins; absent means all defaults."""
     gateway: StackGateway | None = None
     """The inference gateway; absent means all defaults."""
-
-    @property
-    def effective_versions(self) -> StackVersions:
-        """The pins, with defaults where the spec is silent."""
-        return self.versions or StackVersions()
-
-    @property
-    def effective_gateway(self) -> StackGateway:
-        """The gateway, with defaults where the spec is silent."""
-        return self.gateway or StackGateway()
 
 
 class ServingStack(Manifest):

@@ -1,43 +1,43 @@
-"""What the control plane reports about each kind.
+"""The status of each kind.
 
-These models are tolerant: a status written by a newer or an older release must still open. Every kind shares the fields of
+These models are tolerant: a status written by a newer or an older release must still be readable. Every kind has the fields of
 `ResourceStatus`; a condition type appears once per object.
 """
 
 from typing import Any, Literal
 
-from api_types.resources.parts.base_types import Shape
+from api_types.resources.parts.base_types import ResourceModel
 
 CacheClusterPhase = Literal["Pending", "Hydrating", "Ready", "Failed"]
 ReplicaPhase = Literal["Pending", "Applying", "Starting", "Ready", "Degraded", "Updating", "Unreachable", "Terminating", "Failed"]
 
 
-class Condition(Shape):
-    """One statement about an object, as Kubernetes writes conditions."""
+class Condition(ResourceModel):
+    """One condition of an object, as in Kubernetes."""
 
     type: str
-    """What is stated."""
+    """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether it is true."""
     reason: str
-    """One word why, for programs."""
+    """Why, as one word for programs."""
     message: str = ""
-    """A sentence why, for people."""
+    """Why, as a sentence for people."""
     last_transition_time: str
     """When `status` last changed: RFC 3339, UTC."""
     observed_generation: int | None = None
-    """The generation of the spec that it speaks of."""
+    """The generation of the spec that it is about."""
 
 
-class EventRecord(Shape):
-    """Something that happened to an object; repeats are counted."""
+class EventRecord(ResourceModel):
+    """An event of an object; repeats are counted."""
 
     type: Literal["Normal", "Warning"] = "Normal"
-    """Whether a person should look."""
+    """Warning if somebody may have to act."""
     reason: str
-    """One word, for programs."""
+    """What happened, as one word for programs."""
     message: str = ""
-    """A sentence, for people."""
+    """What happened, as a sentence for people."""
     count: int = 1
     """How often it happened."""
     first: str = ""
@@ -46,21 +46,21 @@ class EventRecord(Shape):
     """The last time: RFC 3339, UTC."""
 
 
-class LastScale(Shape):
-    """Who last ordered a replica count."""
+class LastScale(ResourceModel):
+    """The last request for a replica count."""
 
     replicas: int
     """The count."""
     by: str = ""
-    """Who asked."""
+    """Who requested it."""
     at: str = ""
     """When: RFC 3339, UTC."""
     request_id: str = ""
-    """Of the order."""
+    """Id of the request."""
 
 
-class LeftBehind(Shape):
-    """An outside object that a forced teardown did not remove."""
+class LeftBehind(ResourceModel):
+    """An object outside the control plane that a forced teardown did not remove."""
 
     kind: str
     """What it is."""
@@ -71,21 +71,21 @@ class LeftBehind(Shape):
     location: str = ""
     """The cluster, region or account that holds it."""
     reason: str = ""
-    """Why it stayed."""
+    """Why it was not removed."""
 
 
-class ResourceStatus(Shape):
+class ResourceStatus(ResourceModel):
     """What every kind reports."""
 
     observed_generation: int = 0
-    """The generation of the spec that this status answers."""
+    """The generation of the spec that this status is about."""
     conditions: tuple[Condition, ...] = ()
     """One per type."""
     left_behind: tuple[LeftBehind, ...] | None = None
-    """What a forced teardown left in the world."""
+    """Objects that a forced teardown did not remove."""
 
     def condition(self, condition_type: str) -> Condition | None:
-        """Give the condition of that type, or None while it was never stated."""
+        """Give the condition of that type, or None if there is none yet."""
         return next((condition for condition in self.conditions if condition.type == condition_type), None)
 
 
@@ -93,28 +93,28 @@ class InferenceClassStatus(ResourceStatus):
     """Conditions only."""
 
 
-class HandleRef(Shape):
-    """A name under which something is known."""
+class HandleRef(ResourceModel):
+    """A reference by name."""
 
     name: str
     """The name."""
 
 
-class GatewayAddress(Shape):
-    """Where a gateway answers."""
+class GatewayAddress(ResourceModel):
+    """Where a gateway can be reached."""
 
     address: str = ""
     """IP address or host name."""
 
 
-class CacheCapability(Shape):
-    """Where a cluster can keep staged weights."""
+class CacheCapability(ResourceModel):
+    """Where a cluster can store staged weights."""
 
     storage_class_name: str = ""
     """ReadWriteMany storage class."""
 
 
-class PublishedDevice(Shape):
+class PublishedDevice(ResourceModel):
     """A device of a class as copied to a cluster: same fields, no defaults, no rules."""
 
     name: str
@@ -126,7 +126,7 @@ class PublishedDevice(Shape):
     device_class_name: str | None = None
     """DeviceClass to claim through."""
     resource_name: str | None = None
-    """Extended resource to ask for."""
+    """Extended resource to request."""
     count: int | None = None
     """Per node; absent, zero or negative means none."""
     attributes: dict[str, dict[str, Any]] | None = None
@@ -135,7 +135,7 @@ class PublishedDevice(Shape):
     """Capacities by name."""
 
 
-class PublishedPool(Shape):
+class PublishedPool(ResourceModel):
     """A pool as the scheduler sees it."""
 
     name: str
@@ -145,16 +145,16 @@ class PublishedPool(Shape):
     devices: tuple[PublishedDevice, ...] = ()
     """The devices of a node."""
     price_milli: int | None = None
-    """Price of a node-hour in thousandths; absent when its class tells none."""
+    """Price of a node-hour in thousandths; absent when its class has none."""
     class_missing: bool | None = None
-    """True once its class is gone: kept for the replicas on it, closed to new ones."""
+    """True once its class is deleted: the pool stays for the replicas on it, and takes no new ones."""
 
 
 class InferenceClusterStatus(ResourceStatus):
     """What is known of a cluster."""
 
     provider_config_ref: HandleRef | None = None
-    """Set once the cluster was reached, never withdrawn."""
+    """Set once the cluster was reached, and never removed."""
     gateway: GatewayAddress | None = None
     """The cluster's own inference gateway."""
     cache: CacheCapability | None = None
@@ -166,13 +166,13 @@ class InferenceClusterStatus(ResourceStatus):
 
 
 class InferenceGatewayStatus(ResourceStatus):
-    """Where the front door is."""
+    """Where the gateway is."""
 
     address: str | None = None
     """External address."""
 
 
-class ReplicaCounts(Shape):
+class ReplicaCounts(ResourceModel):
     """How many replicas a deployment has."""
 
     total: int = 0
@@ -181,37 +181,37 @@ class ReplicaCounts(Shape):
     """Of those, how many are Ready."""
 
 
-class RolloutProgress(Shape):
-    """How far the present template has come."""
+class RolloutProgress(ResourceModel):
+    """The rollout of the present template."""
 
     template_generation: int = 0
-    """The generation that brought it."""
+    """The generation of the spec that introduced it."""
     updated: int = 0
-    """Replicas that were given it."""
+    """Replicas that have it."""
     updated_ready: int = 0
     """Of those, how many are Ready with it."""
     total: int = 0
     """Placed now."""
     paused: bool = False
-    """Nothing further is changed until somebody resumes."""
+    """No further replica is changed until the rollout is resumed."""
     revisions: tuple[int, ...] = ()
-    """Generations whose templates `rollout undo` can bring back, the oldest first."""
+    """Generations whose templates `rollout undo` can restore, the oldest first."""
 
 
 class ModelDeploymentStatus(ResourceStatus):
-    """How much of a deployment stands."""
+    """The state of a deployment."""
 
     replicas: ReplicaCounts | None = None
     """Counts of replicas."""
     selector: str | None = None
     """Label selector of this deployment's replicas, for the scale subresource."""
     last_scale: LastScale | None = None
-    """The last accepted order of a replica count."""
+    """The last accepted request for a replica count."""
     rollout: RolloutProgress | None = None
-    """How far the present template has come."""
+    """The rollout of the present template."""
 
 
-class EngineStatus(Shape):
+class EngineStatus(ResourceModel):
     """One engine of a replica."""
 
     name: str
@@ -221,9 +221,9 @@ class EngineStatus(Shape):
     workload_name: str = ""
     """Name of its workload."""
     phase: str = ""
-    """How far it is."""
+    """Its phase."""
     desired_copies: int = 0
-    """Copies asked for."""
+    """Desired copies."""
     updated_copies: int = 0
     """Copies of the newest template."""
     ready_copies: int = 0
@@ -231,61 +231,61 @@ class EngineStatus(Shape):
     available_copies: int = 0
     """Copies that serve."""
     kv_block_size: int | None = None
-    """Tokens per block of the key-value cache."""
+    """Tokens per block of the KV cache."""
     kv_block_size_source: str = ""
-    """Where that number is from."""
+    """Where that number comes from."""
     message: str = ""
     """What it waits for."""
 
 
-class RoutingStatus(Shape):
+class RoutingStatus(ResourceModel):
     """How requests reach a replica or an endpoint."""
 
     surface: str = ""
     """`pool` or `service`."""
     connector: str = ""
-    """How prefill hands over to decode."""
+    """How the KV cache is transferred from prefill to decode."""
     engine_port: int | None = None
     """The port on which the decode engine listens."""
     url: str = ""
     """Where it is published."""
     backend_name: str = ""
-    """The backend object that routes point at; set once usable."""
+    """The backend object that routes refer to; set once it can be used."""
 
 
-class ReplicaCacheStatus(Shape):
+class ReplicaCacheStatus(ResourceModel):
     """The staged weights that a replica mounts."""
 
     claim_name: str = ""
     """Volume claim."""
     artefact_key: str = ""
-    """What the claim holds."""
+    """What is on the volume."""
     phase: str = ""
-    """How far staging is."""
+    """Phase of staging."""
 
 
-class InventoryItem(Shape):
+class InventoryItem(ResourceModel):
     """One object that a replica owns on its cluster."""
 
     key: str
-    """What it is for."""
+    """Its role among the objects of the replica."""
     kind: str = ""
     """Kubernetes kind."""
     name: str = ""
     """Its name."""
     hash: str = ""
-    """Of its rendered form."""
+    """Hash of the rendered object."""
 
 
 class ModelReplicaStatus(ResourceStatus):
-    """How one serving instance stands."""
+    """The state of one replica."""
 
     phase: ReplicaPhase | None = None
-    """How far it is."""
+    """Its phase."""
     applied_hash: str = ""
-    """Of the set of objects last applied."""
+    """Hash of the objects that were last applied."""
     workload_name: str = ""
-    """Base name of what it owns."""
+    """Base name of its objects on the cluster."""
     engines: tuple[EngineStatus, ...] = ()
     """One per engine."""
     routing: RoutingStatus | None = None
@@ -293,11 +293,11 @@ class ModelReplicaStatus(ResourceStatus):
     cache: ReplicaCacheStatus | None = None
     """The weights it mounts."""
     inventory: tuple[InventoryItem, ...] = ()
-    """What it owns: the source of truth for pruning and teardown."""
+    """Its objects on the cluster: the source of truth for pruning and teardown."""
 
 
 class ModelServiceStatus(ResourceStatus):
-    """Where a service answers."""
+    """Where a service can be reached."""
 
     address: str | None = None
     """`http://<gateway>/<namespace>/<service>`, without a trailing slash."""
@@ -310,43 +310,43 @@ class ModelEndpointStatus(ResourceStatus):
     """Its backend object."""
 
 
-class CacheSummary(Shape):
-    """Staging in one line."""
+class CacheSummary(ResourceModel):
+    """Summary of staging."""
 
     ready: str = "0/0"
     """Ready clusters of matched clusters, such as `2/3`."""
 
 
-class CacheClusterStatus(Shape):
+class CacheClusterStatus(ResourceModel):
     """Staging on one cluster."""
 
     name: str
     """The cluster."""
     phase: CacheClusterPhase = "Pending"
-    """How far it is."""
+    """Its phase."""
     message: str = ""
     """What it waits for, or why it failed."""
     claim_name: str = ""
     """Volume claim."""
     artefact_key: str = ""
-    """What the claim holds."""
+    """What is on the volume."""
     revision: str = ""
     """The commit or digest."""
     attempts: int = 0
-    """Downloads tried."""
+    """Attempts to download."""
     started_at: str = ""
     """RFC 3339, UTC."""
     ready_at: str = ""
     """RFC 3339, UTC."""
     retained: bool = False
-    """Kept only because a replica still mounts it."""
+    """Not selected any more, and kept because a replica still mounts it."""
 
 
 class ModelCacheStatus(ResourceStatus):
     """Where the weights are."""
 
     summary: CacheSummary | None = None
-    """In one line."""
+    """Summary of staging."""
     clusters: tuple[CacheClusterStatus, ...] = ()
     """One per matched cluster."""
     resolved_revision: str = ""

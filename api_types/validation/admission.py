@@ -1,7 +1,7 @@
 """Admit a document: from a tree that a user wrote to a manifest that may be stored.
 
-The steps in order: identify, drop nulls, bring a flat ModelDeployment into shape, apply defaults and check structure, then the rules.
-All mistakes of an object are told at once, in the shape that the user wrote.
+The steps in order: identify the kind, drop nulls, convert a flat ModelDeployment, apply defaults and check structure, then the rules.
+All errors of an object are reported at once, with paths as the user wrote them.
 """
 
 import json
@@ -13,14 +13,14 @@ from pydantic import ValidationError
 
 from api_types.resources.kinds import BY_KIND, KindInfo, describe_unknown
 from api_types.resources.model_deployment import ModelDeployment, ModelDeploymentSpec
-from api_types.resources.parts.base_types import Manifest, Shape
+from api_types.resources.parts.base_types import Manifest, ResourceModel
 from api_types.validation.legacy_shape import WARNING, Unflattened, unflatten
 from api_types.validation.model_walk import fields_of, show, walk
-from api_types.validation.normalize import TooMuch, drop_foreign, keys_that_are_no_text, without_nulls
+from api_types.validation.normalize import TooLarge, drop_server_fields, non_string_keys, without_nulls
 from api_types.validation.partial import draft
 from api_types.validation.problems import InvalidManifest, Loc, Problem
 from api_types.validation.rules import RULES
-from api_types.validation.rules.rule import Checks, Finding, Here
+from api_types.validation.rules.rule import Checks, Finding, RuleContext
 from api_types.validation.wording import describe
 
 SIZE_MAX_KIB = 256
@@ -28,11 +28,11 @@ SIZE_MAX_KIB = 256
 
 @dataclass(frozen=True)
 class Admitted:
-    """A manifest that may be stored, and what its author should know."""
+    """A manifest that may be stored, and warnings for its author."""
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
-    """Whole lines, worded like problems."""
+    """Whole lines, formatted like problems."""
 
 
 def title(kind: str, namespace: str, name: str) -> str:
@@ -51,9 +51,9 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
         raise InvalidManifest([_not_identified(document)])
     try:
         raw = without_nulls(document)
-    except TooMuch as error:
+    except TooLarge as error:
         raise InvalidManifest([Problem(f"{kind} {_name_of(document)}", "", str(error))]) from None
-    drop_foreign(raw)
+    drop_server_fields(raw)
     return _Admission(info, raw, checks, namespace).run()
 
 
@@ -79,20 +79,20 @@ class _Admission:
         self.info = info
         self.written = raw
         self.checks = checks
-        self.told: list[tuple[Loc, str]] = list(keys_that_are_no_text(raw))
-        self.warned: list[tuple[Loc, str]] = []
-        self.shape = Unflattened(raw.get("spec"))
+        self.errors: list[tuple[Loc, str]] = list(non_string_keys(raw))
+        self.warnings: list[tuple[Loc, str]] = []
+        self.layout = Unflattened(raw.get("spec"))
         metadata = raw.get("metadata", {})
         self.metadata = dict(metadata) if isinstance(metadata, Mapping) else metadata
         self.title = f"{info.kind} {_name_of(raw) or '(no name)'}"
         if isinstance(self.metadata, dict):
-            self._settle_namespace(self.metadata, namespace)
+            self._set_namespace(self.metadata, namespace)
 
-    def _settle_namespace(self, metadata: dict[str, Any], default: str) -> None:
+    def _set_namespace(self, metadata: dict[str, Any], default: str) -> None:
         given = metadata.get("namespace")
         if not self.info.namespaced:
             if metadata.pop("namespace", None):
-                self.warned.append((("metadata", "namespace"), f"ignored; {self.info.kind} is cluster-scoped"))
+                self.warnings.append((("metadata", "namespace"), f"ignored; {self.info.kind} is cluster-scoped"))
             return
         metadata.setdefault("namespace", default)
         self.title = title(self.info.kind, given if isinstance(given, str) else default, _name_of(self.written) or "(no name)")
@@ -100,24 +100,24 @@ class _Admission:
     def run(self) -> Admitted:
         raw = {**self.written, "metadata": self.metadata}
         if "spec" in raw:
-            raw["spec"] = self._in_shape(raw["spec"])
+            raw["spec"] = self._in_layout(raw["spec"])
         manifest = self._read(raw)
-        if self.told:
+        if self.errors:
             raise InvalidManifest(self._problems())
         size_kib = len(json.dumps(manifest.wire(), ensure_ascii=False).encode()) / 1024
         if size_kib > SIZE_MAX_KIB:
             raise InvalidManifest([Problem(self.title, "", f"is {size_kib:.0f} KiB of JSON; at most {SIZE_MAX_KIB} KiB are stored")])
-        return Admitted(manifest, tuple(str(Problem(self.title, self._path(loc), text)) for loc, text in self.warned))
+        return Admitted(manifest, tuple(str(Problem(self.title, self._path(loc), text)) for loc, text in self.warnings))
 
-    def _in_shape(self, spec: Any) -> Any:
+    def _in_layout(self, spec: Any) -> Any:
         if self.info.model is ModelDeployment:
-            self.shape = unflatten(spec)
-            self.told += self.shape.problems
-            if self.shape.was_flat:
-                self.warned.append((("spec",), WARNING))
-            return self.shape.spec
+            self.layout = unflatten(spec)
+            self.errors += self.layout.problems
+            if self.layout.was_flat:
+                self.warnings.append((("spec",), WARNING))
+            return self.layout.spec
         if self.info.kind == "ModelEndpoint" and isinstance(spec, dict) and "api" in spec:
-            self.warned.append((("spec", "api"), "ignored; endpoints speak an OpenAI-style API"))
+            self.warnings.append((("spec", "api"), "ignored; endpoints have an OpenAI-style API"))
             return {key: value for key, value in spec.items() if key != "api"}
         return spec
 
@@ -128,38 +128,38 @@ class _Admission:
             manifest: Any = model.model_validate(raw, extra="forbid", by_alias=True, by_name=False)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            self.told += describe(model, raw, errors)
+            self.errors += describe(model, raw, errors)
             manifest = draft(model, raw, {one["loc"] for one in errors})
             is_draft = True
         for finding in self._findings(manifest, is_draft=is_draft):
-            (self.warned if finding.is_warning else self.told).append((finding.loc, finding.text))
+            (self.warnings if finding.is_warning else self.errors).append((finding.loc, finding.text))
         result: Manifest = manifest
         return result
 
     def _findings(self, manifest: Manifest, *, is_draft: bool) -> Iterator[Finding]:
         for value, at in walk(manifest):
-            here = Here(at, manifest, self.checks)
+            context = RuleContext(at, manifest, self.checks)
             for rule in (duplicates, *RULES.get(type(value), ())):
                 try:
-                    yield from rule(value, here)
+                    yield from rule(value, context)
                 except AttributeError:
                     if not is_draft:
                         raise
-                    # The rule read a value that is itself wrong, which has been told already.
+                    # The rule read a value that is itself wrong, which is reported already.
 
     def _path(self, loc: Loc) -> str:
-        written = self.shape.as_written(loc)
+        written = self.layout.as_written(loc)
         if written == loc:
             return show(self.info.model, {**self.written, "spec": self.written.get("spec")}, loc)
-        # In the flat shape the template's fields stand under `spec`, so the path is read against the canonical tree and shortened.
-        canonical = {**self.written, "spec": self.shape.spec}
+        # In the flat layout the template's fields are under `spec`, so the path is resolved in the canonical tree and shortened.
+        canonical = {**self.written, "spec": self.layout.spec}
         return show(self.info.model, canonical, loc).replace("spec.template.spec", "spec", 1)
 
     def _problems(self) -> list[Problem]:
-        return list(dict.fromkeys(Problem(self.title, self._path(loc), text) for loc, text in self.told))
+        return list(dict.fromkeys(Problem(self.title, self._path(loc), text) for loc, text in self.errors))
 
 
-def duplicates(value: Shape, here: Here) -> Iterator[Finding]:
+def duplicates(value: ResourceModel, context: RuleContext) -> Iterator[Finding]:
     """Find items of a list that share their keys, where the list is treated as a map."""
     for wire, field in fields_of(type(value)).items():
         keys = field.map_keys
@@ -174,20 +174,20 @@ def duplicates(value: Shape, here: Here) -> Iterator[Finding]:
             if identity in seen:
                 one_key = len(keys.keys) == 1
                 text = f"duplicate {keys.keys[0]}; {keys.noun} {keys.keys[0]}s must be unique" if one_key else f"duplicate {keys.noun}"
-                yield here.fault(text, wire, index)
+                yield context.error(text, wire, index)
             seen.add(identity)
 
 
 def _identity(item: Any, keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    if not isinstance(item, Shape):
+    if not isinstance(item, ResourceModel):
         return None
-    shape = fields_of(type(item))
-    values = [value for key in keys if isinstance(value := item.__dict__.get(shape[key].attribute), str)]
+    layout = fields_of(type(item))
+    values = [value for key in keys if isinstance(value := item.__dict__.get(layout[key].attribute), str)]
     return tuple(values) if len(values) == len(keys) else None
 
 
 def admit_scale(namespace: str, name: str, replicas: object) -> int:
-    """Check a replica count that did not come in a manifest; raises InvalidManifest in the words of `spec.replicas`."""
+    """Check a replica count that did not come in a manifest; raises InvalidManifest with the error of `spec.replicas`."""
     try:
         ModelDeploymentSpec.model_validate({"replicas": replicas}, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
@@ -195,6 +195,6 @@ def admit_scale(namespace: str, name: str, replicas: object) -> int:
         if of_replicas:
             ((_, text), *_rest) = describe(ModelDeploymentSpec, {"replicas": replicas}, of_replicas)
             raise InvalidManifest([Problem(title("ModelDeployment", namespace, name), "spec.replicas", text)]) from None
-    if not isinstance(replicas, int):  # the model above took it, so it is one
+    if not isinstance(replicas, int):  # the model above accepted it, so it is one
         raise TypeError(replicas)
     return replicas

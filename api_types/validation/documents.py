@@ -1,8 +1,8 @@
 """Read YAML and JSON as users write it.
 
 YAML 1.2 with the core schema: `yes`, `on` and dates are strings, only `true` and `false` are booleans. The tree is built here from the
-parser's events, because its own constructors know more types than manifests have, and forget how a number was written: advice to quote
-`1.30` must not say 1.3.
+parser's events, because its own constructors have more types than manifests, and lose how a number was written: an error about `1.30`
+must not show 1.3.
 """
 
 import json
@@ -42,7 +42,7 @@ _MERGE = "<<"
 
 
 class WrittenFloat(float):
-    """A number with a fraction that remembers its text."""
+    """A number with a fraction that keeps its text."""
 
     written: str
 
@@ -54,7 +54,7 @@ class WrittenFloat(float):
 
 
 class Document(dict[str, Any]):
-    """One document of a file, and where it stood."""
+    """One document of a file, and its position there."""
 
     def __init__(self, content: Mapping[str, Any], source: str = "", number: int = 1, line: int = 1) -> None:
         super().__init__(content)

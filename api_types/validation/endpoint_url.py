@@ -1,23 +1,16 @@
-"""Read the URL of a ModelEndpoint: host and port, and everything that makes it unusable.
+"""Parse the URL of a ModelEndpoint: host and port, and everything that makes it unusable.
 
-Admission refuses what can never be reached and what would put a secret into a history; the rest is a warning there. Whatever was stored
-is reported by the endpoint itself, with the same sentences.
+Admission rejects a URL that can never be reached or that contains a secret; every other problem is a warning.
 """
 
 import ipaddress
-import re
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
 PORTS = {"https": 443}
 DEFAULT_PORT = 80
 PORT_MAX = 65535
 REWRITE_PATH_MAX = 1024
-
-_USERINFO = re.compile(r"//[^/?#]*@")
-
-AddressType = Literal["IPv4", "IPv6", "FQDN"]
 
 
 @dataclass(frozen=True)
@@ -28,45 +21,38 @@ class EndpointUrl:
     host: str = ""
     """Lower-case name or address, IPv6 without brackets; empty if there is none."""
     port: int = 0
-    address_type: AddressType = "FQDN"
-    refusals: tuple[str, ...] = ()
-    """Why admission refuses it."""
-    doubts: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    """Why admission rejects it."""
+    warnings: tuple[str, ...] = ()
     """Why no route can use it, although it may be stored."""
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Everything that makes it unusable."""
-        return self.refusals + self.doubts
-
-
-def masked(url: str) -> str:
-    """Give the URL without credentials."""
-    return _USERINFO.sub("//***@", url)
+        return self.errors + self.warnings
 
 
 def read_url(url: str) -> EndpointUrl:
-    """Take a URL apart; never raises."""
+    """Parse a URL; never raises."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError as error:
-        return EndpointUrl(refusals=(f"not a URL: {error}",))
-    refusals: list[str] = []
+        return EndpointUrl(errors=(f"not a URL: {error}",))
+    errors: list[str] = []
     if not host:
-        refusals.append("has no host; write it as https://host[:port]/path")
+        errors.append("has no host; write it as https://host[:port]/path")
     if "@" in parts.netloc:
-        refusals.append("credentials do not belong in a URL; it is stored and shown in plain text")
+        errors.append("credentials do not belong in a URL; it is stored and shown in plain text")
     port, port_problem = _port(parts.netloc, parts.scheme)
     if port_problem:
-        refusals.append(port_problem)
+        errors.append(port_problem)
     address = _address(host)
-    doubts = [
+    warnings = [
         *([] if parts.scheme in ("http", "https") else [f'scheme must be http or https, got "{parts.scheme}"']),
-        *_host_doubts(host, address),
+        *_host_warnings(host, address),
     ]
-    kind: AddressType = "FQDN" if address is None else ("IPv4" if address.version == 4 else "IPv6")  # noqa: PLR2004 - IP versions
-    return EndpointUrl(parts.scheme, host, port, kind, tuple(refusals), tuple(doubts))
+    return EndpointUrl(parts.scheme, host, port, tuple(errors), tuple(warnings))
 
 
 def _port(netloc: str, scheme: str) -> tuple[int, str]:
@@ -88,7 +74,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _host_doubts(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> list[str]:
+def _host_warnings(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> list[str]:
     if address is not None and (address.is_loopback or address.is_link_local):
         return [f"{host} is a loopback or link-local address, which no route may use"]
     if address is None and host and "." not in host.rstrip("."):
@@ -97,7 +83,7 @@ def _host_doubts(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addre
 
 
 def rewrite_path_problems(path: str) -> tuple[str, ...]:
-    """Say why a rewrite path can be in no route; empty if it can."""
+    """Say why no route can have a rewrite path; empty if one can."""
     problems = []
     if not path.startswith("/"):
         problems.append('must start with "/"')

@@ -1,7 +1,7 @@
-"""The shape in which ModelDeployments were once written: the template's content directly under `spec`.
+"""The flat layout of earlier ModelDeployments: the template's content directly under `spec`.
 
-It is still accepted and moved under `spec.template.spec` before anything else looks at it, so that both ways of writing one deployment are
-stored as the same bytes. Fields that no longer exist are refused with the name of their successor; what they meant is never guessed.
+It is still accepted and moved under `spec.template.spec` before any check, so that both layouts of one deployment are stored as the same
+bytes. Fields that no longer exist are rejected with the name of the field that replaced them; they are never converted.
 """
 
 from collections.abc import Mapping
@@ -37,21 +37,21 @@ _CANONICAL: Loc = ("spec", "template", "spec")
 
 @dataclass(frozen=True)
 class Unflattened:
-    """The spec in canonical shape, what was wrong with its shape, and whether it was flat."""
+    """The spec in canonical layout, the problems of its layout, and whether it was flat."""
 
     spec: Any
     problems: tuple[tuple[Loc, str], ...] = ()
     was_flat: bool = False
 
     def as_written(self, loc: Loc) -> Loc:
-        """Turn a location of the canonical shape into that of the shape that the user wrote."""
+        """Convert a location of the canonical layout to that of the layout that the user wrote."""
         if self.was_flat and loc[: len(_CANONICAL)] == _CANONICAL:
             return ("spec", *loc[len(_CANONICAL) :])
         return loc
 
 
 def unflatten(spec: Any) -> Unflattened:
-    """Move a flat spec under `template.spec`; a canonical one comes back as it is."""
+    """Move a flat spec under `template.spec`; a canonical one is returned unchanged."""
     if not isinstance(spec, Mapping):
         return Unflattened(spec)
     problems: list[tuple[Loc, str]] = [(("spec", key), REMOVED[key]) for key in spec if key in REMOVED]

@@ -1,4 +1,4 @@
-"""The door of this package: documents in, manifests out.
+"""The public functions of this package: documents in, manifests out.
 
 Read text with `parse`, check it with `admit_all`, check a change with `admit_update`, write a manifest with `dump`, and read back what was
 stored with `load`.
@@ -70,7 +70,7 @@ def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace:
 
 
 def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
-    """Name the object that a document describes, valid or not; empty if it does not say."""
+    """Name the object that a document describes, valid or not; empty if it has no kind or name."""
     kind, metadata = document.get("kind"), document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(kind, str) or not isinstance(name, str):
@@ -81,7 +81,7 @@ def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
 
 
 def dump(manifest: Manifest) -> dict[str, Any]:
-    """Give the canonical wire form: what was set, plus defaults; no null and no list that nobody wrote."""
+    """Give the canonical wire form: what was set, plus defaults; no null and no list that was not written."""
     return manifest.wire()
 
 

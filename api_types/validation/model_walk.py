@@ -1,7 +1,7 @@
-"""How a model is built, read once from its annotations.
+"""The fields of a model, read once from its annotations, and the walk over a manifest.
 
-Error paths, wordings, rules and the duplicate check all ask the same questions of a field: what is its wire name, does it hold one
-object, a list or a map of them, which bounds and which advice stand beside it. They are answered here.
+Error paths, wordings, rules and the duplicate check all need the same facts about a field: its JSON name, whether it has one object, a
+list or a map of them, its bounds and its `Advice`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic.fields import FieldInfo
 
-from api_types.resources.parts.base_types import Advice, MapKeys, Shape
+from api_types.resources.parts.base_types import Advice, MapKeys, ResourceModel
 from api_types.validation.problems import Loc
 
 _NO_ADVICE = Advice()
@@ -27,7 +27,7 @@ class Field:
     wire: str
     required: bool
     holds: Literal["one", "list", "map"]
-    model: type[Shape] | None
+    model: type[ResourceModel] | None
     """The model of the value, or of each item; None for plain values."""
     low: int | None = None
     high: int | None = None
@@ -38,7 +38,7 @@ class Field:
 
 
 @cache
-def fields_of(model: type[Shape]) -> Mapping[str, Field]:
+def fields_of(model: type[ResourceModel]) -> Mapping[str, Field]:
     """Give the fields of a model by wire name."""
     found = (_field(name, info) for name, info in model.model_fields.items())
     return MappingProxyType({field.wire: field for field in found})
@@ -57,7 +57,7 @@ def _field(name: str, info: FieldInfo) -> Field:
         wire=info.alias or name,
         required=info.is_required(),
         holds=holds,
-        model=item if isinstance(item, type) and issubclass(item, Shape) else None,
+        model=item if isinstance(item, type) and issubclass(item, ResourceModel) else None,
         low=_bound(notes, Ge, "ge", MinLen, "min_length"),
         high=_bound(notes, Le, "le", MaxLen, "max_length"),
         map_keys=next((note for note in notes if isinstance(note, MapKeys)), None),
@@ -76,7 +76,7 @@ def _bound(notes: list[Any], of_number: type, number: str, of_length: type, leng
 
 
 def _unwrap(annotation: Any, notes: list[Any]) -> tuple[Any, list[Any]]:
-    """Take `Annotated` and `| None` off, keeping what was noted on the way."""
+    """Unwrap `Annotated` and `| None`, collecting the annotations."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         flat = [note for one in more for note in (one.metadata if isinstance(one, FieldInfo) else (one,))]
@@ -89,44 +89,44 @@ def _unwrap(annotation: Any, notes: list[Any]) -> tuple[Any, list[Any]]:
 
 
 @dataclass(frozen=True)
-class Spot:
-    """What the models say about a location."""
+class ModelLocation:
+    """The models and the field at a location."""
 
-    owner: type[Shape] | None
-    """The model in which the last field of the location stands."""
+    owner: type[ResourceModel] | None
+    """The model that has the last field of the location."""
     field: Field | None
     """That field; None when the owner has no such field."""
-    model: type[Shape] | None
+    model: type[ResourceModel] | None
     """The model of the value at the location itself."""
 
 
-def resolve(model: type[Shape], loc: Loc) -> Spot:
-    """Follow a location through the models as far as they go."""
-    owner: type[Shape] | None = None
+def resolve(model: type[ResourceModel], loc: Loc) -> ModelLocation:
+    """Resolve a location in the models, as far as they describe it."""
+    owner: type[ResourceModel] | None = None
     field: Field | None = None
-    here: type[Shape] | None = model
+    current: type[ResourceModel] | None = model
     inside = False  # past the field's name, among the items of its list or map
     for part in loc:
-        if here is not None and not inside:
-            owner, field = here, fields_of(here).get(str(part))
-            here = field.model if field else None
+        if current is not None and not inside:
+            owner, field = current, fields_of(current).get(str(part))
+            current = field.model if field else None
             inside = field is not None and field.holds != "one"
         else:
             inside = False
-    return Spot(owner, field, None if inside else here)
+    return ModelLocation(owner, field, None if inside else current)
 
 
-def show(model: type[Shape], raw: Any, loc: Loc) -> str:
-    """Write a location as users read it: `spec.engines[name=a].members[0]`."""
+def show(model: type[ResourceModel], raw: Any, loc: Loc) -> str:
+    """Format a location for users: `spec.engines[name=a].members[0]`."""
     text = ""
     field: Field | None = None
-    here: type[Shape] | None = model
+    current: type[ResourceModel] | None = model
     inside = False
     value = raw
     for part in loc:
-        if here is not None and not inside:
-            field = fields_of(here).get(str(part))
-            here = field.model if field else None
+        if current is not None and not inside:
+            field = fields_of(current).get(str(part))
+            current = field.model if field else None
             inside = field is not None and field.holds != "one"
             text += f".{part}" if text else str(part)
         else:
@@ -157,16 +157,16 @@ def _item(part: str | int, item: Any, field: Field | None) -> str:
     return f"[{part}]"
 
 
-def walk(value: Shape, at: Loc = ()) -> Iterator[tuple[Shape, Loc]]:
+def walk(value: ResourceModel, at: Loc = ()) -> Iterator[tuple[ResourceModel, Loc]]:
     """Give every object of a manifest with its location, parents first."""
     yield value, at
     for wire, field in fields_of(type(value)).items():
         if field.model is None:
             continue
         held = value.__dict__.get(field.attribute)  # a draft may lack it
-        if isinstance(held, Shape):
+        if isinstance(held, ResourceModel):
             yield from walk(held, (*at, wire))
         elif isinstance(held, tuple | dict):
             for key, item in held.items() if isinstance(held, dict) else enumerate(held):
-                if isinstance(item, Shape):
+                if isinstance(item, ResourceModel):
                     yield from walk(item, (*at, wire, key))

@@ -1,7 +1,6 @@
-"""Take from a document what counts as absent: nulls, and what other control planes write into it.
+"""Remove from a document what counts as absent: nulls, and fields that API servers and other control planes add.
 
-Also the place where a document stops being whatever a parser gave: depth and size are bounded here, since a few hundred bytes of YAML
-aliases can stand for gigabytes.
+Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +30,7 @@ METADATA_IGNORED = frozenset(
 SPEC_IGNORED = frozenset({"crossplane"})
 
 
-class TooMuch(ValueError):
+class TooLarge(ValueError):
     """The document is deeper or larger than any manifest."""
 
 
@@ -44,9 +43,9 @@ class _Budget:
     def spend(self, depth: int) -> None:
         self.left -= 1
         if self.left < 0:
-            raise TooMuch(f"has more than {VALUES_MAX} values")
+            raise TooLarge(f"has more than {VALUES_MAX} values")
         if depth > DEPTH_MAX:
-            raise TooMuch(f"is nested more than {DEPTH_MAX} levels deep")
+            raise TooLarge(f"is nested more than {DEPTH_MAX} levels deep")
 
 
 def without_nulls(document: Mapping[Any, Any]) -> dict[str, Any]:
@@ -67,21 +66,21 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
     return value
 
 
-def keys_that_are_no_text(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:
+def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:
     """Find mapping keys that are not strings, such as an unquoted `1:` in YAML."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str):
-                yield from keys_that_are_no_text(item, (*at, key))
+                yield from non_string_keys(item, (*at, key))
             else:
                 yield at, f"key {key} is not a string; quote it"
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from keys_that_are_no_text(item, (*at, index))
+            yield from non_string_keys(item, (*at, index))
 
 
-def drop_foreign(document: dict[str, Any]) -> None:
-    """Drop, in place, what is tolerated and ignored: status, server-set metadata, Crossplane's own fields."""
+def drop_server_fields(document: dict[str, Any]) -> None:
+    """Remove, in place, what is accepted and ignored: status, metadata set by a server, fields of Crossplane."""
     document.pop("status", None)
     for field, ignored in (("metadata", METADATA_IGNORED), ("spec", SPEC_IGNORED)):
         held = document.get(field)

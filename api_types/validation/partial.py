@@ -1,24 +1,24 @@
-"""Read as much of a broken document as can be read.
+"""Build a model from the valid part of an invalid document.
 
-All mistakes of an object are told at once, also those that only a rule over several fields can see. So rules run on broken documents
-too: a draft is a model without the attributes that are wrong or missing. A rule that reads one of them ends in an AttributeError and has
-nothing to say; every other rule still speaks.
+All errors of an object are reported at once, also those of rules over several fields. So rules run on invalid documents too: a draft is a
+model without the attributes that are wrong or missing. A rule that reads one of them ends in an AttributeError and reports nothing; every
+other rule still runs.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from api_types.resources.parts.base_types import Shape
+from api_types.resources.parts.base_types import ResourceModel
 from api_types.validation.model_walk import Field, fields_of
 from api_types.validation.problems import Loc
 
 _ABSENT: Any = object()
 
 
-def draft(model: type[Shape], raw: Any, wrong: Collection[Loc], at: Loc = ()) -> Any:
-    """Build a model of `raw` without checking it; `wrong` says which locations did not hold."""
+def draft(model: type[ResourceModel], raw: Any, wrong: Collection[Loc], at: Loc = ()) -> Any:
+    """Build a model of `raw` without checking it; `wrong` are the invalid locations."""
     if not isinstance(raw, Mapping):
-        return _hollow(model)
+        return _empty(model)
     fields = fields_of(model)
     values = {fields[wire].attribute: _value(fields[wire], value, wrong, (*at, wire)) for wire, value in raw.items() if wire in fields}
     built = model.model_construct(_fields_set=set(values), **values)
@@ -28,8 +28,8 @@ def draft(model: type[Shape], raw: Any, wrong: Collection[Loc], at: Loc = ()) ->
     return built
 
 
-def _hollow(model: type[Shape]) -> Shape:
-    """Give an object of which nothing can be read."""
+def _empty(model: type[ResourceModel]) -> ResourceModel:
+    """Give a model without any attribute."""
     built = model.model_construct()
     built.__dict__.clear()
     return built
@@ -38,7 +38,7 @@ def _hollow(model: type[Shape]) -> Shape:
 def _value(field: Field, raw: Any, wrong: Collection[Loc], at: Loc) -> Any:
     if field.holds == "one":
         return _item(field, raw, wrong, at)
-    # A list of the wrong length is still a list: rules may look at the items that are there.
+    # A list of the wrong length is still a list: rules may check the items in it.
     items: Any = _ABSENT
     if field.holds == "list" and isinstance(raw, list | tuple):
         items = tuple(_item(field, item, wrong, (*at, index)) for index, item in enumerate(raw))

@@ -1,6 +1,6 @@
 """Extra flags of an endpoint picker, as the annotation `modelplane.ai/epp-extra-flags` of a ModelDeployment writes them.
 
-The picker's queue score reads the metric names of vLLM; other engines need its metric-name flags. So this is said per deployment.
+The picker's queue score reads the metric names of vLLM; other engines need its metric-name flags. So they are set per deployment.
 """
 
 import re
@@ -8,7 +8,7 @@ import re
 _FLAG = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def picker_flags(text: str) -> dict[str, str]:
+def parse_picker_flags(text: str) -> dict[str, str]:
     """Read `name=value` pairs, separated by commas or line ends; a name alone means `true`. Raises ValueError with every bad name."""
     pairs = [entry.strip().lstrip("-").partition("=") for entry in re.split(r"[,\n]", text) if entry.strip()]
     wrong = [name.strip() for name, _, _ in pairs if not _FLAG.fullmatch(name.strip())]

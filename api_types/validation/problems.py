@@ -1,4 +1,4 @@
-"""What can be wrong with a document, and how that is said: `<Kind> <namespace>/<name>: <field path>: <problem>`."""
+"""Errors in a document, and their format: `<Kind> <namespace>/<name>: <field path>: <problem>`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Problem:
     object: str
     """`<Kind> <namespace>/<name>`, or the file and line of a text that could not be read."""
     field: str
-    """Path of the field, in the shape that the user wrote; empty for the document as a whole."""
+    """Path of the field as the user wrote it; empty for the document as a whole."""
     problem: str
     """What is wrong and what to do."""
 

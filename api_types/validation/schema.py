@@ -1,7 +1,7 @@
 """JSON Schema of a kind, for editors and for `modelplane schema`.
 
-It says what the models say: types, bounds, choices, which lists are maps, and the description of every field. Rules over several fields
-are not in it; admission has them. Every definition stands where it is used, because few editors follow references inside lists.
+It has what the models have: types, bounds, choices, which lists are maps, and the description of every field. Rules over several fields
+are not in it; admission has them. Every definition is inlined where it is used, because few editors follow references inside lists.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from api_types.resources.kinds import find_kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# Written by control planes of every version, so nothing in it is ever refused.
+# Written by control planes of every version, so unknown fields are allowed there.
 _TOLERANT = frozenset({"metadata", "status"})
 
 Tree = dict[str, Any]
@@ -32,14 +32,14 @@ def json_schema(kind: str) -> Tree:
 
 
 def _resolved(node: Any, definitions: Tree) -> Any:
-    """Put definitions in place and take off what pydantic adds: titles, nulls, defaults that mean absent."""
+    """Inline definitions and remove what pydantic adds: titles, nulls, defaults that mean absent."""
     if isinstance(node, list):
         return [_resolved(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rpartition("/")[2]]
-        # What stands beside a reference is about this field; it wins over what the shape says of itself.
+        # Keys beside a reference are about this field; they override those of the model.
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     choices = [one for one in node.get("anyOf", ()) if one != {"type": "null"}]
     if len(choices) == 1:
@@ -58,7 +58,7 @@ def _inside(key: str, value: Any, definitions: Tree) -> Any:
 
 
 def _close(node: Any) -> None:
-    """Refuse unknown fields in every object below, as admission does."""
+    """Forbid unknown fields in every object below, as admission does."""
     if isinstance(node, list):
         for item in node:
             _close(item)

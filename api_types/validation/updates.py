@@ -1,7 +1,6 @@
 """What may not change once an object exists.
 
-The reference refuses no update; these are the changes that could not be carried out without destroying what the user has. Each says to
-make a new object instead.
+These are the changes that could not be applied without destroying what the user has. Each error says to create a new object instead.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,12 +85,12 @@ def admit_update(old: Manifest, new: Manifest) -> None:
 
 
 def update_warnings(old: Manifest, new: Manifest) -> tuple[str, ...]:
-    """Say what an accepted change will do that its author may not expect."""
+    """Warn of effects of an accepted change that its author may not expect."""
     if not isinstance(old, InferenceCluster) or not isinstance(new, InferenceCluster):
         return ()
     gone = {pool.name for pool in old.spec.node_pools or ()} - {pool.name for pool in new.spec.node_pools or ()}
     who = title(new.kind, "", new.metadata.name)
     return tuple(
-        str(Problem(who, f"spec.nodePools[name={name}]", "pool goes away with its nodes; its replicas are placed again"))
+        str(Problem(who, f"spec.nodePools[name={name}]", "the pool is removed with its nodes; its replicas are placed again"))
         for name in sorted(gone)
     )

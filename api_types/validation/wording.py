@@ -1,7 +1,7 @@
-"""What users read when the structure of a document is wrong.
+"""Error texts for structural errors of a document.
 
-The validator knows what is wrong; these tables say it in the words of the API. One entry per type of error; what a single field has to
-add stands beside the field as `Advice`.
+Pydantic finds the errors; this table words them in terms of the API, one entry per type of error. What a single field has to add is its
+`Advice`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,8 +10,8 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from api_types.hints import nearest
-from api_types.resources.parts.base_types import Shape
-from api_types.validation.model_walk import Field, Spot, fields_of, resolve
+from api_types.resources.parts.base_types import ResourceModel
+from api_types.validation.model_walk import Field, ModelLocation, fields_of, resolve
 from api_types.validation.problems import Loc
 
 _SHOWN_MAX = 80
@@ -33,7 +33,7 @@ def quoted(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """Give a number as it stood in the file; `1.30` must not turn into 1.3 in the advice to quote it."""
+    """Give a number as it is in the file; `1.30` must not turn into 1.3 in the hint to quote it."""
     return str(getattr(value, "written", value))
 
 
@@ -86,7 +86,7 @@ def _choice(error: ErrorDetails, field: Field | None) -> str:
 
 
 def _wrong_length(field: Field, got: int) -> str:
-    """Say that a list or map has too few or too many items, or nothing if its length is right."""
+    """Word that a list or map has too few or too many items; empty if its length is right."""
     if field.low is not None and got < field.low:
         plural = "s" if field.low > 1 else ""
         leave_out = "" if field.required else ", or leave the field out"
@@ -130,32 +130,32 @@ WORDINGS: Mapping[str, Wording] = {
 }
 
 
-def describe(model: type[Shape], raw: Any, errors: Iterable[ErrorDetails]) -> list[tuple[Loc, str]]:
+def describe(model: type[ResourceModel], raw: Any, errors: Iterable[ErrorDetails]) -> list[tuple[Loc, str]]:
     """Give every structural error as a location and a sentence, unknown fields first.
 
-    A required field that is missing while its misspelling is present is one mistake, not two, and is told about their object.
+    A required field that is missing while its misspelling is present is one error, not two, and is reported at their object.
     """
     errors = list(errors)
     missing = {error["loc"] for error in errors if error["type"] == _MISSING}
-    told: list[tuple[Loc, str]] = []
+    reported: list[tuple[Loc, str]] = []
     explained: set[Loc] = set()
     for error in errors:
         if error["type"] == _UNKNOWN:
             loc, sentence, explains = _unknown(model, raw, error["loc"], missing)
-            told.append((loc, sentence))
+            reported.append((loc, sentence))
             explained.update(explains)
     for error in errors:
         if error["type"] == _UNKNOWN or error["type"] in _LENGTHS or error["loc"] in explained:
             continue
         spot = resolve(model, error["loc"])
         if error["type"] == _MISSING and spot.field and spot.field.advice.missing_from_parent:
-            told.append((error["loc"][:-1], spot.field.advice.missing_from_parent))
+            reported.append((error["loc"][:-1], spot.field.advice.missing_from_parent))
         else:
-            told.append((error["loc"], _sentence(error, spot)))
-    return [*told, *_wrong_lengths(model, raw, ())]
+            reported.append((error["loc"], _sentence(error, spot)))
+    return [*reported, *_wrong_lengths(model, raw, ())]
 
 
-def _wrong_lengths(model: type[Shape], raw: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+def _wrong_lengths(model: type[ResourceModel], raw: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
     if not isinstance(raw, Mapping):
         return
     for wire, field in fields_of(model).items():
@@ -165,12 +165,12 @@ def _wrong_lengths(model: type[Shape], raw: Any, at: Loc) -> Iterator[tuple[Loc,
         if field.model is None:
             continue
         for key, item in (items or {}).items():
-            # The value of a field that holds one object is that object itself: no key stands between.
+            # The value of a field with one object is that object itself: there is no key in between.
             yield from _wrong_lengths(field.model, item, (*at, wire) if field.holds == "one" else (*at, wire, key))
 
 
 def _items(field: Field, value: Any) -> Mapping[str | int, Any] | None:
-    """Give what a field holds by index or key, or None if its value has the wrong type."""
+    """Give the items of a field by index or key, or None if its value has the wrong type."""
     if field.holds == "one":
         return {0: value}
     if field.holds == "list" and isinstance(value, list | tuple):
@@ -178,20 +178,20 @@ def _items(field: Field, value: Any) -> Mapping[str | int, Any] | None:
     return value if field.holds == "map" and isinstance(value, Mapping) else None
 
 
-def _sentence(error: ErrorDetails, spot: Spot) -> str:
+def _sentence(error: ErrorDetails, spot: ModelLocation) -> str:
     wording = WORDINGS.get(error["type"])
     return wording(error, spot.field) if wording else error["msg"]
 
 
-def _unknown(model: type[Shape], raw: Any, loc: Loc, missing: set[Loc]) -> tuple[Loc, str, tuple[Loc, ...]]:
+def _unknown(model: type[ResourceModel], raw: Any, loc: Loc, missing: set[Loc]) -> tuple[Loc, str, tuple[Loc, ...]]:
     """Give the location and sentence for an unknown field, and the locations of missing fields that it explains."""
     parent, name = loc[:-1], str(loc[-1])
     owner = resolve(model, loc).owner or model
-    if name in owner.refusals:
-        return loc, owner.refusals[name], ()
-    held = _value_at(raw, parent)
-    absent = [wire for wire in fields_of(owner) if not isinstance(held, Mapping) or wire not in held]
-    meant = owner.successors.get(name) or nearest(name, absent) or _one_level_down(owner, name)
+    if name in owner.refused_fields:
+        return loc, owner.refused_fields[name], ()
+    parent_value = _value_at(raw, parent)
+    absent = [wire for wire in fields_of(owner) if not isinstance(parent_value, Mapping) or wire not in parent_value]
+    meant = owner.renamed_fields.get(name) or nearest(name, absent) or _one_level_down(owner, name)
     if not meant:
         return loc, "unknown field", ()
     if (*parent, meant) in missing and parent:
@@ -199,8 +199,8 @@ def _unknown(model: type[Shape], raw: Any, loc: Loc, missing: set[Loc]) -> tuple
     return loc, f"unknown field, did you mean {meant}?", ()
 
 
-def _one_level_down(owner: type[Shape], name: str) -> str:
-    """Find a field that was written beside the block to which it belongs."""
+def _one_level_down(owner: type[ResourceModel], name: str) -> str:
+    """Find a field that was written next to the block that has it."""
     blocks = [(wire, field.model) for wire, field in fields_of(owner).items() if field.holds == "one" and field.model]
     found = [f"{wire}.{name}" for wire, block in blocks if name in fields_of(block)]
     return found[0] if len(found) == 1 else ""

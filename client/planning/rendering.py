@@ -18,7 +18,7 @@ from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
-from api_types.resources.parts.replica_spec import replica_spec
+from api_types.resources.replica_spec import replica_spec
 from client.errors import Refused
 from client.refs.tree import Tree
 from scheduler import Decision, Documents, SchedulerOptions, decide_documents, offline_cluster, reasons, sort_documents, to_wire

@@ -4,8 +4,8 @@ from typing import Any
 
 from api_types import labels
 from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
-from api_types.resources.parts.replica_spec import replica_spec
-from api_types.validation import picker_flags
+from api_types.resources.replica_spec import replica_spec
+from api_types.validation.picker_flags import parse_picker_flags
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 
@@ -23,7 +23,7 @@ def flags_text(state: DeploymentState) -> str:
 def read_flags(state: DeploymentState) -> tuple[dict[str, str], str]:
     """Give the extra flags of the endpoint pickers, and the problem if they cannot be read."""
     try:
-        return picker_flags.picker_flags(flags_text(state)), ""
+        return parse_picker_flags(flags_text(state)), ""
     except ValueError as error:
         return {}, f"{labels.PICKER_FLAGS}: {error}"
 

@@ -1,8 +1,8 @@
-"""The shapes that several kinds share, and the vocabulary in which all kinds are written.
+"""The base class of all resource models, and the field types and blocks that several kinds share.
 
-Three conventions hold in every kind. A field that may be left out is `None` when it was, because "present or not" is part of the
-meaning of most blocks. A list that Kubernetes treats as a map carries `MapKeys`, which the duplicate check, error paths and the exported
-schema read. What an error should advise beyond its rule stands beside the field, as `Advice`, never in the code that words errors.
+Three conventions apply in every kind. An optional field that was left out is `None`, because "present or not" is part of the meaning of
+most blocks. A list that Kubernetes treats as a map is annotated with `MapKeys`, which the duplicate check, error paths and the exported
+schema read. What an error should add to its general wording is an annotation of the field, `Advice`, and not code of `validation.wording`.
 """
 
 from collections.abc import Mapping
@@ -24,29 +24,29 @@ INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
 
-class Shape(Message):
-    """The base of everything inside a manifest: the text below a field is its description in schema and help."""
+class ResourceModel(Message):
+    """The base class of a manifest and of every object in it; the text below a field is its description in the JSON Schema."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    successors: ClassVar[Mapping[str, str]] = {}
-    """Fields of other versions that a user may still write here, and the field that took their place."""
-    refusals: ClassVar[Mapping[str, str]] = {}
-    """Fields that are not here on purpose, and what to say to a user who writes one."""
+    renamed_fields: ClassVar[Mapping[str, str]] = {}
+    """Fields of other versions that a user may still write here, and their present names."""
+    refused_fields: ClassVar[Mapping[str, str]] = {}
+    """Fields that are not here on purpose, and the error for a user who writes one."""
 
 
 @dataclass(frozen=True)
 class MapKeys:
-    """Marks a list as a map: no two items may agree on these keys, and error paths show them in place of the index."""
+    """Treats a list as a map: no two items may have the same values of these keys, and error paths show them instead of the index."""
 
     keys: tuple[str, ...]
     noun: str
-    """What one item is called in an error."""
+    """The name of an item in errors."""
     unique: bool = True
-    """False where a repeat is reported elsewhere and the keys serve only to show the item."""
+    """False where duplicates are reported elsewhere and the keys are only for error paths."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Say in the exported schema what Kubernetes says of such lists."""
+        """Add the list type of Kubernetes to the exported schema."""
         exported = handler(schema)
         if self.unique:
             exported |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(self.keys)}
@@ -55,11 +55,11 @@ class MapKeys:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to say instead of, or after, the general wording when this field is wrong. `{got}` is filled in."""
+    """Text instead of, or after, the general wording of an error at this field. `{got}` is filled in."""
 
     missing: str = ""
     missing_from_parent: str = ""
-    """As `missing`, but told about the object that should hold the field."""
+    """As `missing`, but reported at the object that lacks the field."""
     too_few: str = ""
     too_many: str = ""
     out_of_range: str = ""
@@ -98,12 +98,12 @@ IntOrPercent = Annotated[
 
 
 def is_empty(value: Any) -> bool:
-    """Tell whether a metadata field would be left out by Kubernetes too."""
+    """Whether a metadata field is left out of the JSON, as Kubernetes does."""
     return not value
 
 
-class ObjectMeta(Shape):
-    """Who an object is. Users write the first four; the control plane sets the rest."""
+class ObjectMeta(ResourceModel):
+    """The identity of an object. Users write the first four fields; the control plane sets the rest."""
 
     name: str
     """Unique per kind and namespace: a DNS subdomain of at most 63 characters."""
@@ -112,21 +112,21 @@ class ObjectMeta(Shape):
     labels: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
     """What selectors match."""
     annotations: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
-    """Settings and notes that no selector matches."""
+    """Settings and notes; selectors do not match them."""
     uid: str = Field(default="", exclude_if=is_empty)
-    """Tells apart two objects that had one name at different times."""
+    """Unique over time: an object that is created again under the same name has another one."""
     resource_version: str = Field(default="", exclude_if=is_empty)
-    """A decimal raised by every change of spec, metadata or status."""
+    """A decimal number, increased by every change of spec, metadata or status."""
     generation: int = Field(default=0, exclude_if=is_empty)
-    """Raised by every change of the spec."""
+    """Increased by every change of the spec."""
     creation_timestamp: str = Field(default="", exclude_if=is_empty)
     """RFC 3339, UTC."""
     deletion_timestamp: str = Field(default="", exclude_if=is_empty)
-    """When deletion was asked for; empty while it was not."""
+    """When deletion was requested; empty while it was not."""
 
 
-class Manifest(Shape):
-    """One object as users write it and as it is shown. The nine kinds narrow `spec` and add their `status`."""
+class Manifest(ResourceModel):
+    """One object as users write it and as it is shown. Each kind narrows `spec` and adds its `status`."""
 
     api_version: str = API_VERSION
     """Group and version."""
@@ -134,14 +134,14 @@ class Manifest(Shape):
     """Which of the kinds this is."""
     metadata: ObjectMeta
     """Name, namespace, labels and annotations."""
-    spec: Shape
-    """What is wanted."""
+    spec: ResourceModel
+    """The desired state."""
 
 
-class LabelSelector(Shape):
-    """Objects whose labels hold every pair; without pairs, everything."""
+class LabelSelector(ResourceModel):
+    """Objects whose labels have every pair; without pairs, all objects."""
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    refused_fields: ClassVar[Mapping[str, str]] = {
         "matchExpressions": "unknown field; only equality is supported, write the pairs as matchLabels"
     }
 
@@ -149,7 +149,7 @@ class LabelSelector(Shape):
     """Pairs that must all be equal."""
 
 
-class CredentialsRef(Shape):
+class CredentialsRef(ResourceModel):
     """Which entry of the credentials registry a cloud is reached with."""
 
     type: Literal["ProviderConfig", "ClusterProviderConfig"] = "ClusterProviderConfig"

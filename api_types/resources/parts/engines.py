@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Name63, Shape, Whole
+from api_types.resources.parts.base_types import Name63, ResourceModel, Whole
 
 Role = Literal["Standalone", "Leader", "Worker"]
 Phase = Literal["Prefill", "Decode"]
@@ -14,14 +14,14 @@ EngineName = Name63
 """1 to 63 characters; that it is a DNS label is checked by rule."""
 
 
-class Serving(Shape):
-    """How the engines of a replica share the work."""
+class Serving(ResourceModel):
+    """How the engines of a replica divide the work."""
 
     mode: ServingMode = "Unified"
     """PrefillDecode splits prompt and generation over two engines."""
 
 
-class Worker(Shape):
+class Worker(ResourceModel):
     """The followers of a gang."""
 
     nodes: Annotated[Whole, Field(ge=1, le=63)]

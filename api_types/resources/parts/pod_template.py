@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Advice, Flag, Labels, MapKeys, NonEmpty, Shape
+from api_types.resources.parts.base_types import Advice, Flag, Labels, MapKeys, NonEmpty, ResourceModel
 
 _CACHE = "unknown field; weights are mounted from modelCacheRef, and the platform adds every other volume"
 _PLACEMENT = "unknown field; choose hardware through nodeSelector.devices and clusters through clusterSelector and tolerations"
 _FIXED = "unknown field; the platform sets it"
 
 
-class SecretKeyRef(Shape):
+class SecretKeyRef(ResourceModel):
     """One key of a Secret on the inference cluster."""
 
     name: str
@@ -26,7 +26,7 @@ class SecretKeyRef(Shape):
     """True if the container may start without it."""
 
 
-class ConfigMapKeyRef(Shape):
+class ConfigMapKeyRef(ResourceModel):
     """One key of a ConfigMap on the inference cluster."""
 
     name: str
@@ -37,19 +37,19 @@ class ConfigMapKeyRef(Shape):
     """True if the container may start without it."""
 
 
-class FieldRef(Shape):
+class FieldRef(ResourceModel):
     """A field of the pod itself."""
 
     field_path: str
     """Such as `status.podIP`."""
     api_version: str | None = None
-    """Version of the pod schema that the path speaks of."""
+    """Version of the pod schema that the path refers to."""
 
 
-class EnvVarSource(Shape):
+class EnvVarSource(ResourceModel):
     """Where the value of a variable comes from; exactly one source."""
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    refused_fields: ClassVar[Mapping[str, str]] = {
         "resourceFieldRef": "unknown field; the platform sets the container's resources, so there is nothing to refer to"
     }
 
@@ -61,7 +61,7 @@ class EnvVarSource(Shape):
     """A field of the pod."""
 
 
-class EnvVar(Shape):
+class EnvVar(ResourceModel):
     """One environment variable."""
 
     name: str
@@ -69,13 +69,13 @@ class EnvVar(Shape):
     value: str | None = None
     """The value itself."""
     value_from: EnvVarSource | None = None
-    """Where the value comes from, in its place."""
+    """Where the value comes from, instead of `value`."""
 
 
-class EngineContainer(Shape):
+class EngineContainer(ResourceModel):
     """The inference engine."""
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    refused_fields: ClassVar[Mapping[str, str]] = {
         "resources": "unknown field; request GPUs through nodeSelector.devices",
         "ports": "unknown field; engines serve on port 8000 by convention",
         "volumeMounts": _CACHE,
@@ -109,17 +109,17 @@ class EngineContainer(Shape):
     """Environment variables."""
 
 
-class LocalObjectReference(Shape):
+class LocalObjectReference(ResourceModel):
     """An object of the same namespace, by name."""
 
     name: str
     """Name of the object."""
 
 
-class PodSpec(Shape):
+class PodSpec(ResourceModel):
     """What runs in the pod."""
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    refused_fields: ClassVar[Mapping[str, str]] = {
         "volumes": _CACHE,
         "initContainers": "unknown field; the engine is the only container",
         **dict.fromkeys(("affinity", "nodeSelector", "tolerations"), _PLACEMENT),
@@ -136,8 +136,8 @@ class PodSpec(Shape):
     """Pull secrets; they must exist on the inference cluster."""
 
 
-class PodMetadata(Shape):
-    """Marks of the pod."""
+class PodMetadata(ResourceModel):
+    """Metadata of the pod."""
 
     labels: Labels | None = None
     """Pod labels; the reserved prefix modelplane.ai/ is refused."""
@@ -145,7 +145,7 @@ class PodMetadata(Shape):
     """Pod annotations."""
 
 
-class PodTemplate(Shape):
+class PodTemplate(ResourceModel):
     """The pod of a member."""
 
     metadata: PodMetadata | None = None

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, IntOrPercent, Shape, Whole
+from api_types.resources.parts.base_types import Flag, IntOrPercent, ResourceModel, Whole
 
 
-class Rollout(Shape):
+class Rollout(ResourceModel):
     """How a changed template reaches the replicas."""
 
     type: Literal["Rolling", "AllAtOnce"] = "Rolling"
@@ -22,10 +22,10 @@ class Rollout(Shape):
     """True stops the rollout where it is."""
 
 
-class DrainBudget(Shape):
-    """How fast replicas leave a cluster that is drained."""
+class DrainBudget(ResourceModel):
+    """How fast replicas are moved off a cluster that is drained."""
 
     max_unavailable: IntOrPercent = "100%"
-    """Replicas that may be gone and not yet replaced at once."""
+    """Replicas that may be evicted and not yet replaced at once."""
     deadline_seconds: Annotated[Whole, Field(ge=0)] | None = None
-    """After it the rest leave regardless; absent waits for ever."""
+    """After it the rest are evicted regardless; absent means no deadline."""

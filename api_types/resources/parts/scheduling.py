@@ -1,29 +1,29 @@
-"""How the scheduler weighs one deployment against others, and where its replicas like to be."""
+"""The placement policy of one deployment: priority, spread, affinity."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import LabelSelector, MapKeys, Name63, Name253, NonEmpty, Shape, Whole
+from api_types.resources.parts.base_types import LabelSelector, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 
 Profile = Literal["default", "balanced", "dense", "cheap", "near", "resilient"]
 
 
-class TopologySpread(Shape):
-    """Keeps the replicas of a deployment evenly over the values of a cluster label."""
+class TopologySpread(ResourceModel):
+    """Spreads the replicas of a deployment evenly over the values of a cluster label."""
 
     topology_key: NonEmpty
     """Label of InferenceClusters whose values are the domains."""
     max_skew: Annotated[Whole, Field(ge=1)] = 1
     """The most by which two domains may differ."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
-    """Whether it is a rule or a wish."""
+    """Whether it is required or preferred."""
     min_domains: Annotated[Whole, Field(ge=1)] | None = None
     """Domains that must exist before the lowest count may be above zero."""
 
 
-class AffinityTerm(Shape):
-    """Replicas of other deployments, and the domain in which they count as near."""
+class AffinityTerm(ResourceModel):
+    """Replicas of other deployments, and the domain that counts as the same place."""
 
     topology_key: NonEmpty | None = None
     """Label of InferenceClusters; equal values are one domain. Absent makes each cluster its own domain."""
@@ -34,38 +34,38 @@ class AffinityTerm(Shape):
 
 
 class WeightedAffinityTerm(AffinityTerm):
-    """A wish, and how strong it is."""
+    """A preferred affinity with its weight."""
 
     weight: Annotated[Whole, Field(ge=1, le=100)]
     """Added to the score of a domain that meets the term."""
 
 
-class Affinity(Shape):
-    """Which other replicas to be near to, or to stay away from."""
+class Affinity(ResourceModel):
+    """Replicas of other deployments to be placed with, or apart from."""
 
     required: tuple[AffinityTerm, ...] | None = None
-    """Rules: a cluster that breaks one is not used."""
+    """A cluster that violates one is not used."""
     preferred: tuple[WeightedAffinityTerm, ...] | None = None
-    """Wishes: they order the clusters that remain."""
+    """They order the clusters that remain."""
 
 
-class Scheduling(Shape):
+class Scheduling(ResourceModel):
     """Placement policy of one deployment."""
 
     profile: Profile | None = None
     """How clusters are ordered; absent takes the fleet's."""
     priority_class_name: Name253 | None = None
-    """Class of the fleet policy that gives the place in the queue."""
+    """Priority class of the fleet policy."""
     preemption_policy: Literal["Never", "LowerPriority"] = "Never"
-    """Whether it may push out replicas of lower priority."""
+    """Whether it may evict replicas of lower priority."""
     min_available: Annotated[Whole, Field(ge=0)] | None = None
-    """Replicas that preemption by others must leave."""
+    """Replicas that preemption by others must not evict."""
     topology_spread: Annotated[tuple[TopologySpread, ...], MapKeys(("topologyKey",), "constraint")] | None = None
     """Even spread over domains."""
     affinity: Affinity | None = None
-    """What to be near to."""
+    """What to be placed with."""
     anti_affinity: Affinity | None = None
-    """What to stay away from."""
+    """What to be placed apart from."""
     network_domain: Literal["Required", "Preferred", "Ignore"] = "Ignore"
     """Whether the engines of a PrefillDecode replica share one fast network."""
     gang_replicas: Annotated[Whole, Field(ge=1)] | None = None

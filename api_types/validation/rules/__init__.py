@@ -1,7 +1,7 @@
-"""The rules that look at more than one field, or at more than a type and a bound.
+"""Rules over more than one field, or over more than a type and a bound.
 
-They run after structure and defaults, at admission only: a stored object is read back without them, because a rule of today must not
-make an object of yesterday unreadable. Each rule sees one object of the manifest, with its location, and says what it finds.
+They run after structure and defaults, at admission only: a stored object is read back without them, because a new rule must not make a
+stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
 from api_types.validation.rules import caches, clusters, devices, engines, metadata, routing

@@ -1,12 +1,12 @@
-"""What caches and serving stacks must keep."""
+"""Rules for caches and serving stacks."""
 
 import re
 
 from api_types.resources.model_cache import HuggingFaceModel, ModelCacheSpec, OciModel
 from api_types.resources.serving_stack import ServingStackSpec
-from api_types.validation.rules.rule import Findings, Here, Rules
+from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
-# Both are passed to a program as arguments, so neither may look like a flag.
+# Both are passed to a program as arguments, so neither may begin like a flag.
 _REPO = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)?")
 _REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
@@ -14,35 +14,35 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _BLOCKS = {"HuggingFace": ("hugging_face", "huggingFace"), "OCI": ("oci", "oci")}
 
 
-def source_block_is_present(spec: ModelCacheSpec, here: Here) -> Findings:
-    """Ask for the block of the source that is named."""
+def source_block_is_present(spec: ModelCacheSpec, context: RuleContext) -> Findings:
+    """Require the block of the named source."""
     attribute, wire = _BLOCKS[spec.source]
     if getattr(spec, attribute) is None:
-        yield here.fault(f"required because source is {spec.source}", wire)
+        yield context.error(f"required because source is {spec.source}", wire)
 
 
-def repository_can_be_named(model: HuggingFaceModel, here: Here) -> Findings:
-    """Refuse what the hub cannot know: it takes `owner/name` and `name`."""
+def repository_can_be_named(model: HuggingFaceModel, context: RuleContext) -> Findings:
+    """Reject what the hub does not accept: it takes `owner/name` and `name`."""
     if not _REPO.fullmatch(model.repo):
-        yield here.fault("not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen", "repo")
+        yield context.error("not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen", "repo")
 
 
-def revision_can_be_named(model: HuggingFaceModel, here: Here) -> Findings:
-    """Refuse what is neither branch, tag nor commit."""
+def revision_can_be_named(model: HuggingFaceModel, context: RuleContext) -> Findings:
+    """Reject what is neither branch, tag nor commit."""
     if model.revision and not _REVISION.fullmatch(model.revision):
-        yield here.fault("not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first", "revision")
+        yield context.error("not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first", "revision")
 
 
-def image_can_be_named(model: OciModel, here: Here) -> Findings:
-    """Refuse an image reference with spaces, or one that begins like a flag."""
+def image_can_be_named(model: OciModel, context: RuleContext) -> Findings:
+    """Reject an image reference with spaces, or one that begins like a flag."""
     if not _IMAGE.fullmatch(model.image):
-        yield here.fault("not an image reference; write registry/name:tag or registry/name@digest", "image")
+        yield context.error("not an image reference; write registry/name:tag or registry/name@digest", "image")
 
 
-def stack_can_reach_its_cluster(spec: ServingStackSpec, here: Here) -> Findings:
-    """Ask for a kubeconfig: an identity alone says who, not where."""
+def stack_can_reach_its_cluster(spec: ServingStackSpec, context: RuleContext) -> Findings:
+    """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
-        yield here.fault("must include an entry of type Kubeconfig", "secrets")
+        yield context.error("must include an entry of type Kubeconfig", "secrets")
 
 
 RULES: Rules = {

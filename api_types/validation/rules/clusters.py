@@ -1,6 +1,6 @@
-"""What an InferenceCluster must keep.
+"""Rules for an InferenceCluster.
 
-Most of it the clouds' own cluster kinds would say too, but only once a pool is being created, long after `apply` succeeded.
+The clouds would report most of these errors too, but only once a pool is being created, long after `apply` succeeded.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from api_types.resources.inference_cluster import ClusterOrigin, InferenceClusterSpec, NodePool
 from api_types.validation.rules.metadata import is_label_value
-from api_types.validation.rules.rule import Finding, Findings, Here, Rules, set_fields
+from api_types.validation.rules.rule import Finding, Findings, RuleContext, Rules, set_fields
 
 NODES_MAX = 1000
 VERSION_LENGTH_MAX = 16
@@ -35,93 +35,95 @@ MAXIMUM_WITH_MINIMUM = frozenset({"Nebius", "Vultr"})
 FABRICS = {"None": None, "EFA": frozenset({"EKS"}), "InfiniBand": frozenset({"Nebius", "AKS"})}
 
 
-def source_block_is_present(origin: ClusterOrigin, here: Here) -> Findings:
-    """Ask for the block of the source that is named."""
+def source_block_is_present(origin: ClusterOrigin, context: RuleContext) -> Findings:
+    """Require the block of the named source."""
     block = origin.source.lower()
     if getattr(origin, block) is None:
-        yield here.fault(f"required because source is {origin.source}", block)
+        yield context.error(f"required because source is {origin.source}", block)
 
 
-def version_fits_the_cloud(origin: ClusterOrigin, here: Here) -> Findings:
-    """Keep to the 1 to 16 characters that the clouds' cluster kinds take."""
+def version_fits_the_cloud(origin: ClusterOrigin, context: RuleContext) -> Findings:
+    """Limit versions to the 1 to 16 characters that the clouds accept."""
     block = getattr(origin, origin.source.lower())
     version = getattr(block, "kubernetes_version", "1")
     if not 1 <= len(version) <= VERSION_LENGTH_MAX:
-        yield here.fault(f"must be 1 to {VERSION_LENGTH_MAX} characters, got {len(version)}", origin.source.lower(), "kubernetesVersion")
+        yield context.error(f"must be 1 to {VERSION_LENGTH_MAX} characters, got {len(version)}", origin.source.lower(), "kubernetesVersion")
 
 
-def project_is_deprecated(origin: ClusterOrigin, here: Here) -> Findings:
-    """Warn of a project named here, as earlier releases did; the credentials name it now."""
+def project_is_deprecated(origin: ClusterOrigin, context: RuleContext) -> Findings:
+    """Warn of a project named here, as in earlier releases; the credentials name it now."""
     if origin.gke is not None and origin.gke.project is not None:
-        yield here.warn("deprecated; it overrides the project of the credentials", "gke", "project")
+        yield context.warning("deprecated; it overrides the project of the credentials", "gke", "project")
 
 
-def pools_fit_the_source(spec: InferenceClusterSpec, here: Here) -> Findings:
-    """Check that each pool can be made, or found, on this source."""
+def pools_fit_the_source(spec: InferenceClusterSpec, context: RuleContext) -> Findings:
+    """Check that each pool can be created, or found, on this source."""
     for index, pool in enumerate(spec.node_pools or ()):
-        at = Here((*here.at, "nodePools", index), here.manifest, here.checks)
+        at = RuleContext((*context.at, "nodePools", index), context.manifest, context.checks)
         for rule in (_name, _zones, _counts, _fabric, _without_effect):
             yield from rule(pool, spec.cluster.source, at)
 
 
-def _name(pool: NodePool, source: str, here: Here) -> Iterator[Finding]:
+def _name(pool: NodePool, source: str, context: RuleContext) -> Iterator[Finding]:
     if not pool.name or not is_label_value(pool.name):
-        yield here.fault(f'"{pool.name}" is not usable as a node label value', "name")
+        yield context.error(f'"{pool.name}" is not usable as a node label value', "name")
     elif source == "AKS" and not _AKS_POOL_NAME.fullmatch(pool.name):
-        yield here.fault("AKS pool names are at most 12 lower-case letters or digits, letter first", "name")
+        yield context.error("AKS pool names are at most 12 lower-case letters or digits, letter first", "name")
 
 
-def _zones(pool: NodePool, source: str, here: Here) -> Iterator[Finding]:
+def _zones(pool: NodePool, source: str, context: RuleContext) -> Iterator[Finding]:
     rule = ZONES.get(source)
     if rule is None:
         return
     zones = pool.zones or ()
     if rule.required and not zones:
-        yield here.fault(f"at least one zone is required on {source}", "zones")
+        yield context.error(f"at least one zone is required on {source}", "zones")
     if len(zones) > rule.count_max:
-        yield here.fault(f"at most {rule.count_max} zones on {source}, got {len(zones)}", "zones")
+        yield context.error(f"at most {rule.count_max} zones on {source}, got {len(zones)}", "zones")
     for index, zone in enumerate(zones):
         if not 1 <= len(zone) <= rule.length_max:
-            yield here.fault(f"must be 1 to {rule.length_max} characters on {source}, got {len(zone)}", "zones", index)
+            yield context.error(f"must be 1 to {rule.length_max} characters on {source}, got {len(zone)}", "zones", index)
     if source == "GKE" and len(zones) > 1:
         total = len(zones) * pool.nodes_max
-        yield here.warn(f"GKE counts nodes per zone: {len(zones)} zones may reach {total} nodes, {pool.nodes_max} are counted", "zones")
+        yield context.warning(
+            f"GKE counts nodes per zone: {len(zones)} zones may reach {total} nodes, {pool.nodes_max} are counted", "zones"
+        )
 
 
-def _counts(pool: NodePool, source: str, here: Here) -> Iterator[Finding]:
+def _counts(pool: NodePool, source: str, context: RuleContext) -> Iterator[Finding]:
     low, high = pool.min_node_count, pool.max_node_count
     if low is not None and high is None and source in MAXIMUM_WITH_MINIMUM:
-        yield here.fault(f"required because minNodeCount is set on {source}", "maxNodeCount")
+        yield context.error(f"required because minNodeCount is set on {source}", "maxNodeCount")
     if source == "Existing":
         return
     for attribute in set_fields(pool, "node_count", "min_node_count", "max_node_count"):
         count = {"nodeCount": pool.node_count, "minNodeCount": low, "maxNodeCount": high}[attribute]
         least = 1 if source == "Vultr" else 0
         if count is not None and not least <= count <= NODES_MAX:
-            yield here.fault(f"must be between {least} and {NODES_MAX} on {source}, got {count}", attribute)
+            yield context.error(f"must be between {least} and {NODES_MAX} on {source}, got {count}", attribute)
     if low is not None and high is not None and low > high:
-        yield here.fault(f"minimum exceeds maximum: {low} is more than maxNodeCount {high}", "minNodeCount")
+        yield context.error(f"minimum exceeds maximum: {low} is more than maxNodeCount {high}", "minNodeCount")
         return
     clamped = max(low or 0, min(pool.node_count, pool.node_count if high is None else high))
     if (low is not None or high is not None) and clamped != pool.node_count and "node_count" in pool.model_fields_set:
-        yield here.warn(f"{pool.node_count} is outside minNodeCount to maxNodeCount; starts at {clamped}", "nodeCount")
+        yield context.warning(f"{pool.node_count} is outside minNodeCount to maxNodeCount; starts at {clamped}", "nodeCount")
 
 
-def _fabric(pool: NodePool, source: str, here: Here) -> Iterator[Finding]:
+def _fabric(pool: NodePool, source: str, context: RuleContext) -> Iterator[Finding]:
     if pool.fabric is None:
         return
     if pool.fabric.infiniband is not None and pool.fabric.type != "InfiniBand":
-        yield here.fault(f"allowed only when fabric.type is InfiniBand, it is {pool.fabric.type}", "fabric", "infiniband")
+        yield context.error(f"allowed only when fabric.type is InfiniBand, it is {pool.fabric.type}", "fabric", "infiniband")
     if source == "Nebius" and pool.fabric.type == "InfiniBand" and pool.fabric.infiniband is None:
-        yield here.fault("required for InfiniBand on Nebius", "fabric", "infiniband")
+        yield context.error("required for InfiniBand on Nebius", "fabric", "infiniband")
 
 
-def _without_effect(pool: NodePool, source: str, here: Here) -> Iterator[Finding]:
+def _without_effect(pool: NodePool, source: str, context: RuleContext) -> Iterator[Finding]:
     if pool.capacity_block is not None and source != "EKS":
-        yield here.warn(f"setting has no effect on {source}", "capacityBlock")
+        yield context.warning(f"setting has no effect on {source}", "capacityBlock")
     sources = FABRICS[pool.fabric.type] if pool.fabric else None
     if pool.fabric and sources is not None and source not in sources:
-        yield here.warn(f"{pool.fabric.type}: setting has no effect on {source}", "fabric", "type")
+        yield context.warning(f"{pool.fabric.type}: setting has no effect on {source}", "fabric", "type")
 
 
 RULES: Rules = {

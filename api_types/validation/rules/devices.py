@@ -1,67 +1,67 @@
-"""What an InferenceClass must keep: its recipe fits its cloud, and every device can be matched and claimed."""
+"""Rules for an InferenceClass: its provisioning fits its cloud, and every device can be matched and claimed."""
 
 from api_types.resources.inference_class import Device, DeviceAttribute, DeviceCapacity, Provisioning
-from api_types.validation.rules.rule import Findings, Here, Rules, set_fields
+from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
-# Limits that the clouds' own cluster kinds put on top of the class.
+# Limits of the clouds beyond those of the class.
 DISK_GB_MAX = 65536
 MACHINE_NAME_MAX = 63
 
 _MACHINE_NAMES = {"gke": "machine_type", "eks": "instance_type", "aks": "vm_size"}
 
 
-def provider_block_is_present(provisioning: Provisioning, here: Here) -> Findings:
-    """Ask for the recipe of the cloud that is named."""
+def provider_block_is_present(provisioning: Provisioning, context: RuleContext) -> Findings:
+    """Require the block of the named cloud."""
     block = provisioning.provider.lower()
     if getattr(provisioning, block) is None:
-        yield here.fault(f"required because provider is {provisioning.provider}", block)
+        yield context.error(f"required because provider is {provisioning.provider}", block)
 
 
-def recipe_fits_the_cloud(provisioning: Provisioning, here: Here) -> Findings:
-    """Keep bounds that would otherwise show up long after the class was accepted, when a pool is created."""
+def nodes_fits_the_cloud(provisioning: Provisioning, context: RuleContext) -> Findings:
+    """Check limits that would otherwise be reported when a pool is created, long after the class was accepted."""
     block = provisioning.provider.lower()
-    recipe = getattr(provisioning, block)
-    if recipe is None:
+    nodes = getattr(provisioning, block)
+    if nodes is None:
         return
-    if getattr(recipe, "disk_size_gb", 0) > DISK_GB_MAX:
-        yield here.fault(f"must be between 10 and {DISK_GB_MAX}, got {recipe.disk_size_gb}", block, "diskSizeGb")
+    if getattr(nodes, "disk_size_gb", 0) > DISK_GB_MAX:
+        yield context.error(f"must be between 10 and {DISK_GB_MAX}, got {nodes.disk_size_gb}", block, "diskSizeGb")
     attribute = _MACHINE_NAMES.get(block)
-    if attribute and len(getattr(recipe, attribute)) > MACHINE_NAME_MAX:
-        wire = set_fields(recipe, attribute)[0]
-        yield here.fault(f"must be at most {MACHINE_NAME_MAX} characters, got {len(getattr(recipe, attribute))}", block, wire)
+    if attribute and len(getattr(nodes, attribute)) > MACHINE_NAME_MAX:
+        wire = set_fields(nodes, attribute)[0]
+        yield context.error(f"must be at most {MACHINE_NAME_MAX} characters, got {len(getattr(nodes, attribute))}", block, wire)
 
 
-def claim_names_its_means(device: Device, here: Here) -> Findings:
-    """Ask a device that is claimed to say through what."""
+def claim_names_its_means(device: Device, context: RuleContext) -> Findings:
+    """Require a device class, or an extended resource, for a device that is claimed."""
     if device.claim == "DRA" and device.device_class_name is None:
         default = "" if "claim" in device.model_fields_set else " (the default)"
         advice = "use claim: Synthetic where no driver exists"
-        yield here.fault(f"required because claim is DRA{default}; {advice}", "deviceClassName")
+        yield context.error(f"required because claim is DRA{default}; {advice}", "deviceClassName")
     if device.claim == "DevicePlugin" and device.resource_name is None:
-        yield here.fault("required because claim is DevicePlugin", "resourceName")
+        yield context.error("required because claim is DevicePlugin", "resourceName")
 
 
-def attribute_has_one_type(attribute: DeviceAttribute, here: Here) -> Findings:
+def attribute_has_one_type(attribute: DeviceAttribute, context: RuleContext) -> Findings:
     """Allow one typed value for each attribute."""
     got = set_fields(attribute, "string", "version", "bool_value", "int_value")
     if len(got) != 1:
-        yield here.fault(f"set exactly one of string, version, bool, int; got {', '.join(got) or 'none'}")
+        yield context.error(f"set exactly one of string, version, bool, int; got {', '.join(got) or 'none'}")
 
 
-def version_can_be_read(attribute: DeviceAttribute, here: Here) -> Findings:
-    """Refuse a version that cannot be read: it would match nothing, in silence."""
-    if attribute.version is not None and (problem := here.checks.version(attribute.version)):
-        yield here.fault(problem, "version")
+def version_can_be_read(attribute: DeviceAttribute, context: RuleContext) -> Findings:
+    """Reject a version that cannot be parsed: it would silently match nothing."""
+    if attribute.version is not None and (problem := context.checks.version(attribute.version)):
+        yield context.error(problem, "version")
 
 
-def quantity_can_be_read(capacity: DeviceCapacity, here: Here) -> Findings:
-    """Refuse a quantity that cannot be read: it would match nothing, in silence."""
-    if problem := here.checks.quantity(capacity.value):
-        yield here.fault(problem, "value")
+def quantity_can_be_read(capacity: DeviceCapacity, context: RuleContext) -> Findings:
+    """Reject a quantity that cannot be parsed: it would silently match nothing."""
+    if problem := context.checks.quantity(capacity.value):
+        yield context.error(problem, "value")
 
 
 RULES: Rules = {
-    Provisioning: (provider_block_is_present, recipe_fits_the_cloud),
+    Provisioning: (provider_block_is_present, nodes_fits_the_cloud),
     Device: (claim_names_its_means,),
     DeviceAttribute: (attribute_has_one_type, version_can_be_read),
     DeviceCapacity: (quantity_can_be_read,),

@@ -1,4 +1,4 @@
-"""What engines, members and their pods must keep, on a ModelDeployment and on a ModelReplica alike."""
+"""Rules for engines, members and their pods, on a ModelDeployment and on a ModelReplica alike."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, R
 from api_types.resources.parts.engines import Phase
 from api_types.resources.parts.pod_template import EngineContainer, EnvVar, EnvVarSource
 from api_types.validation.rules.metadata import is_dns_label
-from api_types.validation.rules.rule import Findings, Here, Rules, set_fields
+from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
 AnyEngine = Engine | ReplicaEngine
 AnyMember = Member | ReplicaMember
@@ -17,41 +17,41 @@ _PHASES: tuple[Phase, ...] = ("Prefill", "Decode")
 _MEMBERS_MAX = 2
 
 
-def phases_fit_the_mode(spec: AnySpec, here: Here) -> Findings:
-    """Ask for one engine of each phase in PrefillDecode, and for no phases in every other mode."""
+def phases_fit_the_mode(spec: AnySpec, context: RuleContext) -> Findings:
+    """Require one engine of each phase in PrefillDecode, and no phases in every other mode."""
     engines: tuple[AnyEngine, ...] = spec.engines
     if spec.serving_mode == "PrefillDecode":
         if len(engines) != len(_PHASES):
             got = len(engines)
-            yield here.fault(f"PrefillDecode needs exactly two engines, one Prefill and one Decode; got {got}", "engines")
+            yield context.error(f"PrefillDecode needs exactly two engines, one Prefill and one Decode; got {got}", "engines")
             return
         count = Counter(engine.phase for engine in engines)
         wrong = [f"exactly one engine with phase {phase}, got {count[phase]}" for phase in _PHASES if count[phase] != 1]
         if wrong:
             # "and exactly one with phase Decode" reads better than the noun twice.
-            yield here.fault(f"needs {'; and '.join(wrong[:1] + [text.replace('one engine', 'one') for text in wrong[1:]])}", "engines")
+            yield context.error(f"needs {'; and '.join(wrong[:1] + [text.replace('one engine', 'one') for text in wrong[1:]])}", "engines")
         return
     for index, engine in enumerate(engines):
         if engine.phase is not None:
-            yield here.fault("allowed only when serving.mode is PrefillDecode", "engines", index, "phase")
+            yield context.error("allowed only when serving.mode is PrefillDecode", "engines", index, "phase")
 
 
-def gangs_want_a_cache(spec: ReplicaTemplateSpec, here: Here) -> Findings:
+def gangs_want_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Findings:
     """Warn of a gang without a cache: every rank downloads for itself, perhaps another revision."""
     if spec.model_cache_ref is not None:
         return
     for index, engine in enumerate(spec.engines):
         if any(member.role == "Leader" for member in engine.members):
-            yield here.warn("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
+            yield context.warning("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
 
 
-def engine_name_is_a_label(engine: AnyEngine, here: Here) -> Findings:
-    """Ask for a DNS label: engine names are parts of workload names."""
+def engine_name_is_a_label(engine: AnyEngine, context: RuleContext) -> Findings:
+    """Require a DNS label: engine names are parts of workload names."""
     if not is_dns_label(engine.name):
-        yield here.fault("must be a DNS label: lower-case letters, digits, hyphen", "name")
+        yield context.error("must be a DNS label: lower-case letters, digits, hyphen", "name")
 
 
-def roles_make_an_engine(engine: AnyEngine, here: Here) -> Findings:
+def roles_make_an_engine(engine: AnyEngine, context: RuleContext) -> Findings:
     """Allow one Standalone, or one Leader and one Worker."""
     members = engine.members
     roles = [member.role for member in members]
@@ -64,74 +64,74 @@ def roles_make_an_engine(engine: AnyEngine, here: Here) -> Findings:
         other = {"Worker": "Leader", "Leader": "Worker"}.get(roles[1 - defaulted[0]])
         if other:
             text += f"; set role: {other} on the {('first', 'second')[defaulted[0]]}"
-    yield here.fault(text, "members")
+    yield context.error(text, "members")
 
 
-def some_member_requests_devices(engine: Engine, here: Here) -> Findings:
+def some_member_requests_devices(engine: Engine, context: RuleContext) -> Findings:
     """Refuse an engine without any request: it could be placed nowhere."""
     if engine.members and all(member.node_selector is None for member in engine.members):
-        yield here.fault("no member requests devices; give at least one a nodeSelector", "members")
+        yield context.error("no member requests devices; give at least one a nodeSelector", "members")
 
 
-def some_member_carries_requests(engine: ReplicaEngine, here: Here) -> Findings:
+def some_member_carries_requests(engine: ReplicaEngine, context: RuleContext) -> Findings:
     """Refuse an engine without any resolved request: it would run on no device."""
     if engine.members and all(member.device_requests is None for member in engine.members):
-        yield here.fault("at least one member must carry deviceRequests", "members")
+        yield context.error("at least one member must carry deviceRequests", "members")
 
 
-def worker_block_is_for_workers(member: AnyMember, here: Here) -> Findings:
+def worker_block_is_for_workers(member: AnyMember, context: RuleContext) -> Findings:
     """Keep the worker block for the role that has followers."""
     if member.worker is not None and member.role != "Worker":
-        yield here.fault(f"only a Worker member may set worker; this member is {member.role}", "worker")
+        yield context.error(f"only a Worker member may set worker; this member is {member.role}", "worker")
 
 
-def toleration_says_what_it_tolerates(toleration: Toleration, here: Here) -> Findings:
+def toleration_says_what_it_tolerates(toleration: Toleration, context: RuleContext) -> Findings:
     """Check that Equal has a key to compare and Exists no value."""
     if toleration.operator == "Equal" and not toleration.key:
         default = "" if "operator" in toleration.model_fields_set else " (the default)"
-        yield here.fault(f"operator Equal{default} needs a key; use operator: Exists to match all")
+        yield context.error(f"operator Equal{default} needs a key; use operator: Exists to match all")
     if toleration.operator == "Exists" and toleration.value is not None:
-        yield here.fault("operator Exists takes no value", "value")
+        yield context.error("operator Exists takes no value", "value")
 
 
-def request_name_fits_a_claim(request: DeviceRequest, here: Here) -> Findings:
+def request_name_fits_a_claim(request: DeviceRequest, context: RuleContext) -> Findings:
     """Warn of names that the ResourceClaim will refuse: only DNS labels are taken there."""
     if not is_dns_label(request.name):
-        yield here.warn("not a DNS label; a ResourceClaim refuses such a request name", "name")
+        yield context.warning("not a DNS label; a ResourceClaim refuses such a request name", "name")
 
 
-def selector_compiles(selector: DeviceSelector, here: Here) -> Findings:
-    """Refuse a selector that does not compile: it could match nothing."""
-    problem = here.checks.selector(selector.cel)
+def selector_compiles(selector: DeviceSelector, context: RuleContext) -> Findings:
+    """Reject a selector that does not compile: it could match nothing."""
+    problem = context.checks.selector(selector.cel)
     if problem:
-        yield here.fault(problem if problem.startswith("does not compile") else f"does not compile: {problem}", "cel")
+        yield context.error(problem if problem.startswith("does not compile") else f"does not compile: {problem}", "cel")
 
 
-def request_is_granted_one_way(request: ResolvedRequest, here: Here) -> Findings:
+def request_is_granted_one_way(request: ResolvedRequest, context: RuleContext) -> Findings:
     """Allow one grant for each resolved request: a claim, or a resource of a device plugin."""
     got = set_fields(request, "device_class_name", "resource_name")
     if len(got) != 1:
-        yield here.fault(f"set exactly one of deviceClassName, resourceName; got {', '.join(got) or 'none'}")
+        yield context.error(f"set exactly one of deviceClassName, resourceName; got {', '.join(got) or 'none'}")
 
 
-def variables_have_one_value(container: EngineContainer, here: Here) -> Findings:
-    """Warn of two variables of one name: the last wins, in silence."""
+def variables_have_one_value(container: EngineContainer, context: RuleContext) -> Findings:
+    """Warn of two variables of one name: the last silently wins."""
     count = Counter(variable.name for variable in container.env or ())
     for name in (name for name, times in count.items() if times > 1):
-        yield here.warn(f"variable {name} is set {count[name]} times; the last one wins", "env")
+        yield context.warning(f"variable {name} is set {count[name]} times; the last one wins", "env")
 
 
-def variable_has_one_source(variable: EnvVar, here: Here) -> Findings:
-    """Allow a value, or where it comes from."""
+def variable_has_one_source(variable: EnvVar, context: RuleContext) -> Findings:
+    """Allow either a value or its source."""
     if variable.value and variable.value_from is not None:
-        yield here.fault("set either value or valueFrom, not both")
+        yield context.error("set either value or valueFrom, not both")
 
 
-def source_is_one(source: EnvVarSource, here: Here) -> Findings:
+def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
     """Allow one place to read a variable from."""
     got = set_fields(source, "secret_key_ref", "config_map_key_ref", "field_ref")
     if len(got) != 1:
-        yield here.fault(f"give exactly one of secretKeyRef, configMapKeyRef, fieldRef; got {', '.join(got) or 'none'}")
+        yield context.error(f"give exactly one of secretKeyRef, configMapKeyRef, fieldRef; got {', '.join(got) or 'none'}")
 
 
 _ENGINE = (engine_name_is_a_label, roles_make_an_engine)

@@ -14,7 +14,7 @@ from api_types.resources.kinds import BY_KIND
 from api_types.resources.model_deployment import ReplicaTemplateMetadata
 from api_types.resources.parts.base_types import ObjectMeta
 from api_types.resources.parts.pod_template import PodMetadata
-from api_types.validation.rules.rule import Findings, Here, Rules
+from api_types.validation.rules.rule import Findings, RuleContext, Rules
 from api_types.validation.wording import one_of
 
 NAME_MAX = 63
@@ -25,7 +25,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
-# Annotations that people set, and the values that each takes.
+# Annotations that users set, and the values that each accepts.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     labels.STACK: ("managed", "external"),
     labels.ROUTING: ("pool", "service"),
@@ -36,17 +36,17 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def is_dns_label(text: str) -> bool:
-    """Tell whether a text is a DNS label of at most 63 characters."""
+    """Whether a text is a DNS label of at most 63 characters."""
     return len(text) <= NAME_MAX and _DNS_LABEL.fullmatch(text) is not None
 
 
 def is_label_value(text: str) -> bool:
-    """Tell whether Kubernetes takes a text as a label value."""
+    """Whether Kubernetes accepts a text as a label value."""
     return not text or (len(text) <= NAME_MAX and _NAME.fullmatch(text) is not None)
 
 
 def label_key_problem(key: str) -> str:
-    """Say why Kubernetes refuses a label or annotation key; empty if it does not."""
+    """Say why Kubernetes rejects a label or annotation key; empty if it does not."""
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > PREFIX_MAX or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return f'the prefix of key "{key}" must be a DNS subdomain of at most {PREFIX_MAX} characters'
@@ -71,78 +71,80 @@ def _annotation_problems(held: Mapping[str, str] | None) -> Iterator[str]:
             yield problem.replace("label key", "annotation key")
 
 
-def name_is_usable(meta: ObjectMeta, here: Here) -> Findings:
+def name_is_usable(meta: ObjectMeta, context: RuleContext) -> Findings:
     """Check the name: it becomes a label value and part of URLs, and the one gateway is found by it."""
-    if here.manifest.kind == "InferenceGateway":
+    if context.manifest.kind == "InferenceGateway":
         if meta.name != SINGLETON_NAME:
-            yield here.fault(f"InferenceGateway is a singleton and must be named {SINGLETON_NAME}", "name")
+            yield context.error(f"InferenceGateway is a singleton and must be named {SINGLETON_NAME}", "name")
     elif len(meta.name) > NAME_MAX:
-        yield here.fault(f"must be at most {NAME_MAX} characters, got {len(meta.name)}", "name")
+        yield context.error(f"must be at most {NAME_MAX} characters, got {len(meta.name)}", "name")
     elif not _DNS_SUBDOMAIN.fullmatch(meta.name):
-        yield here.fault(f'must be a DNS subdomain: lower-case letters, digits, hyphen, dot; got "{meta.name}"', "name")
+        yield context.error(f'must be a DNS subdomain: lower-case letters, digits, hyphen, dot; got "{meta.name}"', "name")
 
 
-def namespace_is_usable(meta: ObjectMeta, here: Here) -> Findings:
-    """Keep tenants out of the platform's namespaces: workloads mirror their namespace on clusters."""
-    info = BY_KIND.get(here.manifest.kind)
+def namespace_is_usable(meta: ObjectMeta, context: RuleContext) -> Findings:
+    """Reject the namespaces of the platform: workloads are in the namespace of the same name on clusters."""
+    info = BY_KIND.get(context.manifest.kind)
     if info is not None and not info.namespaced:
         return
     if not is_dns_label(meta.namespace):
-        yield here.fault(f'must be a DNS label: lower-case letters, digits, hyphen; got "{meta.namespace}"', "namespace")
-    elif info is not None and info.user_may_apply and _is_platforms(meta.namespace):
-        yield here.fault(f'"{meta.namespace}" belongs to the platform; use a namespace of your own', "namespace")
+        yield context.error(f'must be a DNS label: lower-case letters, digits, hyphen; got "{meta.namespace}"', "namespace")
+    elif info is not None and info.user_may_apply and _is_reserved(meta.namespace):
+        yield context.error(f'"{meta.namespace}" belongs to the platform; use a namespace of your own', "namespace")
 
 
-def _is_platforms(namespace: str) -> bool:
+def _is_reserved(namespace: str) -> bool:
     return namespace == labels.SYSTEM_NAMESPACE or namespace.startswith("kube-") or namespace in STACK_NAMESPACES
 
 
-def object_labels_are_valid(meta: ObjectMeta, here: Here) -> Findings:
+def object_labels_are_valid(meta: ObjectMeta, context: RuleContext) -> Findings:
     """Check an object's own labels; they may use the reserved prefix, since clusters are selected by such labels."""
     for problem in _label_problems(meta.labels, reserved=False):
-        yield here.fault(problem, "labels")
+        yield context.error(problem, "labels")
 
 
-def object_annotations_are_valid(meta: ObjectMeta, here: Here) -> Findings:
+def object_annotations_are_valid(meta: ObjectMeta, context: RuleContext) -> Findings:
     """Check annotation keys, and that all annotations together stay within Kubernetes' limit."""
     for problem in _annotation_problems(meta.annotations):
-        yield here.fault(problem, "annotations")
+        yield context.error(problem, "annotations")
     size = sum(len(key.encode()) + len(value.encode()) for key, value in meta.annotations.items())
     if size > ANNOTATIONS_BYTES_MAX:
-        yield here.fault(f"all annotations together must be at most {ANNOTATIONS_BYTES_MAX} bytes, got {size}", "annotations")
+        yield context.error(f"all annotations together must be at most {ANNOTATIONS_BYTES_MAX} bytes, got {size}", "annotations")
 
 
-def replica_labels_are_valid(meta: ReplicaTemplateMetadata, here: Here) -> Findings:
-    """Check labels of replicas and endpoints; ours are reserved, since the control plane finds its objects by them."""
+def replica_labels_are_valid(meta: ReplicaTemplateMetadata, context: RuleContext) -> Findings:
+    """Check labels of replicas and endpoints; the prefix modelplane.ai/ is reserved, because the control plane finds its objects by it."""
     for problem in _label_problems(meta.labels, reserved=True):
-        yield here.fault(problem, "labels")
+        yield context.error(problem, "labels")
 
 
-def member_metadata_is_valid(meta: PodMetadata, here: Here) -> Findings:
-    """Check the marks of a pod; the reserved prefix is allowed in annotations only."""
+def member_metadata_is_valid(meta: PodMetadata, context: RuleContext) -> Findings:
+    """Check the metadata of a pod; the reserved prefix is allowed in annotations only."""
     for problem in _label_problems(meta.labels, reserved=True):
-        yield here.fault(problem, "labels")
+        yield context.error(problem, "labels")
     for problem in _annotation_problems(meta.annotations):
-        yield here.fault(problem, "annotations")
+        yield context.error(problem, "annotations")
 
 
-def cluster_annotations_are_known(cluster: InferenceCluster, here: Here) -> Findings:
-    """Check the settings of a cluster that stand in annotations, where a typo would pass in silence."""
+def cluster_annotations_are_known(cluster: InferenceCluster, context: RuleContext) -> Findings:
+    """Check the annotations that configure a cluster, where a typo would otherwise go unnoticed."""
     for key, value in cluster.metadata.annotations.items():
         choices = CHOICES.get(key)
         if choices and value not in choices:
-            yield here.fault(f'must be {one_of(choices)}, got "{value}"', "metadata", "annotations", key)
+            yield context.error(f'must be {one_of(choices)}, got "{value}"', "metadata", "annotations", key)
         elif key == labels.TASK_QUEUE and not value:
-            yield here.fault("must not be empty; name a task queue or remove the annotation", "metadata", "annotations", key)
+            yield context.error("must not be empty; name a task queue or remove the annotation", "metadata", "annotations", key)
         elif key.startswith(labels.RESERVED_PREFIX) and not choices and (meant := nearest(key, CHOICES)):
-            yield here.warn(f"unknown annotation, did you mean {meant}?", "metadata", "annotations", key)
+            yield context.warning(f"unknown annotation, did you mean {meant}?", "metadata", "annotations", key)
 
 
-def price_is_a_number(inference_class: InferenceClass, here: Here) -> Findings:
+def price_is_a_number(inference_class: InferenceClass, context: RuleContext) -> Findings:
     """Check the price of a node, by which the profile `cheap` orders clusters."""
     price = inference_class.metadata.annotations.get(labels.PRICE_PER_NODE_HOUR)
     if price is not None and price_milli(inference_class.metadata.annotations) == UNPRICED:
-        yield here.fault(f'must be a decimal number such as "12.50", got "{price}"', "metadata", "annotations", labels.PRICE_PER_NODE_HOUR)
+        yield context.error(
+            f'must be a decimal number such as "12.50", got "{price}"', "metadata", "annotations", labels.PRICE_PER_NODE_HOUR
+        )
 
 
 RULES: Rules = {

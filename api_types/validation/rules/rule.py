@@ -1,10 +1,10 @@
-"""What a rule is, and the marks that it may leave."""
+"""The type of a rule, its context and its findings."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api_types.resources.parts.base_types import Manifest, Shape
+from api_types.resources.parts.base_types import Manifest, ResourceModel
 from api_types.validation.problems import Loc
 
 Check = Callable[[str], str | None]
@@ -12,7 +12,7 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Checks:
-    """What this package may not import and is handed instead; each gives the problem with a text, or None."""
+    """Checks that this package may not import and gets from its caller; each returns the problem with a text, or None."""
 
     selector: Check
     """The full static check of a CEL device selector."""
@@ -28,7 +28,7 @@ NO_CHECKS = Checks(selector=lambda _: None, quantity=lambda _: None, version=lam
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule says about a location. A warning does not refuse the object."""
+    """What a rule reports at a location. A warning does not reject the object."""
 
     loc: Loc
     text: str
@@ -36,27 +36,27 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Here:
-    """Where the object that a rule looks at stands, and what else the rule may ask."""
+class RuleContext:
+    """The location of the object that a rule checks, its manifest, and the checks that the rule may call."""
 
     at: Loc
     manifest: Manifest
     checks: Checks
 
-    def fault(self, text: str, *below: str | int) -> Finding:
-        """Refuse the object for a field below this place; for this place itself if none is named."""
+    def error(self, text: str, *below: str | int) -> Finding:
+        """Reject the object because of a field below this location, or of the location itself."""
         return Finding((*self.at, *below), text)
 
-    def warn(self, text: str, *below: str | int) -> Finding:
-        """Accept the object, but say something about a field below this place."""
+    def warning(self, text: str, *below: str | int) -> Finding:
+        """Accept the object with a warning about a field below this location."""
         return Finding((*self.at, *below), text, is_warning=True)
 
 
 Findings = Iterator[Finding]
-Rule = Callable[[Any, Here], Findings]
-Rules = Mapping[type[Shape], tuple[Rule, ...]]
+Rule = Callable[[Any, RuleContext], Findings]
+Rules = Mapping[type[ResourceModel], tuple[Rule, ...]]
 
 
-def set_fields(block: Shape, *attributes: str) -> list[str]:
+def set_fields(block: ResourceModel, *attributes: str) -> list[str]:
     """Give the wire names of those attributes that are set."""
     return [type(block).model_fields[name].alias or name for name in attributes if getattr(block, name) is not None]

@@ -18,8 +18,6 @@ from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree, at_path, deleting, generation
 from client.temporal.control_plane import ControlPlane, control_plane
 
-_SCALABLE = "ModelDeployment"
-
 
 def scale(
     objects: Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")],
@@ -30,10 +28,10 @@ def scale(
 ) -> None:
     """Set the number of replicas of a ModelDeployment."""
     targets = objects_named(objects, namespace)
-    if other := next((wanted for wanted in targets if wanted.kind.kind != _SCALABLE), None):
+    if other := next((wanted for wanted in targets if wanted.kind.scale is None), None):
         raise Refused(
             f"{other.title} has no replicas to scale",
-            next_step=f"only a {_SCALABLE} can be scaled: `modelplane scale md/NAME --replicas N`",
+            next_step="only a ModelDeployment can be scaled: `modelplane scale md/NAME --replicas N`",
         )
     for wanted in targets:
         _check(wanted, replicas)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_types.validation.picker_flags import picker_flags
+from api_types.validation.picker_flags import parse_picker_flags
 
 FLAGS = [
     ("nothing", "", {}),
@@ -16,9 +16,9 @@ FLAGS = [
 
 @pytest.mark.parametrize(("text", "flags"), [row[1:] for row in FLAGS], ids=[row[0] for row in FLAGS])
 def test_flags_are_read_as_pairs(text: str, flags: dict[str, str]) -> None:
-    assert picker_flags(text) == flags
+    assert parse_picker_flags(text) == flags
 
 
 def test_every_bad_name_is_reported() -> None:
     with pytest.raises(ValueError, match="'Bad', 'x;rm'"):
-        picker_flags("v=5,Bad=1,x;rm")
+        parse_picker_flags("v=5,Bad=1,x;rm")

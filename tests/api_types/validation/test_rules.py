@@ -163,7 +163,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "a toleration with a time",
         a_deployment(tolerations=[{"key": "a", "tolerationSeconds": 30}]),
-        ["spec.template.spec.tolerations[0].tolerationSeconds: unknown field; spec.drain says how fast replicas leave a cluster"],
+        ["spec.template.spec.tolerations[0].tolerationSeconds: unknown field; spec.drain limits how fast replicas are moved"],
     ),
     ("ruling-16 a request granted by a plugin", a_replica(deviceRequests=[{"name": "gpu", "resourceName": "nvidia.com/gpu"}]), []),
     ("ruling-16 an OCI cache", a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "plainHTTP": True, "scratch": "node"}}), []),

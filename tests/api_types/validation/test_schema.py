@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from api_types.resources.kinds import KINDS
-from api_types.resources.parts.extensions import EXTENSIONS, Extension
 from api_types.validation.manifests import parse
 from api_types.validation.schema import json_schema
 from tests.api_types.builders import a_replica, a_stack
+from tests.api_types.validation.extensions import EXTENSIONS, Extension
 
 PATH = Path(__file__).parents[1] / "data" / "examples.yaml"
 # The last example is of the flat shape, which is accepted and not part of the schema.

@@ -123,6 +123,6 @@ def test_a_renamed_pool_is_accepted_with_a_warning() -> None:
     old, new = (accepted(a_cluster(a_pool(name=name))).manifest for name in ("p", "q"))
     admit_update(old, new)
     assert update_warnings(old, new) == (
-        "InferenceCluster eu-1: spec.nodePools[name=p]: pool goes away with its nodes; its replicas are placed again",
+        "InferenceCluster eu-1: spec.nodePools[name=p]: the pool is removed with its nodes; its replicas are placed again",
     )
     assert update_warnings(old, old) == ()

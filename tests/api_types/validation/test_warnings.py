@@ -58,7 +58,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "the protocol field of the seed",
         an_endpoint(api="OpenAI"),
-        ["spec.api: ignored; endpoints speak an OpenAI-style API"],
+        ["spec.api: ignored; endpoints have an OpenAI-style API"],
     ),
     (
         "ruling-21 a project on the cluster",

@@ -1,7 +1,7 @@
-"""How a ModelReplica's spec comes out of a deployment's template and a placement.
+"""The spec of a ModelReplica, from the template of its deployment and a placement.
 
-The template says what each member needs, the placement which pool it got and which of its requests are claimed there. Everything else is
-copied as written: selectors are matched again on the cluster, so their text must not change.
+The template has what each member needs, the placement which pool it got and which of its requests are claimed there. Everything else is
+copied unchanged: selectors are matched again on the cluster, so their text must stay the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _MEMBER_COPIED = ("role", "worker", "template", "podsPerNode")
 
 
 def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Stamp a template with one placement.
+    """Fill one placement into a template.
 
     `template` is `spec.template.spec` of a ModelDeployment; `engines` are those of a `ReplicaPlacement`, in template order or not.
     """
@@ -30,11 +30,11 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
 
 
 def _member(member: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
-    stamped: dict[str, Any] = {field: member[field] for field in _MEMBER_COPIED if field in member}
-    stamped["nodePoolName"] = place["pool"]
+    filled: dict[str, Any] = {field: member[field] for field in _MEMBER_COPIED if field in member}
+    filled["nodePoolName"] = place["pool"]
     requests = [_request(request) for request in place.get("requests", ())]
     # A member that claims nothing has no such field at all: an empty list would be refused.
-    return stamped | ({"deviceRequests": requests} if requests else {})
+    return filled | ({"deviceRequests": requests} if requests else {})
 
 
 def _request(request: Mapping[str, Any]) -> dict[str, Any]:
