@@ -46,11 +46,11 @@ def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
 def _replicas(live: LiveFleet, view: DeploymentView, decision: Decision) -> list[Tree]:
     entries = live.fleet.owned(view.namespace, view.name)
     rows = [_placed(live, view, decision, placement, entries.get(placement.uid)) for placement in decision.placements]
-    leaving = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
+    evicted = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
     decided = {placement.uid for placement in decision.placements}
     for entry in sorted(entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)):
-        if entry.uid in leaving:
-            rows.append(_row(entry.name, entry, entry, "Evict", leaving[entry.uid]))
+        if entry.uid in evicted:
+            rows.append(_row(entry.name, entry, entry, "Evict", evicted[entry.uid]))
         elif entry.uid not in decided:
             rows.append(_row(entry.name, entry, entry, _NO_ACTION, "is being deleted; holds its nodes until its objects are gone"))
     return rows

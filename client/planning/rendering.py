@@ -86,11 +86,11 @@ def _declared_facts(documents: Documents, findings: Findings) -> dict[str, Clust
     found: dict[str, ClusterInput] = {}
     for name, manifest in documents.clusters.items():
         annotations = manifest["metadata"].get("annotations") or {}
-        told = {field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations}
+        declared = {field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations}
         view = offline_cluster(manifest, documents.classes)
         address = ((manifest.get("status") or {}).get("gateway") or {}).get("address") or ""
         try:
-            found[name] = ClusterInput.assumed(name, storage_class_name=view.cache_storage_class, gateway_address=address, **told)
+            found[name] = ClusterInput.assumed(name, storage_class_name=view.cache_storage_class, gateway_address=address, **declared)
         except InvalidFacts as error:
             for problem in error.problems:
                 findings.problem(f"InferenceCluster {name}", problem)
@@ -121,7 +121,7 @@ def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> boo
 def _replicas(
     documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings, policy: SchedulerOptions | None
 ) -> Iterator[_Job]:
-    for wanted in [*map(_replica_input, documents.replicas), *_planned_replicas(documents, findings, policy)]:
+    for wanted in _replica_inputs(documents, findings, policy):
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:
             findings.problem(
@@ -133,7 +133,7 @@ def _replicas(
         yield _Job(title, wanted.cluster, partial(render_replica, wanted, facts[wanted.cluster], settings))
 
 
-def _replica_input(manifest: Mapping[str, Any]) -> ReplicaInput:
+def _existing_replica(manifest: Mapping[str, Any]) -> ReplicaInput:
     metadata = manifest["metadata"]
     own = metadata.get("labels") or {}
     index = str(own.get(labels.REPLICA_INDEX) or "")
@@ -149,27 +149,43 @@ def _replica_input(manifest: Mapping[str, Any]) -> ReplicaInput:
     )
 
 
-def _planned_replicas(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
-    """Place the deployments and give the replicas that would be created or changed; kept ones are rendered as written."""
+def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
+    """Give the replicas that there would be: existing ones as written, those to create or to update from their deployment."""
+    decisions = _decisions(documents, findings, policy)
+    planned = {(decision.namespace, decision.deployment) for decision in decisions}
+    kept = {
+        (decision.namespace, each.replica_name) for decision in decisions for each in decision.placements if each.action == reasons.KEEP
+    }
+    evicted = {(each.namespace, each.replica_name) for decision in decisions for each in (*decision.evictions, *decision.victims)}
+    for existing in map(_existing_replica, documents.replicas):
+        name = (existing.namespace, existing.name)
+        if name not in evicted and (name in kept or (existing.namespace, existing.deployment) not in planned):
+            yield existing
+    for manifest, decision in zip(documents.deployments, decisions, strict=False):
+        yield from _changed_replicas(manifest, decision)
+
+
+def _decisions(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> list[Decision]:
+    """Decide the deployments, in document order; none where a kind is missing that placement needs."""
     if not documents.deployments:
-        return
+        return []
     if not (documents.clusters and documents.classes):
         missing = " and ".join(
             kind for kind, found in (("InferenceCluster", documents.clusters), ("InferenceClass", documents.classes)) if not found
         )
         names = ", ".join(manifest["metadata"]["name"] for manifest in documents.deployments)
         findings.problem(f"ModelDeployment {names}", f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead")
-        return
-    for manifest, explained in zip(documents.deployments, decide_documents(documents, policy, now_ms()), strict=True):
-        decision = explained.decision
+        return []
+    decisions = [explained.decision for explained in decide_documents(documents, policy, now_ms())]
+    for decision in decisions:
         if decision.shortfall:
             # A part that is placed can be rendered; where nothing is, the output would be empty.
             note = findings.warn if decision.placements else findings.problem
             note(f"ModelDeployment {decision.namespace}/{decision.deployment}", decision.message)
-        yield from _replica_inputs(manifest, decision)
+    return decisions
 
 
-def _replica_inputs(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
+def _changed_replicas(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
     template = manifest["spec"]["template"]["spec"]
     for placement in decision.placements:
         if placement.action != reasons.KEEP:

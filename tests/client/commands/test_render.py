@@ -62,6 +62,21 @@ def test_what_stands_is_rendered_as_it_was_written_and_only_once(cli: Cli, tmp_p
     assert [one["kind"] for one in objects].count("Deployment") == 1
 
 
+def test_a_replica_with_another_template_is_rendered_once_as_it_would_be_updated(cli: Cli, tmp_path: Path) -> None:
+    edited = a_deployment(replicas=1)
+    edited["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]["spec"]["containers"][0]["image"] = "example.com/vllm:2"
+    objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", **SITE), a_replica("chat-old", "eu"), edited)
+    (workload,) = (one for one in objects if one["kind"] == "Deployment")
+    assert workload["metadata"]["annotations"]["modelplane.ai/owner-name"] == "chat-old"
+    assert workload["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/vllm:2"
+
+
+def test_replicas_that_would_be_evicted_are_not_rendered(cli: Cli, tmp_path: Path) -> None:
+    replicas = [a_replica("chat-one", "eu"), a_replica("chat-two", "eu", index=1), a_replica("other-one", "eu", "other", index=0)]
+    objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", nodes=3, **SITE), *replicas, a_deployment(replicas=1))
+    assert {one["metadata"]["annotations"]["modelplane.ai/owner-name"] for one in objects} == {"chat-one", "other-one"}
+
+
 def test_a_cache_comes_first_and_without_the_data_of_its_secret(cli: Cli, tmp_path: Path) -> None:
     facts = "clusters: {eu: {storageClassName: fast, routing: service}}"
     trees = [a_class(), a_cluster("eu", storage="fast"), a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache()]
