@@ -24,7 +24,7 @@ def _secrets(kubeconfig: str) -> list[str]:
     return [piece for value in found for piece in {value[:60], value[len(value) // 2 :][:60], value}]
 
 
-async def test_a_whole_life_tells_no_secret(
+async def test_a_replica_from_apply_to_teardown_reveals_no_secret(
     testbed: Running, cluster: ClusterUnderTest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kubeconfig = testbed.clusters[CLUSTER].kubeconfig.read_text()

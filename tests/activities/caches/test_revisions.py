@@ -62,16 +62,18 @@ def of_registry(image: str, **block: Any) -> dict[str, Any]:
         pytest.param({"revision": a_commit("v")}, a_commit("v"), id="wkl-85 a commit"),
     ],
 )
-async def test_a_reference_of_the_hub_means_a_commit(store: SecretDirectory, hub: LocalHub, revision: dict[str, str], commit: str) -> None:
+async def test_a_reference_of_the_hub_resolves_to_a_commit(
+    store: SecretDirectory, hub: LocalHub, revision: dict[str, str], commit: str
+) -> None:
     assert await resolved(store, of_hub("acme/tiny", **revision), hub) == commit
 
 
-async def test_a_commit_is_believed_without_asking(store: SecretDirectory, hub: LocalHub) -> None:
+async def test_a_commit_is_used_without_a_request(store: SecretDirectory, hub: LocalHub) -> None:
     assert await resolved(store, of_hub("acme/none", revision=a_commit("x")), hub) == a_commit("x")
     assert hub.requests == []
 
 
-async def test_a_private_repository_opens_with_the_token_of_the_store(store: SecretDirectory, hub: LocalHub) -> None:
+async def test_a_private_repository_is_read_with_the_token_of_the_store(store: SecretDirectory, hub: LocalHub) -> None:
     spec = of_hub("acme/private", authSecret={"name": "hub", "key": "pat"})
     with pytest.raises(CredentialsInvalid, match="requires a credential for acme/private"):
         await resolved(store, spec, hub)
@@ -89,7 +91,7 @@ async def raised(store: SecretDirectory, spec: dict[str, Any], hub: LocalHub | N
     return caught.value
 
 
-async def test_what_the_hub_does_not_have_is_told_from_what_may_heal(store: SecretDirectory, hub: LocalHub) -> None:
+async def test_a_missing_revision_is_distinguished_from_a_transient_error(store: SecretDirectory, hub: LocalHub) -> None:
     assert isinstance(await raised(store, of_hub("acme/tiny", revision="v9"), hub), InvalidInput)
     hub.error_status = 429
     assert isinstance(await raised(store, of_hub("acme/tiny"), hub), Throttled)
@@ -101,7 +103,7 @@ async def test_what_the_hub_does_not_have_is_told_from_what_may_heal(store: Secr
     assert "no response from 127.0.0.1:9" in silent.message
 
 
-async def test_wkl_100_a_tag_means_the_digest_of_its_manifest(store: SecretDirectory, registry: LocalRegistry) -> None:
+async def test_wkl_100_a_tag_resolves_to_the_digest_of_its_manifest(store: SecretDirectory, registry: LocalRegistry) -> None:
     digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
     registry.tags["models/qwen:latest"] = digest
     for image in (f"{registry.host}/models/qwen:1.0", f"{registry.host}/models/qwen"):
@@ -109,7 +111,7 @@ async def test_wkl_100_a_tag_means_the_digest_of_its_manifest(store: SecretDirec
     assert await resolved(store, of_registry(f"{registry.host}/models/none@{DIGEST}")) == DIGEST
 
 
-async def test_wkl_100_a_guarded_registry_trades_the_pull_secret_for_a_token(store: SecretDirectory) -> None:
+async def test_wkl_100_a_registry_with_authentication_gives_a_token_for_the_pull_secret(store: SecretDirectory) -> None:
     with local_registry("open-sesame") as guarded:
         digest = guarded.push("models/qwen:1.0", {"model.bin": b"w"})
         spec = of_registry(f"{guarded.host}/models/qwen:1.0", pullSecret="registry")
@@ -122,9 +124,7 @@ async def test_wkl_100_a_guarded_registry_trades_the_pull_secret_for_a_token(sto
 
 
 @pytest.mark.parametrize("text", ["no json", '{"auths": {"%s": {"auth": "***"}}}', '{"auths": ["x"]}'])
-async def test_a_pull_secret_that_cannot_be_read_is_named_without_its_content(
-    store: SecretDirectory, registry: LocalRegistry, text: str
-) -> None:
+async def test_an_invalid_pull_secret_is_named_without_its_content(store: SecretDirectory, registry: LocalRegistry, text: str) -> None:
     content = text.replace("%s", registry.host)
     await store.put(StoredSecret("ml-team", "registry", {".dockerconfigjson": content.encode()}))
     error = await raised(store, of_registry(f"{registry.host}/models/qwen:1.0", pullSecret="registry"))
@@ -141,13 +141,13 @@ async def test_a_pull_secret_that_cannot_be_read_is_named_without_its_content(
         ({"source": "HuggingFace", "huggingFace": {"repo": "a/b;c", "sizeGiB": 1}}, "repo must be"),
     ],
 )
-async def test_a_reference_that_nobody_can_answer_is_refused(store: SecretDirectory, spec: dict[str, Any], problem: str) -> None:
+async def test_an_invalid_reference_is_refused(store: SecretDirectory, spec: dict[str, Any], problem: str) -> None:
     error = await raised(store, spec)
     assert isinstance(error, InvalidInput)
     assert problem in error.message
 
 
-async def test_a_registry_whose_digest_is_not_that_of_its_content_is_not_believed(store: SecretDirectory, registry: LocalRegistry) -> None:
+async def test_a_registry_with_a_digest_that_is_not_of_its_content_is_an_error(store: SecretDirectory, registry: LocalRegistry) -> None:
     digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
     registry.content[digest] = b"{}"
     error = await raised(store, of_registry(f"{registry.host}/models/qwen:1.0"))

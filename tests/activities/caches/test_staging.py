@@ -80,7 +80,7 @@ async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheAppl
     return found
 
 
-async def test_a_volume_and_its_job_are_made_once_and_taken_away_whole(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     again = await apply(cluster, order)
@@ -94,7 +94,7 @@ async def test_a_volume_and_its_job_are_made_once_and_taken_away_whole(cluster: 
     assert await remove(cluster, order, applied) == []
 
 
-async def test_wkl_92_a_spent_job_makes_way_for_the_next_attempt_and_any_other_stays(cluster: ClusterUnderTest) -> None:
+async def test_wkl_92_a_spent_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     first = await apply(cluster, order)
     second = await apply(cluster, order.model_copy(update={"spent_job": first.job_uid}))
@@ -104,7 +104,7 @@ async def test_wkl_92_a_spent_job_makes_way_for_the_next_attempt_and_any_other_s
     await remove(cluster, order, second)
 
 
-async def test_a_job_that_would_be_different_is_made_anew_but_not_for_a_generation_alone(cluster: ClusterUnderTest) -> None:
+async def test_a_job_that_would_be_different_is_replaced_but_not_for_a_generation_alone(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     first = await apply(cluster, order)
     assert (await apply(cluster, order.model_copy(update={"generation": 2}))).job_uid == first.job_uid
@@ -113,7 +113,7 @@ async def test_a_job_that_would_be_different_is_made_anew_but_not_for_a_generati
     await remove(cluster, order, queued)
 
 
-async def test_wkl_87_without_a_token_only_the_volume_is_made_and_the_token_travels_by_its_one_key(cluster: ClusterUnderTest) -> None:
+async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secret_one_key_is_copied(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, hub_key="hub")
     held = await apply(cluster, order)
     assert held.job_uid == ""
@@ -133,7 +133,7 @@ async def test_wkl_87_without_a_token_only_the_volume_is_made_and_the_token_trav
     await remove(cluster, order, applied)
 
 
-async def test_a_change_of_the_token_is_noticed_without_asking(cluster: ClusterUnderTest) -> None:
+async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
     waiting = asyncio.create_task(cluster.environment().run(hands(cluster).await_credential, order))
@@ -145,7 +145,7 @@ async def test_a_change_of_the_token_is_noticed_without_asking(cluster: ClusterU
     assert TOKEN not in version
 
 
-async def test_a_volume_that_cannot_grow_or_change_its_class_stays_and_says_so(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_cannot_be_expanded_or_change_its_class_is_kept_with_a_warning(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     await bound(cluster, order, applied)
@@ -161,7 +161,7 @@ async def test_a_volume_that_cannot_grow_or_change_its_class_stays_and_says_so(c
     await remove(cluster, order, applied)
 
 
-async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(cluster: ClusterUnderTest) -> None:
     api = await cluster.api()
     name = f"growing-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=name)
@@ -199,7 +199,7 @@ async def test_a_volume_of_a_class_that_can_grow_grows_once_it_is_bound(cluster:
         await api.delete(ObjectId(kind, "", name), propagation="Background")
 
 
-async def test_wkl_99_a_name_that_somebody_else_holds_is_neither_taken_nor_deleted(cluster: ClusterUnderTest) -> None:
+async def test_wkl_99_an_object_of_another_owner_is_neither_overwritten_nor_deleted(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     other = order.model_copy(update={"uid": "uid-of-another"})
@@ -211,7 +211,7 @@ async def test_wkl_99_a_name_that_somebody_else_holds_is_neither_taken_nor_delet
     await remove(cluster, order, applied)
 
 
-async def test_a_volume_that_is_being_deleted_by_hand_is_made_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, hydrate=False)
     applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
@@ -240,7 +240,7 @@ async def test_wkl_84_a_cluster_without_a_class_is_refused(cluster: ClusterUnder
     assert type(caught.value).__name__ == "Unsupported"
 
 
-async def test_the_namespace_is_made_on_demand_and_left_without_our_labels(cluster: ClusterUnderTest) -> None:
+async def test_the_namespace_is_created_on_demand_and_kept_without_our_labels(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     await remove(cluster, order, applied)
@@ -250,7 +250,7 @@ async def test_the_namespace_is_made_on_demand_and_left_without_our_labels(clust
     assert labels.MANAGED_BY not in namespace["metadata"]["labels"]
 
 
-async def test_what_a_cache_has_on_a_cluster_is_watched_from_the_volume_to_the_last_pod(cluster: ClusterUnderTest) -> None:
+async def test_the_objects_of_a_cache_are_watched_from_the_volume_to_the_last_pod(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     workflow_id = f"modelcache/{order.namespace}/qwen"
     async with cluster.watching() as client:

@@ -125,7 +125,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.story)
-def test_what_reaches_further_than_its_values_is_refused_and_no_secret_is_told(case: Refused) -> None:
+def test_what_is_more_than_values_is_refused_and_no_secret_is_in_the_error(case: Refused) -> None:
     with pytest.raises(CredentialsInvalid) as caught:
         parse_kubeconfig(case.text, case.settings, SUBJECT)
     text = str(caught.value)

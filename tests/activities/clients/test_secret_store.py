@@ -38,7 +38,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await cluster.pool.close()
 
 
-async def test_what_was_put_is_read_back_as_it_was(store: SecretStore) -> None:
+async def test_an_entry_is_read_as_it_was_put(store: SecretStore) -> None:
     secret = StoredSecret("ml-team", "hub", {"token": VALUE, ".dockerconfigjson": b"{}", "raw": bytes(range(256))}, labels={"a": "b"})
     await store.put(secret)
     assert await store.get("ml-team", "hub", "raw") == bytes(range(256))
@@ -46,7 +46,7 @@ async def test_what_was_put_is_read_back_as_it_was(store: SecretStore) -> None:
     assert (found.data, found.type, found.kind, found.labels["a"]) == (secret.data, "Opaque", "Secret", "b")
 
 
-async def test_putting_again_replaces_the_whole(store: SecretStore) -> None:
+async def test_a_second_put_replaces_the_whole_entry(store: SecretStore) -> None:
     await store.put(StoredSecret("ml-team", "hub", {"old": VALUE, "token": b"1"}))
     await store.put(StoredSecret("ml-team", "hub", {"token": b"2"}))
     assert (await store.read("ml-team", "hub")).data == {"token": b"2"}
@@ -59,7 +59,7 @@ async def test_a_config_map_is_kept_as_one_and_shares_its_name_with_no_secret(st
         await store.put(StoredSecret("ml-team", "flags", {"a": b"1"}))
 
 
-async def test_what_is_missing_is_named_without_any_value(store: SecretStore) -> None:
+async def test_a_missing_entry_is_named_without_any_value(store: SecretStore) -> None:
     with pytest.raises(SecretMissing, match="Secret ml-team/hub does not exist"):
         await store.get("ml-team", "hub", "token")
     await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
@@ -111,14 +111,14 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize(("namespace", "name", "key"), BAD_NAMES, ids=["/".join(case) for case in BAD_NAMES])
-async def test_names_that_could_leave_the_store_are_refused(namespace: str, name: str, key: str, store: SecretStore) -> None:
+async def test_names_that_point_outside_the_store_are_refused(namespace: str, name: str, key: str, store: SecretStore) -> None:
     with pytest.raises(InvalidInput, match="must"):
         await store.put(StoredSecret(namespace, name, {key: VALUE}))
     with pytest.raises(InvalidInput, match="must"):
         await store.get(namespace, name, key)
 
 
-async def test_every_problem_of_a_name_is_told_at_once() -> None:
+async def test_all_problems_of_a_name_are_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         await SecretDirectory(Path("/nowhere")).put(StoredSecret("A", "B", {"..c": VALUE}))
     assert [part in str(caught.value) for part in ("namespace 'A'", "name 'B'", "key '..c'")] == [True, True, True]
@@ -146,7 +146,7 @@ async def test_a_directory_that_kubernetes_mounted_is_read_as_it_is(tmp_path: Pa
     assert (await store.read("ml-team", "hub")).data == {"token": VALUE}
 
 
-async def test_an_interrupted_write_leaves_the_old_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_write_keeps_the_old_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SecretDirectory(tmp_path)
     await store.put(StoredSecret("ml-team", "hub", {"token": b"old"}))
 

@@ -57,14 +57,14 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.story)
-def test_a_refusal_becomes_the_error_that_says_what_can_help(case: Refusal) -> None:
+def test_a_refused_request_becomes_the_error_that_says_whether_a_retry_can_help(case: Refusal) -> None:
     error = failure(case.status, json.dumps(case.body).encode(), case.headers, "eu-1", APPLY)
     assert type(error) is case.error
     assert case.says in error.message
     assert error.message.startswith(f"cluster eu-1: {APPLY}: ")
 
 
-def test_the_refusal_of_a_secret_quotes_nothing_of_it() -> None:
+def test_the_error_about_a_secret_quotes_nothing_of_it() -> None:
     body = {"message": 'Secret "x" is invalid: data[token]: Invalid value: "hunter2"', "reason": "Invalid"}
     error = failure(422, json.dumps(body).encode(), {}, "eu-1", "apply v1/Secret/ml-team/x")
     assert "hunter2" not in str(error)
@@ -84,12 +84,12 @@ PAUSES = [
 
 
 @pytest.mark.parametrize(("asked", "seconds"), PAUSES)
-def test_wkl_11_a_throttled_request_is_repeated_when_the_server_asked_for_it(asked: str, seconds: int | None) -> None:
+def test_wkl_11_a_throttled_request_is_retried_after_retry_after(asked: str, seconds: int | None) -> None:
     error = failure(429, b"", {"Retry-After": asked} if asked else {}, "eu-1", APPLY)
     assert error.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
 
 
-def test_an_answer_that_is_no_json_is_quoted_in_part() -> None:
+def test_a_response_that_is_no_json_is_quoted_in_part() -> None:
     error = failure(502, b"<html>" + b"x" * 10_000, {}, "eu-1", APPLY)
     assert isinstance(error, ServerError)
     assert len(error.message) < 2_500
@@ -107,11 +107,11 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("secret", HIDDEN, ids=[text[:12] for text in HIDDEN])
-def test_what_looks_like_a_credential_is_blanked(secret: str) -> None:
+def test_what_looks_like_a_credential_is_redacted(secret: str) -> None:
     assert redact(f"refused: {secret} is bad") == "refused: [redacted] is bad"
 
 
-def test_ordinary_text_is_left_alone() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = 'deployments.apps "qwen3-8b-main-f7c3a42c" is forbidden: User "system:serviceaccount:a:b" cannot patch'
     assert redact(text) == text
 
@@ -125,7 +125,7 @@ LEGACY: dict[str, Any] = {
 }
 
 
-async def test_a_server_without_aggregated_discovery_is_asked_group_by_group() -> None:
+async def test_a_server_without_aggregated_discovery_is_discovered_group_by_group() -> None:
     async def fetch(where: str, _accept: str, _etag: str) -> Page:
         return Page(LEGACY[where], "")
 
@@ -139,7 +139,7 @@ async def test_a_server_without_aggregated_discovery_is_asked_group_by_group() -
     }
 
 
-async def test_what_did_not_change_is_not_sent_again() -> None:
+async def test_an_unchanged_discovery_is_not_sent_again() -> None:
     etags: list[str] = []
 
     async def fetch(where: str, _accept: str, etag: str) -> Page:
@@ -175,7 +175,7 @@ def test_every_kind_has_its_path(case: tuple[str, str, bool, str, str, str]) -> 
 
 
 @pytest.mark.parametrize("text", ["v1/Service/ml-team/w", "apps/v1/Deployment/ml-team/w", "rbac.authorization.k8s.io/v1/ClusterRole//w"])
-def test_an_object_id_is_read_as_it_was_written(text: str) -> None:
+def test_an_object_id_is_parsed_as_it_was_written(text: str) -> None:
     assert str(ObjectId.parse(text)) == text
 
 
@@ -229,7 +229,7 @@ async def test_a_plugin_runs_once_while_its_token_is_good(tmp_path: Path) -> Non
     assert (tmp_path / "runs").read_text() == "."
 
 
-async def test_a_token_that_has_ended_is_renewed(tmp_path: Path) -> None:
+async def test_an_expired_token_is_renewed(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, ANSWER.format(status={"token": "t", "expirationTimestamp": "2001-01-01T00:00:00Z"}))
     session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=plugin))
     assert [await session._credential.token() for _ in range(2)] == ["t", "t"]
@@ -239,14 +239,14 @@ async def test_a_token_that_has_ended_is_renewed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", [f"print({TOKEN!r})", f"raise SystemExit({TOKEN!r})", ANSWER.format(status={})], ids=["no JSON", "fails", "no token"]
 )
-async def test_a_plugin_that_gives_no_token_is_told_without_what_it_said(body: str, tmp_path: Path) -> None:
+async def test_the_error_of_a_plugin_without_a_token_does_not_quote_its_output(body: str, tmp_path: Path) -> None:
     session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
     with pytest.raises(CredentialsInvalid, match="credential plugin") as caught:
         await session._credential.token()
     assert TOKEN not in str(caught.value)
 
 
-async def test_a_name_that_leads_to_a_refused_address_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lookup(*_: object) -> list[dict[str, Any]]:
         return [{"hostname": "x", "host": "169.254.169.254", "port": 443, "family": 2, "proto": 0, "flags": 0}]
 

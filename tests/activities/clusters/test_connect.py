@@ -25,7 +25,7 @@ def kubeconfig(testbed: Any) -> str:
     return found
 
 
-async def test_a_reachable_cluster_says_what_it_serves(cluster: ClusterUnderTest, testbed: Any) -> None:
+async def test_the_facts_of_a_reachable_cluster_name_what_it_serves(cluster: ClusterUnderTest, testbed: Any) -> None:
     facts = await cluster.connect()
     assert facts.kubernetes_version.startswith("1.35.")
     assert facts.dra_version == "v1"
@@ -35,7 +35,7 @@ async def test_a_reachable_cluster_says_what_it_serves(cluster: ClusterUnderTest
     assert facts.apis == sorted(set(facts.apis))
 
 
-async def test_a_cluster_without_its_gateway_is_known_all_the_same(cluster: ClusterUnderTest, testbed: Any) -> None:
+async def test_a_cluster_without_its_gateway_connects_all_the_same(cluster: ClusterUnderTest, testbed: Any) -> None:
     gateway = ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)
     stored = await (await cluster.api()).get(gateway)
     assert stored
@@ -70,7 +70,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.story)
-async def test_a_kubeconfig_that_does_not_lead_in_says_why_and_what_to_do(
+async def test_a_kubeconfig_that_does_not_work_gives_the_cause_and_what_to_do(
     case: Broken, kubeconfig: str, testbed: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(case.error) as caught:
@@ -79,7 +79,7 @@ async def test_a_kubeconfig_that_does_not_lead_in_says_why_and_what_to_do(
     _assert_tells_no_secret(str(caught.value), kubeconfig)
 
 
-async def test_a_server_that_takes_connections_and_never_answers_is_unreachable_in_seconds(
+async def test_a_server_that_accepts_connections_and_never_responds_is_unreachable_in_seconds(
     kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.clients.kubernetes.session.CONNECT_SECONDS", 1.0)
@@ -118,7 +118,7 @@ async def test_stk_55_a_loopback_server_is_refused_unless_the_operator_allows_it
         await _connect(kubeconfig, tmp_path, allow_loopback=False)
 
 
-async def test_rights_that_are_missing_are_listed(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
+async def test_missing_permissions_are_listed(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
     token = await operator.token_of(cluster, "default", "may-nothing")
     with pytest.raises(PermissionDenied) as caught:
         await _connect(operator.with_token(kubeconfig, token), tmp_path)
@@ -127,7 +127,7 @@ async def test_rights_that_are_missing_are_listed(cluster: ClusterUnderTest, kub
     assert token not in str(caught.value)
 
 
-async def test_a_token_is_as_good_as_a_certificate(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
+async def test_a_token_works_as_well_as_a_certificate(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
     token = await operator.token_of(cluster, "kube-system", "platform")
     await operator.make_admin(cluster, "kube-system", "platform")
     facts = await _connect(operator.with_token(kubeconfig, token), tmp_path)

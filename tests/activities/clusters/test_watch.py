@@ -38,7 +38,7 @@ async def test_the_observation_after_an_apply_names_the_same_objects_with_the_sa
         assert client.of(_id(order))[-1].owner_uid == order.uid
 
 
-async def test_a_replica_is_followed_until_it_serves(cluster: ClusterUnderTest) -> None:
+async def test_a_replica_is_observed_until_it_serves(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine("main", a_member(annotations=PROMPT), copies=2)])
     async with cluster.watching() as client:
         applied = await cluster.apply(order)
@@ -64,7 +64,7 @@ async def test_wkl_71_a_gang_is_current_when_all_its_pods_carry_its_hashes(clust
         assert applied.engines[0].template_hash in workload.hashes
 
 
-async def test_wkl_81_pods_that_find_no_devices_are_told_in_the_scheduler_s_words(cluster: ClusterUnderTest) -> None:
+async def test_wkl_81_pods_without_devices_are_observed_with_the_message_of_the_scheduler(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine("main", a_member(requests=[{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]))])
     async with cluster.watching() as client:
         await cluster.apply(order)
@@ -72,7 +72,7 @@ async def test_wkl_81_pods_that_find_no_devices_are_told_in_the_scheduler_s_word
         assert observed.workloads[0].blocker.startswith("1 of 1 pods unschedulable: 0/9 nodes are available")
 
 
-async def test_an_object_deleted_by_hand_is_missing_from_the_next_observation(cluster: ClusterUnderTest) -> None:
+async def test_an_object_that_a_user_deleted_is_missing_from_the_next_observation(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     async with cluster.watching() as client:
         applied = await cluster.apply(order)
@@ -83,7 +83,7 @@ async def test_an_object_deleted_by_hand_is_missing_from_the_next_observation(cl
         assert len(observed.objects) == len(applied.inventory) - 1
 
 
-async def test_a_hand_edit_of_what_is_ours_changes_the_digest_and_other_edits_do_not(cluster: ClusterUnderTest) -> None:
+async def test_an_edit_of_our_fields_changes_the_digest_and_other_edits_do_not(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     async with cluster.watching() as client:
         applied = await cluster.apply(order)
@@ -98,7 +98,7 @@ async def test_a_hand_edit_of_what_is_ours_changes_the_digest_and_other_edits_do
         await _until(client, order, lambda seen: any(found.digest != known[found.id] for found in seen.objects), within_seconds=5)
 
 
-async def test_an_owner_of_whom_nothing_is_left_is_told_so(cluster: ClusterUnderTest) -> None:
+async def test_an_owner_without_objects_is_signalled(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     async with cluster.watching() as client:
         applied = await cluster.apply(order)
@@ -107,7 +107,7 @@ async def test_an_owner_of_whom_nothing_is_left_is_told_so(cluster: ClusterUnder
         await _until(client, order, lambda seen: seen.objects == [])
 
 
-async def test_an_owner_is_told_at_most_once_a_second_and_nothing_while_nothing_changes(cluster: ClusterUnderTest) -> None:
+async def test_an_owner_is_signalled_at_most_once_a_second_and_only_about_changes(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine("main", a_member(annotations=PROMPT), copies=4)])
     async with cluster.watching() as client:
         applied = await cluster.apply(order)
@@ -123,7 +123,7 @@ async def test_an_owner_is_told_at_most_once_a_second_and_nothing_while_nothing_
         assert applied.inventory
 
 
-async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_misses_nothing(cluster: ClusterUnderTest) -> None:
+async def test_w6_a_watch_after_a_killed_one_signals_every_owner_once_and_misses_nothing(cluster: ClusterUnderTest) -> None:
     orders = [cluster.order([an_engine("main", a_member(annotations=PROMPT))]) for _ in range(3)]
     async with cluster.watching() as client:
         applied = [await cluster.apply(order) for order in orders]
@@ -141,7 +141,7 @@ async def test_w6_a_killed_watch_tells_everybody_the_whole_present_once_and_miss
         assert len(client.of(_id(orders[1]))) == 1
 
 
-async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(cluster: ClusterUnderTest) -> None:
+async def test_a_replica_that_lost_all_objects_while_no_watch_ran_is_signalled(cluster: ClusterUnderTest) -> None:
     lost, kept = cluster.order([an_engine()]), cluster.order([an_engine()])
     await cluster.tear_down(lost, await cluster.apply(lost))
     await cluster.apply(kept)
@@ -162,7 +162,7 @@ async def test_a_replica_that_lost_everything_while_nobody_watched_is_told_so(cl
         assert len(observed.objects) == 4
 
 
-async def test_a_worker_that_shuts_down_hands_the_watch_over_at_once(cluster: ClusterUnderTest) -> None:
+async def test_a_watch_ends_at_once_when_its_worker_shuts_down(cluster: ClusterUnderTest) -> None:
     environment = cluster.environment()
     order = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid")
     task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, order))
@@ -179,7 +179,7 @@ async def test_a_cancelled_watch_ends_and_leaves_nothing_running(cluster: Cluste
     await eventually(lambda: asyncio.all_tasks() <= before)
 
 
-async def test_a_workflow_that_does_not_exist_disturbs_nobody(cluster: ClusterUnderTest) -> None:
+async def test_a_workflow_that_does_not_exist_affects_no_other(cluster: ClusterUnderTest) -> None:
     gone, here = cluster.order([an_engine()]), cluster.order([an_engine()])
     client = RecordingClient()
     client.missing.add(_id(gone))
@@ -190,7 +190,7 @@ async def test_a_workflow_that_does_not_exist_disturbs_nobody(cluster: ClusterUn
         assert client.of(_id(gone)) == []
 
 
-async def test_what_temporal_did_not_take_is_sent_again(cluster: ClusterUnderTest) -> None:
+async def test_a_signal_that_temporal_did_not_accept_is_sent_again(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     client = RecordingClient()
     client.down = True
@@ -202,7 +202,7 @@ async def test_what_temporal_did_not_take_is_sent_again(cluster: ClusterUnderTes
         await _until(client, order, lambda seen: bool(seen.objects))
 
 
-async def test_the_cluster_hears_of_its_gateway_and_nodes(cluster: ClusterUnderTest) -> None:
+async def test_the_cluster_is_signalled_its_gateway_and_nodes(cluster: ClusterUnderTest) -> None:
     async with cluster.watching() as client:
         observed = await eventually(lambda: client.cluster(cluster.workflow_id))
         assert observed.reachable
@@ -222,7 +222,7 @@ async def test_heartbeats_carry_counters_and_nothing_else(cluster: ClusterUnderT
     assert all(isinstance(value, int) for value in beat.values())
 
 
-async def test_a_kind_that_comes_later_is_followed_from_then_on(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kind_that_is_served_later_is_watched_from_then_on(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_watch, "_DISCOVERY_SECONDS", 0.5)
     order = cluster.order([an_engine()])
     async with cluster.watching() as client:
@@ -251,7 +251,7 @@ async def proxied(cluster: ClusterUnderTest, tmp_path: Path) -> AsyncIterator[tu
 
 
 @pytest.mark.parametrize("cut", [TcpProxy.refuse, TcpProxy.stall], ids=["connections refused", "packets lost"])
-async def test_a_lost_api_server_is_told_to_the_cluster_alone_and_found_again(
+async def test_only_the_cluster_is_signalled_when_the_api_server_is_lost_and_when_it_is_back(
     cluster: ClusterUnderTest, proxied: tuple[ClusterUnderTest, TcpProxy], cut: Callable[[TcpProxy], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.3)
@@ -278,7 +278,7 @@ async def test_a_lost_api_server_is_told_to_the_cluster_alone_and_found_again(
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory) - 1)
 
 
-async def test_a_watch_that_begins_while_nobody_answers_says_so_and_begins_later(
+async def test_a_watch_that_starts_while_the_cluster_is_unreachable_reports_it_and_continues_later(
     cluster: ClusterUnderTest, proxied: tuple[ClusterUnderTest, TcpProxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "RETRY_SECONDS", 0.3)
@@ -291,7 +291,7 @@ async def test_a_watch_that_begins_while_nobody_answers_says_so_and_begins_later
         assert [node.pool for node in found.nodes] == ["h100", "l40s"]
 
 
-async def test_a_rotated_kubeconfig_comes_into_use_without_a_restart(
+async def test_a_rotated_kubeconfig_is_used_without_a_restart(
     cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.3)

@@ -74,7 +74,7 @@ def test_wkl_92_the_last_pod_that_failed_says_why() -> None:
     assert (job.exit_code, job.message) == (42, "acme/none does not exist")
 
 
-def test_a_job_that_failed_without_a_pods_word_speaks_for_itself() -> None:
+def test_a_failed_job_without_a_failed_pod_gives_its_own_message() -> None:
     job = told(a_job(("Failed", "True")), a_pod(137, phase="Failed"))
     assert (job.exit_code, job.message) == (137, "Because: of this")
 
@@ -101,7 +101,7 @@ def test_a_job_that_is_being_deleted_counts_as_gone() -> None:
     assert observe_cache("eu-1", [], [seen], []).jobs == []
 
 
-def test_a_volume_claim_is_told_with_its_phase() -> None:
+def test_a_volume_claim_is_observed_with_its_phase() -> None:
     bound = read_volume(an_object(CLAIM, status={"phase": "Bound"}))
     assert bound
     assert bound.volume.phase == "Bound"
@@ -133,7 +133,7 @@ class TestBoard:
         index.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
         assert index.observation_for(CACHE).jobs[0].exit_code == 41
 
-    def test_what_is_gone_is_told_once_more_and_then_forgotten(self) -> None:
+    def test_a_cache_without_objects_is_observed_once_more_and_then_dropped(self) -> None:
         index, touched = self.index()
         key = Key("ml-team", CLAIM)
         index.put_volume(key, read_volume(an_object(CLAIM, status={"phase": "Bound"})))

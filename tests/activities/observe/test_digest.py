@@ -94,7 +94,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_only_what_an_apply_would_put_right_changes_the_digest(case: Case) -> None:
+def test_only_what_an_apply_would_change_changes_the_digest(case: Case) -> None:
     assert (content_digest(case.found) != content_digest(an_object())) is case.ours
 
 
@@ -104,7 +104,7 @@ def test_the_digest_does_not_depend_on_order() -> None:
     assert content_digest(shuffled) == content_digest(found)
 
 
-def test_a_secret_is_told_by_its_fields_and_never_by_its_values() -> None:
+def test_the_digest_of_a_secret_covers_its_fields_and_never_its_values() -> None:
     def a_secret(fields: dict[str, Any], **parts: Any) -> dict[str, Any]:
         entry = {"manager": "modelplane", "operation": "Apply", "fieldsV1": {"f:type": {}, "f:data": fields}}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x", "managedFields": [entry]}, **parts}

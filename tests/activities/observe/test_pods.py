@@ -87,7 +87,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_the_trouble_of_a_pod_is_told_in_words(case: Case) -> None:
+def test_a_pod_that_is_not_ready_has_a_reason(case: Case) -> None:
     seen = read_pod(case.pod)
     assert seen is not None
     assert (seen.not_ready.text if seen.not_ready else "") == case.says
@@ -110,7 +110,7 @@ def test_a_pod_belongs_to_its_engine_and_serves_unless_it_follows(
     assert (seen.workload, seen.serving, seen.template_hash) == (WorkloadKey(workload[0], "ml-team", workload[1]), serving, "abc")
 
 
-def test_a_pod_of_nobody_is_not_kept() -> None:
+def test_a_pod_of_no_engine_is_not_kept() -> None:
     assert read_pod(a_pod({"app": "something"})) is None
 
 
@@ -125,7 +125,7 @@ def a_seen(rank: int | None, text: str = "", *, terminating: bool = False) -> Po
     )
 
 
-def test_the_worst_trouble_is_told_with_its_share() -> None:
+def test_the_first_reason_is_given_with_the_number_of_its_pods() -> None:
     pods = [
         a_seen(None),
         a_seen(0, "crashing: x"),
@@ -136,5 +136,5 @@ def test_the_worst_trouble_is_told_with_its_share() -> None:
     assert dominant_reason(pods) == "2 of 4 pods crashing: x"
 
 
-def test_ready_pods_have_no_trouble() -> None:
+def test_ready_pods_have_no_reason() -> None:
     assert dominant_reason([a_seen(None), a_seen(6, "starting", terminating=True)]) == ""

@@ -76,13 +76,13 @@ def test_a_deployment_is_counted_as_its_controller_counts() -> None:
     )
 
 
-def test_wkl_69_updated_copies_are_told_apart_from_available_ones() -> None:
+def test_wkl_69_updated_copies_are_counted_apart_from_available_ones() -> None:
     found = observe(seen("Deployment", generation=2, spec={"replicas": 4}, status={**DEPLOYED, "updatedReplicas": 1}))
     assert (found.updated, found.available) == (1, 4)
 
 
 @pytest.mark.parametrize(("reason", "overdue"), [("ProgressDeadlineExceeded", True), ("ReplicaSetUpdated", False)])
-def test_wkl_82_a_passed_deadline_is_told_and_changes_no_count(reason: str, *, overdue: bool) -> None:
+def test_wkl_82_a_passed_deadline_is_reported_and_changes_no_count(reason: str, *, overdue: bool) -> None:
     status = {**DEPLOYED, "conditions": [{"type": "Progressing", "status": "False" if overdue else "True", "reason": reason}]}
     found = observe(seen("Deployment", generation=2, spec={"replicas": 4}, status=status))
     assert (found.overdue, found.ready, found.current) == (overdue, 4, True)
@@ -93,7 +93,7 @@ def test_wkl_70_a_controller_that_has_not_seen_the_newest_spec_is_not_current() 
     assert not observe(seen("Deployment", generation=1, spec={"replicas": 1})).current
 
 
-def test_pods_that_cannot_even_be_created_are_told() -> None:
+def test_pods_that_cannot_be_created_are_reported() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: gpus"}
     found = observe(seen("Deployment", spec={"replicas": 1}, status={"conditions": [failure]}))
     assert found.blocker == "pods cannot be created: exceeded quota: gpus"
@@ -177,7 +177,7 @@ STATUS_CASES = [
 
 
 @pytest.mark.parametrize("case", STATUS_CASES, ids=lambda case: case.story)
-def test_a_route_or_pool_counts_as_our_gateway_reported(case: StatusCase) -> None:
+def test_a_route_or_pool_is_accepted_as_our_gateway_reports(case: StatusCase) -> None:
     view = observe_replica([seen(case.kind, status={"parents": case.parents})], {}, {}, CREATED).observed
     (found,) = view.routes or view.pools
     assert (found.accepted, found.message) == (not case.message, case.message)
@@ -189,7 +189,7 @@ def test_a_verdict_on_an_older_spec_is_none() -> None:
     assert (found.accepted, found.message) == (False, "Accepted is not reported yet for the current generation")
 
 
-def test_a_pool_that_its_gateway_never_judges_is_accepted_after_a_minute_if_the_route_is_whole() -> None:
+def test_a_pool_without_a_status_is_accepted_after_a_minute_if_the_route_is_accepted() -> None:
     pool, route = seen("InferencePool"), seen("HTTPRoute", status={"parents": [a_parent()]})
     early = observe_replica([pool, route], {}, {}, CREATED)
     assert not early.observed.pools[0].accepted
@@ -200,14 +200,14 @@ def test_a_pool_that_its_gateway_never_judges_is_accepted_after_a_minute_if_the_
     assert not observe_replica([pool, seen("HTTPRoute")], {}, {}, LATER).observed.pools[0].accepted
 
 
-def test_endpoints_are_those_of_the_service_that_requests_go_through() -> None:
+def test_endpoints_are_those_of_the_service_that_gets_the_requests() -> None:
     backend = seen("Service", labels={"app.kubernetes.io/component": "routing"})
     picker = seen("Service", labels={"app.kubernetes.io/component": "epp"})
     assert observe_replica([backend], {}, {("ml-team", "main"): 3}, CREATED).observed.endpoints_ready == 3
     assert observe_replica([picker], {}, {("ml-team", "main"): 3}, CREATED).observed.endpoints_ready == 0
 
 
-def test_an_object_of_nobody_is_not_kept() -> None:
+def test_an_object_without_an_owner_is_not_kept() -> None:
     foreign = an_item("Service")
     foreign["metadata"]["labels"] = {}
     assert read_object(foreign) is None

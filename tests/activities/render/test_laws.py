@@ -129,9 +129,7 @@ def test_wkl_19_and_20_every_render_is_repeatable_json_without_nothings(
 
 @random_cases(60)
 @given(replicas(), clusters, choices)
-def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
-    replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
-) -> None:
+def test_wkl_110_every_name_and_label_is_valid_in_kubernetes(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> None:
     outcome = rendered(replica, cluster, options)
     if outcome is None:
         return
@@ -148,7 +146,7 @@ def test_wkl_110_every_name_and_label_is_one_that_kubernetes_takes(
 
 @random_cases(60)
 @given(replicas(), clusters, choices)
-def test_every_object_and_inventory_key_stands_once(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> None:
+def test_every_object_and_inventory_key_is_unique(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> None:
     outcome = rendered(replica, cluster, options)
     if outcome is None:
         return
@@ -220,7 +218,7 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @random_cases(300)
 @given(st.data(), replicas(), clusters, choices)
-def test_a_broken_spec_is_refused_in_words_and_never_crashes(
+def test_a_broken_spec_is_refused_with_a_reason_and_never_crashes(
     data: st.DataObject, replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings
 ) -> None:
     spec = dict(replica.spec)
@@ -233,7 +231,7 @@ def test_a_broken_spec_is_refused_in_words_and_never_crashes(
 
 @random_cases(300)
 @given(st.data(), anything)
-def test_a_broken_cache_is_refused_in_words_and_never_crashes(data: st.DataObject, value: Any) -> None:
+def test_a_broken_cache_is_refused_with_a_reason_and_never_crashes(data: st.DataObject, value: Any) -> None:
     hub = {
         "source": "HuggingFace",
         "huggingFace": {"repo": "a/b", "revision": "main", "sizeGiB": 1, "authSecret": {"name": "s", "key": "k"}},

@@ -124,7 +124,7 @@ def until_established(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_object_of_a_topology_is_accepted_word_for_word(with_add_ons: Server, name: str) -> None:
+def test_every_object_of_a_topology_is_stored_unchanged(with_add_ons: Server, name: str) -> None:
     rendered = TOPOLOGIES[name]()
     manifests = [filled(copy) for copy in rendered.copies] + [item.manifest for item in rendered.objects]
     for manifest in manifests:
@@ -179,7 +179,7 @@ def live(server: Server) -> Iterator[Server]:
     wait_until(lambda: not server.pods(LIVE), PATIENCE_SECONDS, lambda: "pods do not end")
 
 
-def test_a_gang_and_a_pair_come_up_on_simulated_gpus(live: Server) -> None:
+def test_a_gang_and_a_pair_become_ready_on_simulated_gpus(live: Server) -> None:
     member = {"pool": "h100", "requests": GPU}
     gang = render(a_gang(leader=member, worker={**member, "nodes": 2}, copies=2), namespace=LIVE, name="gang")
     pair = render_pair(decode=member, prefill=member, namespace=LIVE, name="pair")

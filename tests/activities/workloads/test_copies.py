@@ -68,7 +68,7 @@ async def test_wkl_63_a_labelled_secret_is_copied_with_its_type_and_the_pods_nam
     assert again.changed == []
 
 
-async def test_a_config_map_travels_by_the_same_rules(cluster: ClusterUnderTest) -> None:
+async def test_a_config_map_is_copied_by_the_same_rules(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, {"name": "TUNING", "valueFrom": {"configMapKeyRef": {"name": "tuning", "key": "x"}}})
     await put(cluster, order.namespace, "tuning", kind="ConfigMap", data={"x": b"fast", "blob": b"\xff"})
     found = await copy_at(cluster, await cluster.apply(order), "configmap-tuning")
@@ -95,7 +95,7 @@ async def test_wkl_66_in_mode_all_a_missing_secret_is_named_and_nothing_is_appli
     await cluster.apply(an_order(cluster, token(optional=True)), everything)
 
 
-async def test_a_key_that_the_source_lacks_is_told_and_the_rest_travels(cluster: ClusterUnderTest) -> None:
+async def test_a_key_that_the_source_lacks_is_a_warning_and_the_rest_is_copied(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token(), token(key="absent", optional=True))
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)
@@ -117,7 +117,7 @@ async def test_wkl_67_a_shared_copy_stays_until_its_last_replica_goes(cluster: C
     assert await copy_at(cluster, other) is None
 
 
-async def test_many_replicas_that_come_and_go_at_once_never_lose_a_copy_that_one_of_them_needs(cluster: ClusterUnderTest) -> None:
+async def test_replicas_that_are_applied_and_deleted_concurrently_never_lose_a_copy_that_one_needs(cluster: ClusterUnderTest) -> None:
     stays = an_order(cluster, token())
     await put(cluster, stays.namespace)
     kept = await cluster.apply(stays)
@@ -161,7 +161,7 @@ async def test_a_copy_follows_its_source(cluster: ClusterUnderTest) -> None:
     assert base64.b64decode(found["data"]["token"]) == b"rotated"
 
 
-async def test_a_source_that_vanished_takes_nothing_from_pods_that_run_with_it(cluster: ClusterUnderTest) -> None:
+async def test_a_source_that_was_deleted_deletes_no_copy_of_running_pods(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)
@@ -172,7 +172,7 @@ async def test_a_source_that_vanished_takes_nothing_from_pods_that_run_with_it(c
     assert await copy_at(cluster, applied) is not None
 
 
-async def test_a_copy_that_is_no_longer_named_goes_with_the_pruning(cluster: ClusterUnderTest) -> None:
+async def test_a_copy_that_is_no_longer_referenced_is_pruned(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)
@@ -184,7 +184,7 @@ async def test_a_copy_that_is_no_longer_named_goes_with_the_pruning(cluster: Clu
     assert await copy_at(cluster, applied) is None
 
 
-async def test_somebody_elses_object_under_the_name_of_a_copy_is_never_overwritten(cluster: ClusterUnderTest) -> None:
+async def test_an_object_of_another_owner_under_the_name_of_a_copy_is_never_overwritten(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)
@@ -202,7 +202,7 @@ async def test_somebody_elses_object_under_the_name_of_a_copy_is_never_overwritt
     await delete(cluster, place)
 
 
-async def test_copies_are_found_by_their_marks_when_the_inventory_was_lost(cluster: ClusterUnderTest) -> None:
+async def test_copies_are_found_by_their_annotations_when_the_inventory_was_lost(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)

@@ -31,7 +31,7 @@ async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUn
     assert lost.inventory == first.inventory
 
 
-async def test_the_namespace_is_made_on_demand_and_carries_no_label_of_ours(cluster: ClusterUnderTest) -> None:
+async def test_the_namespace_is_created_on_demand_without_our_labels(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     await cluster.apply(order)
     namespace = await (await cluster.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace))
@@ -67,7 +67,7 @@ async def test_an_object_without_our_labels_is_not_taken_over(cluster: ClusterUn
     assert await api.get(target(applied, "model-serving-main")) is None
 
 
-async def test_a_hand_edit_is_put_right_by_the_next_apply(cluster: ClusterUnderTest) -> None:
+async def test_drift_is_repaired_by_the_next_apply(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine(copies=2)])
     applied = await cluster.apply(order)
     workload = target(applied, "model-serving-main")
@@ -130,7 +130,7 @@ async def test_wkl_104_a_standalone_engine_is_gone_before_the_gang_of_its_name_i
     assert not before & {pod["metadata"]["uid"] for pod in await _pods(cluster, order.namespace)}
 
 
-async def test_wkl_112_a_torn_down_replica_leaves_nothing_but_its_namespace(cluster: ClusterUnderTest) -> None:
+async def test_wkl_112_nothing_but_the_namespace_is_left_of_a_deleted_replica(cluster: ClusterUnderTest) -> None:
     gang = a_gang("big", leader={"pool": "l40s"}, worker={"pool": "l40s", "nodes": 1})
     order = cluster.order([an_engine(copies=2), gang])
     applied = await cluster.apply(order)
@@ -143,7 +143,7 @@ async def test_wkl_112_a_torn_down_replica_leaves_nothing_but_its_namespace(clus
     assert await cluster.tear_down(order, applied) == []
 
 
-async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(cluster: ClusterUnderTest) -> None:
+async def test_wkl_112_the_picker_and_its_rbac_are_applied_and_deleted_with_the_replica(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"routing": "pool"})})
     async with cluster.watching() as client:
@@ -161,7 +161,7 @@ async def test_wkl_112_the_picker_and_its_rights_come_and_go_with_the_replica(cl
     assert await cluster.everything_labelled(applied) == []
 
 
-async def test_engines_go_only_when_their_pods_and_claims_have_gone(cluster: ClusterUnderTest) -> None:
+async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(cluster: ClusterUnderTest) -> None:
     slow = {"testbed.modelplane.ai/delete-after": "3s"}
     order = cluster.order([an_engine("main", a_member(annotations=slow))])
     applied = await cluster.apply(order)
@@ -177,14 +177,14 @@ async def test_engines_go_only_when_their_pods_and_claims_have_gone(cluster: Clu
     assert (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), order.namespace))).items == []
 
 
-async def test_a_teardown_without_an_inventory_finds_everything_by_its_marks(cluster: ClusterUnderTest) -> None:
+async def test_a_teardown_without_an_inventory_finds_everything_by_its_labels(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
     await cluster.tear_down(order, applied.model_copy(update={"inventory": []}))
     assert await cluster.everything_labelled(applied) == []
 
 
-async def test_a_teardown_leaves_the_objects_of_another_owner_and_names_them(cluster: ClusterUnderTest) -> None:
+async def test_a_teardown_skips_the_objects_of_another_owner_and_names_them(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
     orphan = order.model_copy(update={"uid": "uid-of-a-orphan"})
@@ -233,7 +233,7 @@ async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: Clust
     assert caught.value.details == (case.reason,)
 
 
-async def test_wkl_80_a_missing_kind_is_a_passing_trouble_that_names_it(cluster: ClusterUnderTest) -> None:
+async def test_wkl_80_a_kind_that_is_not_served_is_a_transient_error_that_names_it(cluster: ClusterUnderTest) -> None:
     api = await cluster.api()
     with pytest.raises(StackMissing, match=r"PodGroup of scheduling\.run\.ai/v2alpha2"):
         await api.apply({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "x", "namespace": "default"}})
@@ -272,7 +272,7 @@ async def test_long_lists_are_read_page_by_page(cluster: ClusterUnderTest, monke
     assert all((node["apiVersion"], node["kind"]) == ("v1", "Node") for node in nodes)
 
 
-async def test_a_tenant_without_a_queue_is_told_that_its_pods_would_wait(cluster: ClusterUnderTest) -> None:
+async def test_a_missing_queue_of_a_tenant_is_a_warning(cluster: ClusterUnderTest) -> None:
     queued = cluster.facts.model_copy(update={"scheduler_type": "kueue"})
     order = cluster.order([an_engine()]).model_copy(update={"facts": queued})
     assert [line for line in (await cluster.apply(order)).warnings if "QueueMissing" in line]

@@ -81,7 +81,7 @@ def test_18_5_6_unknown_fields_change_nothing(adapter: str) -> None:
     assert snapshot(adapter, [(kind, grown(item)) for kind, item in WORLDS[adapter]]) == snapshot(adapter, WORLDS[adapter])
 
 
-def test_18_5_kube_counts_nodes_that_take_our_pods() -> None:
+def test_18_5_kube_counts_nodes_that_can_run_our_pods() -> None:
     """Six nodes: one cordoned, one not Ready, one tainted, one with an orphan's claim; the GPU taint is tolerated."""
     found = snapshot("kube", r.KUBE)
     assert (found.source, found.cluster, found.observed_at) == ("kube", "eu-1", AT)
@@ -91,13 +91,13 @@ def test_18_5_kube_counts_nodes_that_take_our_pods() -> None:
     ]
 
 
-def test_18_5_kube_takes_the_newest_generation_of_a_drivers_pool() -> None:
+def test_18_5_kube_counts_the_newest_generation_of_a_drivers_pool() -> None:
     old = r.resource_slice("n1", 16, generation=0)
     old["metadata"]["name"] = "n1-old"
     assert snapshot("kube", [*r.KUBE, ("ResourceSlice", old)]).pools == snapshot("kube", r.KUBE).pools
 
 
-def test_18_5_4_kube_says_whose_pods_wait_and_since_when() -> None:
+def test_18_5_4_kube_names_workloads_with_pending_pods_and_since_when() -> None:
     """One pod of a gang that waits makes the gang wait; the earliest of them says since when."""
     states = {seen.workload: (seen.state, seen.reason, seen.since) for seen in snapshot("kube", r.KUBE).admission}
     assert states == {
@@ -197,7 +197,7 @@ WORKLOADS = [
 
 
 @pytest.mark.parametrize(("story", "workload", "ours", "want"), WORKLOADS, ids=[row[0] for row in WORKLOADS])
-def test_18_5_4_kueue_says_of_pods_what_their_workload_says(
+def test_18_5_4_kueue_gives_pods_the_conditions_of_their_workload(
     story: str, workload: dict[str, Any], ours: str, want: tuple[str, str, int | None]
 ) -> None:
     """The two followers of the gang that wait belong to the Workload `group`."""
@@ -222,7 +222,7 @@ def test_18_5_4_kueue_says_of_pods_what_their_workload_says(
     ids=["by a scheduler", "by a taint"],
 )
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
-def test_18_5_4_a_pod_that_a_scheduler_takes_off_its_node_says_so(adapter: str, reason: str, state: str) -> None:
+def test_18_5_4_a_pod_that_a_scheduler_preempts_has_a_condition(adapter: str, reason: str, state: str) -> None:
     """KAI sets the condition of kube-scheduler. A pod that a taint evicts is not a matter of admission."""
     lost = r.pod("chat-0", **{labels.SERVING: CHAT})
     taken = {
@@ -239,7 +239,7 @@ def test_18_5_4_a_pod_that_a_scheduler_takes_off_its_node_says_so(adapter: str, 
         assert (seen.reason, seen.since) == (f"{reason}: for ml/batch", NOON + 3 * MINUTE)
 
 
-def test_18_5_4_a_pod_that_no_scheduler_has_looked_at_waits_since_it_was_made() -> None:
+def test_18_5_4_a_pod_without_a_scheduling_condition_waits_since_its_creation() -> None:
     new = r.pod("chat-0", **{labels.SERVING: CHAT})
     new["metadata"]["creationTimestamp"] = "2026-01-01T12:01:00Z"
     new["status"] = {"phase": "Pending"}
@@ -276,7 +276,7 @@ def a_tracker(adapter: str) -> CapacityTracker:
     return tracker
 
 
-def test_18_5_2_half_a_list_is_no_snapshot() -> None:
+def test_18_5_2_a_partial_list_gives_no_snapshot() -> None:
     """A queue whose LocalQueues were not listed yet would look as if it held nobody back."""
     tracker = a_tracker("kueue")
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -292,7 +292,7 @@ def test_18_5_2_half_a_list_is_no_snapshot() -> None:
     assert tracker.snapshot(now) == before
 
 
-def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_old() -> None:
+def test_18_5_2_a_snapshot_keeps_its_timestamp_until_something_changes_or_it_is_old() -> None:
     tracker = a_tracker("kube")
     for kind, item in r.KUBE:
         put(tracker.objects, kind, item)
@@ -312,7 +312,7 @@ def test_18_5_2_a_snapshot_keeps_its_time_until_something_changes_or_it_grows_ol
     assert at(320) == 320_000
 
 
-def test_18_5_2_objects_that_cannot_be_read_leave_the_last_snapshot_to_grow_old() -> None:
+def test_18_5_2_with_invalid_objects_the_last_snapshot_becomes_stale() -> None:
     tracker = a_tracker("kai")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     before = tracker.snapshot(now)

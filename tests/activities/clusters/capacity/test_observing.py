@@ -53,7 +53,7 @@ def pool(snapshot: CapacitySnapshot, name: str) -> CapacityPool:
     return next(found for found in snapshot.pools if found.name == name)
 
 
-async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_seen(cluster: ClusterUnderTest) -> None:
+async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_observed(cluster: ClusterUnderTest) -> None:
     async with observing(cluster) as client:
         whole = await seen_by(client, cluster, lambda seen: bool(seen.pools))
         pools = {found.name: found for found in whole.pools}
@@ -76,7 +76,7 @@ async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_seen(cluster: C
         assert sum(found.foreign_nodes for found in taken.pools) == 0
 
 
-async def test_18_5_4_kube_pods_that_no_node_takes_are_told_with_their_time(cluster: ClusterUnderTest) -> None:
+async def test_18_5_4_kube_unschedulable_pods_are_observed_with_their_time(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine("main", a_member(requests=TOO_MANY))])
     async with observing(cluster) as client:
         applied = await cluster.apply(order)

@@ -112,7 +112,7 @@ def held(reserved: int, active: str = "True") -> Json:
     }
 
 
-async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: ClusterUnderTest) -> None:
+async def test_18_5_kueue_queues_are_listed_and_watched(kueue: ClusterUnderTest) -> None:
     """Red has 16 GPUs, 8 of them reserved; blue may lend it 8. A queue serves the tenant whose LocalQueue points to it."""
     cluster, red = kueue, ObjectId(Kind(KUEUE, "ClusterQueue"), "", "red")
     await operator.make(cluster, kueue_object("ResourceFlavor", "h100", {"nodeLabels": {labels.POOL: "h100"}}))
@@ -132,7 +132,7 @@ async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: ClusterUnder
         borrowed = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").used == 20)
         assert (queue(borrowed, "red/h100").borrowed, queue(borrowed, "red/h100").free, placed(borrowed)) == (4, 4, 0)
 
-        await operator.patch(cluster, red, {"spec": {"stopPolicy": "QueueReservation"}, "status": held(0)})
+        await operator.patch(cluster, red, {"spec": {"stopPolicy": "Hold"}, "status": held(0)})
         await operator.patch(cluster, red, {"status": held(0)}, "status")
         stopped = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").used == 0)
         assert (queue(stopped, "red/h100").active, queue(stopped, "red/h100").free, placed(stopped)) == (False, 0, 0)
@@ -141,7 +141,7 @@ async def test_18_5_kueue_queues_are_read_whole_and_followed(kueue: ClusterUnder
         assert again.queues == stopped.queues  # a list says what the watch said
 
 
-async def test_18_5_4_kueue_a_workload_that_waits_is_evicted_or_comes_back_is_told(kueue: ClusterUnderTest) -> None:
+async def test_18_5_4_kueue_a_workload_that_waits_is_evicted_or_is_admitted_again_is_observed(kueue: ClusterUnderTest) -> None:
     cluster = kueue
     order = a_replica(cluster)
     ours = workload_name(order.namespace, order.name)
@@ -166,7 +166,7 @@ async def test_18_5_4_kueue_a_workload_that_waits_is_evicted_or_comes_back_is_to
         await seen_by(client, cluster, lambda seen: of(seen, ours).state == "Admitted")
 
 
-async def test_18_5_4_kueue_says_why_a_pod_waits(kueue: ClusterUnderTest) -> None:
+async def test_18_5_4_kueue_gives_the_reason_of_a_pending_pod(kueue: ClusterUnderTest) -> None:
     cluster = kueue
     nine = [{**ONE[0], "count": 9}]
     order = cluster.order([an_engine("main", a_member(requests=nine))])
@@ -197,7 +197,7 @@ def kai_queue(name: str, allocated: str, parent: str = "", **gpu: int) -> Json:
     }
 
 
-async def test_18_5_kai_queues_are_read_whole_and_followed(kai: ClusterUnderTest) -> None:
+async def test_18_5_kai_queues_are_listed_and_watched(kai: ClusterUnderTest) -> None:
     """The tenant's own limit leaves 16 GPUs, its parent's 20; a part of a GPU counts as one."""
     cluster, tenant = kai, tenant_queue(builders.NAMESPACE)
     parent = await operator.make(cluster, kai_queue("company", "11500m", quota=-1, limit=32))

@@ -81,25 +81,25 @@ async def play(script: Script, until: Callable[[Reflector[str]], Any] | None = N
     return recorder, reflector
 
 
-async def test_everything_is_told_once_and_then_what_changes() -> None:
+async def test_every_object_is_reported_once_and_then_every_change() -> None:
     events = [Event("MODIFIED", an_item("a", "2", 101)), Event("ADDED", an_item("b", "1", 102)), Event("DELETED", an_item("a", "2", 103))]
     recorder, reflector = await play(Script([[an_item("a", "1")]], [events]))
     assert recorder.changes == [("a", "1"), ("a", "2"), ("b", "1"), ("a", None)]
     assert (recorder.listed_count, reflector.listings, reflector.problem) == (1, 1, None)
 
 
-async def test_a_record_that_stays_the_same_is_not_told_again() -> None:
+async def test_an_unchanged_record_is_not_reported_again() -> None:
     recorder, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", an_item("a", "1", 101))]]))
     assert recorder.changes == [("a", "1")]
 
 
-async def test_a_watch_that_ends_goes_on_where_it_was_bookmarks_included() -> None:
+async def test_a_watch_that_ends_resumes_from_the_last_event_or_bookmark() -> None:
     script = Script([[an_item("a", "1")]], [[Event("BOOKMARK", an_item("", "", 150))], ClusterUnreachable("gone")])
     await play(script)
     assert script.asked == ["list", "watch 100", "watch 150", "watch 150"]
 
 
-async def test_what_the_server_forgot_is_listed_again_and_only_differences_are_told() -> None:
+async def test_after_an_expired_watch_everything_is_listed_and_only_differences_are_reported() -> None:
     script = Script([[an_item("a", "1"), an_item("b", "1")], [an_item("b", "1"), an_item("c", "1")]], [WatchExpired()])
     recorder, _ = await play(script)
     assert script.asked == ["list", "watch 100", "list", "watch 100"]
@@ -107,20 +107,20 @@ async def test_what_the_server_forgot_is_listed_again_and_only_differences_are_t
     assert recorder.listed_count == 2
 
 
-async def test_nothing_is_told_before_a_list_was_whole() -> None:
+async def test_nothing_is_reported_before_a_list_is_complete() -> None:
     recorder, reflector = await play(Script([ClusterUnreachable("x"), PermissionDenied("y"), [an_item("a", "1")]], []))
     assert recorder.changes == [("a", "1")]
     assert reflector.synced
 
 
-async def test_a_refused_list_is_told_as_the_problem() -> None:
+async def test_a_refused_list_is_the_problem_of_the_reflector() -> None:
     _, reflector = await play(Script([PermissionDenied("may not list")] * 50, []), until=lambda reflector: reflector.problem)
     assert not reflector.synced
     assert reflector.problem is not None
     assert reflector.problem.message == "may not list"
 
 
-async def test_a_kind_that_goes_away_takes_its_objects_along_and_ends_the_reflector() -> None:
+async def test_a_kind_that_is_no_longer_served_drops_its_objects_and_stops_the_reflector() -> None:
     script = Script([[an_item("a", "1")]], [StackMissing("no longer served")])
     recorder = Recorder()
     reflector: Reflector[str] = Reflector(
@@ -131,6 +131,6 @@ async def test_a_kind_that_goes_away_takes_its_objects_along_and_ends_the_reflec
     assert reflector.synced
 
 
-async def test_an_object_that_is_no_longer_ours_is_forgotten() -> None:
+async def test_an_object_that_is_no_longer_ours_is_dropped() -> None:
     recorder, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", {**an_item("a", "", 101), "value": None})]]))
     assert recorder.changes == [("a", "1"), ("a", None)]

@@ -104,7 +104,7 @@ def test_what_cannot_be_staged_is_refused(fields: dict[str, Any], problem: str) 
         staged(a_cache(**fields))
 
 
-def test_wkl_86_the_program_is_a_constant_and_values_come_by_environment() -> None:
+def test_wkl_86_the_program_is_a_constant_and_values_are_environment_variables() -> None:
     first, second = staged(a_cache(commit=COMMIT)), staged(a_cache(repo="acme/other", revision="v2"))
     assert container(first)["command"] == container(second)["command"] == ["python3", "-c", HUGGINGFACE]
     assert "args" not in container(first)
@@ -119,7 +119,7 @@ def test_wkl_86_the_program_is_a_constant_and_values_come_by_environment() -> No
     }
 
 
-def test_wkl_87_without_its_token_only_the_volume_comes() -> None:
+def test_wkl_87_without_its_token_only_the_volume_is_rendered() -> None:
     rendered = staged(a_cache(authSecret={"name": "hub"}, credential_missing=True))
     assert keys(rendered) == ["cache-claim"]
     assert rendered.held == "AuthSecretMissing"
@@ -137,13 +137,13 @@ def test_the_token_is_copied_by_its_one_key_and_read_from_the_copy() -> None:
     assert "HF_TOKEN" not in env(staged(a_cache()))
 
 
-def test_wkl_89_once_staged_only_the_volume_is_wanted() -> None:
+def test_wkl_89_once_staged_only_the_volume_is_rendered() -> None:
     rendered = staged(a_cache(authSecret={"name": "hub"}, ready=True, credential_missing=True))
     assert keys(rendered) == ["cache-claim"]
     assert (rendered.copies, rendered.held) == ((), "")
 
 
-def test_wkl_92_final_exit_codes_end_the_job_and_others_are_tried_again() -> None:
+def test_wkl_92_final_exit_codes_end_the_job_and_others_are_retried() -> None:
     rendered = staged(a_cache())
     spec = job(rendered)["spec"]
     assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (3, 21600)
@@ -207,7 +207,7 @@ def test_an_image_reference_must_look_like_one(image: str, problem: str) -> None
         staged(an_oci_cache(image=image))
 
 
-def test_the_pull_secret_becomes_the_unpackers_docker_config() -> None:
+def test_the_pull_secret_becomes_the_docker_config_of_the_unpacker() -> None:
     rendered = staged(an_oci_cache(pullSecret="registry"))
     copy = rendered.copies[0]
     assert (copy.keys, copy.manifest["type"]) == ((), "kubernetes.io/dockerconfigjson")
@@ -218,7 +218,7 @@ def test_the_pull_secret_becomes_the_unpackers_docker_config() -> None:
     assert env(rendered)["DOCKER_CONFIG"] == "/.docker"
 
 
-def test_scratch_may_lie_on_the_node() -> None:
+def test_scratch_space_may_be_on_the_node() -> None:
     rendered = staged(an_oci_cache(scratch="node"))
     assert env(rendered)["KITOPS_HOME"] == "/scratch/kit"
     assert {"name": "scratch", "emptyDir": {}} in job(rendered)["spec"]["template"]["spec"]["volumes"]
@@ -243,7 +243,7 @@ def test_nothing_unset_is_ever_written(cache: CacheInput) -> None:
         assert list(nothings(item.manifest, item.key)) == []
 
 
-def test_a_cache_leaves_job_first_and_volume_last() -> None:
+def test_the_job_of_a_cache_is_deleted_first_and_its_volume_last() -> None:
     rendered = staged(a_cache(authSecret={"name": "hub"}))
     found = [
         *((copy.inventory_key, copy.kind) for copy in rendered.copies),
@@ -256,14 +256,14 @@ def test_a_cache_leaves_job_first_and_volume_last() -> None:
     assert ("v1", "Pod") in CACHE_STEPS[0].wait_kinds
 
 
-def test_a_volume_that_stands_keeps_its_class_and_size_where_they_cannot_change() -> None:
+def test_an_existing_volume_keeps_its_class_and_size_where_they_are_immutable() -> None:
     claim = the(staged(a_cache(sizeGiB=40, volume_class="older", volume_gib=20)), "cache-claim")
     assert claim["spec"]["storageClassName"] == "older"
     assert claim["spec"]["resources"] == {"requests": {"storage": "20Gi"}}
     assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]
 
 
-def test_a_job_is_told_from_a_different_one_by_its_hash_alone() -> None:
+def test_a_job_is_distinguished_from_a_different_one_by_its_hash_alone() -> None:
     def hash_of(rendered: Rendered) -> str:
         found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
         return found
@@ -272,5 +272,5 @@ def test_a_job_is_told_from_a_different_one_by_its_hash_alone() -> None:
     assert hash_of(staged(a_cache())) != hash_of(staged(a_cache(), hydration_image="mirror.acme.example/python:3.11"))
 
 
-def test_a_mirror_of_the_hub_is_named_to_the_client() -> None:
+def test_the_client_uses_the_configured_mirror_of_the_hub() -> None:
     assert env(staged(a_cache(), hub_endpoint="http://hub.acme.example"))["HF_ENDPOINT"] == "http://hub.acme.example"

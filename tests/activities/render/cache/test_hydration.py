@@ -136,7 +136,7 @@ def test_an_empty_revision_means_the_default_branch(hub: Hub) -> None:
     assert hub.asked.read_text() == "acme/tiny None"
 
 
-def test_wkl_93_an_interrupted_download_leaves_no_marker_and_goes_on(hub: Hub) -> None:
+def test_wkl_93_an_interrupted_download_writes_no_marker_and_resumes(hub: Hub) -> None:
     assert hub.run(HUB_SAYS="HfHubHTTPError:503@download").returncode == 1
     assert not (hub.volume / MARKER).exists()
     assert hub.run().returncode == 0
@@ -144,7 +144,7 @@ def test_wkl_93_an_interrupted_download_leaves_no_marker_and_goes_on(hub: Hub) -
 
 
 @pytest.mark.parametrize("marker", ['{"artefactKey": "key-0"}', "", "[]"], ids=["wkl-94 another artifact", "wkl-94 bare", "wkl-94 a list"])
-def test_a_marker_of_something_else_is_no_reason_to_stop(hub: Hub, marker: str) -> None:
+def test_a_marker_of_another_artifact_does_not_stop_the_download(hub: Hub, marker: str) -> None:
     (hub.volume / MARKER).write_text(marker)
     assert hub.run().returncode == 0
     assert hub.marker["artefactKey"] == "key-1"
@@ -165,7 +165,7 @@ def test_a_marker_of_something_else_is_no_reason_to_stop(hub: Hub, marker: str) 
         pytest.param("lossy", "", 1, id="wkl-92 a file did not arrive"),
     ],
 )
-def test_the_exit_code_says_whether_trying_again_can_help(hub: Hub, says: str, token: str, code: int) -> None:
+def test_the_exit_code_says_whether_a_retry_can_help(hub: Hub, says: str, token: str, code: int) -> None:
     ended = hub.run(HUB_SAYS=says, **({"HF_TOKEN": token} if token else {}))
     assert ended.returncode == code, ended.stderr
     assert not (hub.volume / MARKER).exists()
@@ -173,14 +173,14 @@ def test_the_exit_code_says_whether_trying_again_can_help(hub: Hub, says: str, t
     assert 0 < len(ended.stderr.splitlines()[-1].encode()) <= 1024
 
 
-def test_what_cannot_fit_is_not_even_begun(hub: Hub) -> None:
+def test_a_download_that_cannot_fit_does_not_start(hub: Hub) -> None:
     ended = hub.run(HUB_SIZE=str(1 << 60))
     assert ended.returncode == 43
     assert "raise sizeGiB" in ended.stderr
     assert not (hub.volume / "config.json").exists()
 
 
-def test_wkl_86_a_hostile_repository_name_is_only_a_text(hub: Hub) -> None:
+def test_wkl_86_a_malicious_repository_name_is_never_executed(hub: Hub) -> None:
     hub.run(MODELPLANE_REPO='a/b"; import os; os._exit(9)  # $(touch pwned)')
     assert hub.asked.read_text().startswith('a/b"; import os')
     assert hub.marker["repo"].endswith("$(touch pwned)")
@@ -254,7 +254,7 @@ def test_wkl_100_plain_http_only_on_request(registry: Registry) -> None:
         ("connection refused", 1),
     ],
 )
-def test_the_unpackers_complaint_becomes_an_exit_code(registry: Registry, says: str, code: int) -> None:
+def test_the_error_of_the_unpacker_becomes_an_exit_code(registry: Registry, says: str, code: int) -> None:
     ended = registry.run(KIT_SAYS=says)
     assert ended.returncode == code
     assert says in ended.stderr
@@ -266,7 +266,7 @@ def test_an_empty_pack_is_no_model(registry: Registry) -> None:
     assert not (registry.volume / MARKER).exists()
 
 
-def test_a_hostile_image_name_is_only_a_word(registry: Registry, tmp_path: Path) -> None:
+def test_a_malicious_image_name_is_never_executed(registry: Registry, tmp_path: Path) -> None:
     registry.run(MODELPLANE_IMAGE=f"x; touch {tmp_path}/pwned; $(touch {tmp_path}/pwned)")
     assert not (tmp_path / "pwned").exists()
     assert registry.asked.read_text().splitlines()[1].startswith("x; touch")

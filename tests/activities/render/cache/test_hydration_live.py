@@ -67,13 +67,13 @@ def test_wkl_85_the_real_client_stages_the_pinned_commit(hub: LocalHub, tmp_path
     assert len(hub.requests) == before
 
 
-def test_wkl_94_a_volume_of_another_artifact_is_filled_anew(hub: LocalHub, tmp_path: Path) -> None:
+def test_wkl_94_a_volume_of_another_artifact_is_filled_again(hub: LocalHub, tmp_path: Path) -> None:
     (tmp_path / MARKER).write_text('{"artefactKey": "key-0"}')
     assert hydrate(hub, tmp_path, "acme/tiny")[0] == 0
     assert json.loads((tmp_path / MARKER).read_text())["artefactKey"] == "key-1"
 
 
-def test_wkl_93_a_download_that_broke_goes_on_where_it_stopped(hub: LocalHub, tmp_path: Path) -> None:
+def test_wkl_93_a_broken_download_resumes_where_it_stopped(hub: LocalHub, tmp_path: Path) -> None:
     hub.cut_after = 12_000_000
     code, _ = hydrate(hub, tmp_path, "acme/large")
     if code:  # one day the client may leave the second attempt to us
@@ -110,7 +110,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.story)
-def test_the_real_clients_refusals_become_exit_codes(hub: LocalHub, tmp_path: Path, case: Case) -> None:
+def test_errors_of_the_real_client_become_exit_codes(hub: LocalHub, tmp_path: Path, case: Case) -> None:
     ended, last = hydrate(hub, tmp_path, case.repo, revision=case.revision, token=case.token)
     assert ended == case.code, last
     assert case.says in last
@@ -118,7 +118,7 @@ def test_the_real_clients_refusals_become_exit_codes(hub: LocalHub, tmp_path: Pa
     assert (tmp_path / MARKER).exists() == (case.code == 0)
 
 
-def test_wkl_92_a_hub_that_nobody_answers_for_is_tried_again(tmp_path: Path) -> None:
+def test_wkl_92_an_unreachable_hub_is_retried(tmp_path: Path) -> None:
     silent = LocalHub(address="http://127.0.0.1:9")
     code, last = hydrate(silent, tmp_path, "acme/tiny")
     assert code == 1
@@ -173,7 +173,7 @@ def test_wkl_100_a_digest_that_is_not_there_is_final(registry: LocalRegistry, tm
     assert not (tmp_path / "volume" / MARKER).exists()
 
 
-def test_wkl_100_a_registry_that_wants_a_login_gets_it_from_the_pull_secret(tmp_path: Path) -> None:
+def test_wkl_100_a_registry_with_authentication_gets_the_login_of_the_pull_secret(tmp_path: Path) -> None:
     with local_registry("open-sesame") as guarded:
         digest = guarded.push("models/qwen:1.0", {"model.bin": b"w"})
         code, log = unpacked(guarded, tmp_path, digest)
@@ -183,7 +183,7 @@ def test_wkl_100_a_registry_that_wants_a_login_gets_it_from_the_pull_secret(tmp_
         assert (tmp_path / "volume" / "model.bin").exists()
 
 
-def test_wkl_100_tls_is_spoken_unless_plain_http_was_asked_for(registry: LocalRegistry, tmp_path: Path) -> None:
+def test_wkl_100_tls_is_used_unless_plain_http_is_requested(registry: LocalRegistry, tmp_path: Path) -> None:
     digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
     code, log = unpacked(registry, tmp_path, digest, plain=False)
     assert code == 1

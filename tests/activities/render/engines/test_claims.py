@@ -30,7 +30,7 @@ def requests_of(rendered: Any, key: str = KEY) -> Any:
     return the(rendered, key)["spec"]["spec"]["devices"]["requests"]
 
 
-def test_wkl_21_a_request_is_copied_word_for_word() -> None:
+def test_wkl_21_a_request_is_copied_verbatim() -> None:
     template = the(render(an_engine("main", a_member(requests=[{**GPU, "selectors": [{"cel": CEL}]}]))), KEY)
     assert (template["apiVersion"], template["kind"]) == ("resource.k8s.io/v1", "ResourceClaimTemplate")
     assert template["spec"] == {
@@ -51,7 +51,7 @@ def test_wkl_21_a_request_is_copied_word_for_word() -> None:
     }
 
 
-def test_wkl_22_two_requests_are_one_claim_that_gives_the_container_everything() -> None:
+def test_wkl_22_two_requests_are_one_claim_with_all_devices_for_the_container() -> None:
     rendered = render(an_engine("main", a_member(requests=[GPU, EFA])))
     assert [(request["name"], request["exactly"]["count"]) for request in requests_of(rendered)] == [("gpu", 8), ("efa", 16)]
     template_name = the(rendered, KEY)["metadata"]["name"]
@@ -77,7 +77,7 @@ def test_wkl_24_a_coordinating_leader_claims_nothing_but_is_placed_like_the_othe
     assert spec["tolerations"]
 
 
-def test_wkl_25_count_defaults_to_one_and_selectors_stay_away() -> None:
+def test_wkl_25_count_defaults_to_one_and_selectors_to_none() -> None:
     request = requests_of(render(an_engine("main", a_member(requests=[{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}]))))[0]
     assert request["exactly"] == {"deviceClassName": "gpu.nvidia.com", "count": 1}
 
@@ -97,7 +97,7 @@ def test_a_selector_without_text_would_widen_the_claim_and_is_refused(selector: 
     ],
     ids=["wkl-21 v1", "wkl-27 v1beta2", "wkl-27 v1beta1 is flat"],
 )
-def test_older_versions_say_the_same_in_their_own_shape(version: str, request_shape: dict[str, Any]) -> None:
+def test_older_api_versions_have_the_same_request_in_their_own_shape(version: str, request_shape: dict[str, Any]) -> None:
     rendered = render(cluster=a_cluster(dra_version=version))
     assert the(rendered, KEY)["apiVersion"] == f"resource.k8s.io/{version}"
     assert requests_of(rendered) == [request_shape]
@@ -120,7 +120,7 @@ def test_wkl_29_a_changed_claim_is_a_new_template_and_rolls_the_pods() -> None:
     assert before.engines[0].workload_name == after.engines[0].workload_name
 
 
-def test_wkl_30_a_changed_image_leaves_the_template_alone() -> None:
+def test_wkl_30_a_changed_image_keeps_the_claim_template() -> None:
     other = render(an_engine("main", a_member(image="acme/vllm:2")))
     assert the(other, KEY) == the(render(), KEY)
 
@@ -143,7 +143,7 @@ def test_a_device_plugin_request_is_a_limit_and_an_equal_request() -> None:
     assert {"key": "habana.ai/gaudi", "operator": "Exists", "effect": "NoSchedule"} in pod(rendered)["spec"]["tolerations"]
 
 
-def test_plugin_and_dra_devices_may_meet_in_one_member() -> None:
+def test_one_member_may_have_plugin_and_dra_devices() -> None:
     rendered = render(an_engine("main", a_member(requests=[GPU, {"name": "nic", "resourceName": "acme/nic", "count": 2}])))
     assert container(rendered)["resources"]["limits"] == {"acme/nic": "2"}
     assert container(rendered)["resources"]["claims"] == [{"name": "devices"}]

@@ -92,7 +92,7 @@ def test_a_decode_port_that_cannot_work_is_refused(value: str, problem: str) -> 
         render_pair(decode={"args": [f"--port={value}"]})
 
 
-def test_wkl_36_a_port_that_only_the_pod_knows_is_assumed_aloud() -> None:
+def test_wkl_36_a_port_from_a_variable_is_assumed_with_a_warning() -> None:
     rendered = render_pair(decode={"args": ["--port=$(P)"]})
     assert decode_ports(rendered)[0] == 8001
     assert rendered.warnings == ("engine alpha, member Standalone: --port '$(P)' is no number that can be read here: 8001 is assumed",)
@@ -105,7 +105,7 @@ def test_wkl_38_prefill_is_one_container_on_8000() -> None:
     assert spec["containers"][0]["ports"] == [{"name": "http", "containerPort": 8000}]
 
 
-def test_a_port_that_nobody_asks_is_warned_of() -> None:
+def test_a_port_without_traffic_is_a_warning() -> None:
     warnings = render_pair(prefill={"args": ["--port=9000"]}).warnings
     assert warnings == ("engine beta, member Standalone: --port is 9000, but requests go to 8000: the engine must listen there",)
 
@@ -149,7 +149,7 @@ def test_wkl_40_in_a_gang_the_leader_fronts_and_everybody_transfers() -> None:
         pytest.param(["--kv-transfer-config", "[]"], "nixlv2", False, id="wkl-41 no object"),
     ],
 )
-def test_the_sidecar_speaks_the_engines_connector(args: list[str], connector: str, *, warned: bool) -> None:
+def test_the_sidecar_uses_the_connector_of_the_engine(args: list[str], connector: str, *, warned: bool) -> None:
     rendered = render_pair(decode={"args": args})
     assert f"--kv-connector={connector}" in sidecar(rendered)["args"]
     assert rendered.routing is not None

@@ -26,7 +26,7 @@ from tests.activities.render.builders import (
 SERVING = {"modelplane.ai/serving": "qwen3-8b-1a2b3-3726121d"}
 
 
-def test_wkl_1_one_standalone_engine_is_one_deployment_that_stops_before_it_starts() -> None:
+def test_wkl_1_one_standalone_engine_is_one_deployment_with_strategy_recreate() -> None:
     deployment = the(render(), "model-serving-main")
     name = "qwen3-8b-1a2b3-main-f7c3a42c"
     assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")
@@ -115,7 +115,7 @@ def test_wkl_10_a_command_and_its_arguments_gain_nothing() -> None:
     assert (engine["command"], engine["args"]) == (["serve"], ["x"])
 
 
-def test_wkl_11_the_leader_serves_and_learns_about_its_group() -> None:
+def test_wkl_11_the_leader_serves_and_gets_the_variables_of_its_group() -> None:
     rendered = render(a_gang(leader={"env": [{"name": "MINE", "value": "$(MODELPLANE_RANK)"}]}))
     assert env(rendered) == {
         "MODELPLANE_LEADER_ADDRESS": "$(LWS_LEADER_ADDRESS)",
@@ -134,7 +134,7 @@ def test_wkl_11_the_leader_serves_and_learns_about_its_group() -> None:
     assert pod(rendered)["metadata"]["labels"] == {**SERVING, "modelplane.ai/lws-role": "leader", "llm-d.ai/model": "qwen3-8b"}
 
 
-def test_wkl_12_a_follower_has_the_environment_and_nothing_that_would_attract_traffic() -> None:
+def test_wkl_12_a_follower_has_the_environment_and_no_serving_label_port_or_probe() -> None:
     rendered = render(a_gang())
     follower = container(rendered, role="Worker")
     assert follower.keys().isdisjoint({"ports", "readinessProbe", "livenessProbe", "startupProbe"})
@@ -160,7 +160,7 @@ def test_wkl_14_a_role_label_is_the_users_in_unified() -> None:
     assert rendered.warnings == ()
 
 
-def test_wkl_14_a_role_label_is_overwritten_aloud_when_phases_are_apart() -> None:
+def test_wkl_14_a_role_label_is_overwritten_with_a_warning_when_disaggregated() -> None:
     rendered = render_pair(decode={"labels": {"llm-d.ai/role": "mine"}})
     assert pod(rendered, "alpha")["metadata"]["labels"]["llm-d.ai/role"] == "decode"
     assert rendered.warnings == (
@@ -175,7 +175,7 @@ def test_wkl_15_each_member_is_pinned_to_its_own_pool() -> None:
 
 
 @pytest.mark.parametrize("role", ["Leader", "Worker"])
-def test_wkl_16_every_engine_pod_tolerates_gpus_and_is_locked_down_as_far_as_engines_bear(role: str) -> None:
+def test_wkl_16_every_engine_pod_tolerates_gpus_and_is_restricted_as_far_as_engines_allow(role: str) -> None:
     rendered = render(a_gang())
     spec = pod(rendered, role=role)["spec"]
     assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -231,7 +231,7 @@ def test_wkl_20_nothing_unset_is_ever_written(rendered: Any) -> None:
         assert list(nothings(item.manifest, item.key)) == []
 
 
-def test_every_object_says_whose_it_is_and_no_selector_depends_on_it() -> None:
+def test_every_object_names_its_owner_and_no_selector_depends_on_it() -> None:
     rendered = render()
     managed = {"app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "app.kubernetes.io/component", "modelplane.ai/replica"}
     for item in rendered.objects:
@@ -259,7 +259,7 @@ def _selectors(value: Any) -> list[dict[str, str]]:
     return found + [selector for inner in value.values() for selector in _selectors(inner)]
 
 
-def test_objects_come_in_the_order_in_which_they_are_applied() -> None:
+def test_objects_are_in_the_order_of_apply() -> None:
     assert keys(render()) == [
         "resource-claim-main-standalone",
         "epp-serviceaccount",
@@ -276,7 +276,7 @@ def test_objects_come_in_the_order_in_which_they_are_applied() -> None:
     ]
 
 
-def test_the_template_hash_tells_old_pods_from_new_ones() -> None:
+def test_the_template_hash_distinguishes_old_pods_from_new_ones() -> None:
     before, after, other = render(), render(an_engine("main", a_member(image="acme/vllm:2"))), render(an_engine(copies=2))
     assert pod(before)["metadata"]["annotations"]["modelplane.ai/template-hash"] == before.engines[0].template_hash
     assert after.engines[0].template_hash != before.engines[0].template_hash
@@ -284,7 +284,7 @@ def test_the_template_hash_tells_old_pods_from_new_ones() -> None:
     assert len(render(a_gang()).engines[0].template_hashes) == 2
 
 
-def test_a_shared_namespace_takes_everything_but_the_path() -> None:
+def test_a_shared_namespace_changes_everything_but_the_path() -> None:
     rendered = render(settings={"workload_namespace": "inference"})
     assert rendered.namespace == "inference"
     assert {item.manifest["metadata"]["namespace"] for item in rendered.objects} == {"inference"}
@@ -313,12 +313,12 @@ def test_a_gang_without_a_cache_is_rendered_with_a_warning() -> None:
     assert render(a_gang()).warnings == ("engine main: several nodes without modelCacheRef: each of them fetches the model by itself",)
 
 
-def test_engines_that_serve_different_models_under_one_address_are_warned_of() -> None:
+def test_engines_that_serve_different_models_under_one_address_are_a_warning() -> None:
     engines = [an_engine(name, a_member(args=[f"--served-model-name={name}"])) for name in ("one", "two")]
     assert "engines serve different models (one: one, two: two), yet share one address" in render(*engines).warnings[0]
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     bad = a_member(
         labels={"a b": "c", "ok": "not ok!"},
         annotations={"/x": "y"},
@@ -364,6 +364,6 @@ def test_an_empty_replica_is_refused_without_a_crash() -> None:
     assert a_replica().spec["engines"]
 
 
-def test_an_engine_in_which_nobody_claims_devices_is_refused() -> None:
+def test_an_engine_without_device_requests_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="engine main: no member has deviceRequests"):
         render(an_engine("main", a_member(requests=())))

@@ -65,7 +65,7 @@ def test_other_sources_are_refused(source: dict[str, Any], problem: str) -> None
         render(an_engine("main", a_member(env=[{"name": "A", "valueFrom": source}])))
 
 
-def test_names_with_a_meaning_are_warned_of() -> None:
+def test_reserved_names_are_a_warning() -> None:
     member = {"env": [{"name": "LWS_GROUP_SIZE", "value": "1"}, {"name": "MODELPLANE_NEW", "value": "1"}]}
     assert render(a_gang(leader=member), cache="qwen", cache_claim=CLAIM).warnings == (
         "engine main, member Leader, env LWS_GROUP_SIZE: is overwritten: the LeaderWorkerSet controller sets it in every pod",
@@ -74,7 +74,7 @@ def test_names_with_a_meaning_are_warned_of() -> None:
     assert render(an_engine("main", a_member(env=[{"name": "LWS_GROUP_SIZE", "value": "1"}]))).warnings == ()
 
 
-def test_wkl_58_an_engine_without_a_model_of_its_own_is_pointed_at_the_cache() -> None:
+def test_wkl_58_an_engine_without_a_model_flag_gets_the_cache_as_its_model() -> None:
     rendered = render(a_gang(leader={"args": ["--tp=8"]}), cache="qwen", cache_claim=CLAIM)
     assert container(rendered)["args"] == ["--tp=8", "--model=/mnt/models"]
     assert "args" not in container(rendered, role="Worker")
@@ -90,7 +90,7 @@ def test_wkl_58_an_engine_without_a_model_of_its_own_is_pointed_at_the_cache() -
         pytest.param({"args": ["--model-path=/x"]}, True, id="wkl-59 sglang"),
     ],
 )
-def test_an_engine_that_knows_its_model_is_left_alone(member: dict[str, Any], *, warned: bool) -> None:
+def test_an_engine_with_a_model_flag_is_unchanged(member: dict[str, Any], *, warned: bool) -> None:
     rendered = render(an_engine("main", a_member(**member)), cache="qwen", cache_claim=CLAIM)
     assert container(rendered).get("args") == member.get("args")
     assert bool(rendered.warnings) is warned
@@ -103,7 +103,7 @@ def test_wkl_60_the_cache_is_mounted_in_every_engine_pod_for_writing(role: str) 
     assert MOUNT in container(rendered, role=role)["volumeMounts"]
 
 
-def test_the_mount_may_be_read_only_where_engines_bear_it() -> None:
+def test_the_mount_may_be_read_only() -> None:
     rendered = render(cache="qwen", cache_claim=CLAIM, settings={"cache_mount_read_only": True})
     assert {**MOUNT, "readOnly": True} in container(rendered)["volumeMounts"]
 
@@ -113,7 +113,7 @@ def test_a_facts_file_may_name_the_claim() -> None:
     assert VOLUME in pod(rendered)["spec"]["volumes"]
 
 
-def test_wkl_61_engines_wait_for_their_cache_while_the_rest_may_stand() -> None:
+def test_wkl_61_engines_wait_for_their_cache_while_the_rest_is_rendered() -> None:
     rendered = render(cache="qwen")
     assert rendered.held == "WaitingForCache"
     assert "model-serving-main" not in keys(rendered)
@@ -121,7 +121,7 @@ def test_wkl_61_engines_wait_for_their_cache_while_the_rest_may_stand() -> None:
     assert render(cache="qwen", cache_claim=CLAIM).held == ""
 
 
-def test_wkl_62_a_replica_keeps_the_claim_it_was_given_whatever_the_cache_says_now() -> None:
+def test_wkl_62_a_replica_keeps_its_claim_when_the_cache_changes() -> None:
     running = render(cache="qwen", cache_claim=CLAIM, cluster=a_cluster(cache_claims={}))
     assert VOLUME in pod(running)["spec"]["volumes"]
 
@@ -195,7 +195,7 @@ def test_wkl_64_an_unlabelled_secret_stays_as_written() -> None:
     assert env(render(an_engine("main", WANTED)))["A"] == secret("hub")
 
 
-def test_wkl_64_nothing_travels_when_propagation_is_off() -> None:
+def test_wkl_64_nothing_is_copied_when_propagation_is_off() -> None:
     assert planned("off", {"Secret/hub": Source(labels=LABELLED)}) == Propagation((), {}, ())
 
 

@@ -48,7 +48,7 @@ def test_wkl_106_explicit_groups_refuse_copies() -> None:
         render(an_engine(copies=2), cluster=KAI, settings={"kai_mode": "explicit"})
 
 
-def test_wkl_107_kueue_gets_a_label_and_nothing_that_it_would_have_to_fight_over() -> None:
+def test_wkl_107_workloads_get_the_label_of_kueue_and_no_field_that_kueue_writes() -> None:
     rendered = render(a_gang(), an_engine("solo"), cluster=KUEUE)
     for name in ("main", "solo"):
         assert the(rendered, f"model-serving-{name}")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == QUEUE
@@ -75,7 +75,7 @@ def test_versions_compare_as_numbers(version: str, *, native: bool) -> None:
 
 
 @pytest.mark.parametrize("cluster", [KAI, KUEUE], ids=["kai", "kueue"])
-def test_a_missing_queue_is_told_and_an_unseen_one_is_not(cluster: ClusterInput) -> None:
+def test_a_missing_queue_is_a_warning_and_an_unknown_one_is_not(cluster: ClusterInput) -> None:
     def warnings(queues: frozenset[str] | None) -> tuple[str, ...]:
         return render(cluster=a_cluster(scheduler_type=cluster.facts.scheduler_type, queues=queues)).warnings
 
@@ -83,11 +83,11 @@ def test_a_missing_queue_is_told_and_an_unseen_one_is_not(cluster: ClusterInput)
     assert warnings(frozenset()) == (f"cluster eu-1: QueueMissing: queue '{QUEUE}' does not exist, pods wait until it does",)
 
 
-def test_a_users_queue_label_is_overwritten_aloud() -> None:
+def test_a_users_queue_label_is_overwritten_with_a_warning() -> None:
     rendered = render(an_engine("main", a_member(labels={"kai.scheduler/queue": "vip"})), cluster=KAI)
     assert pod(rendered)["metadata"]["labels"]["kai.scheduler/queue"] == QUEUE
     assert "kai.scheduler/queue='vip' is overwritten" in rendered.warnings[0]
 
 
-def test_without_a_queueing_scheduler_nothing_is_wrapped() -> None:
+def test_without_a_queueing_scheduler_pods_are_unchanged() -> None:
     assert "schedulerName" not in repr(render(a_gang()).objects)

@@ -67,7 +67,7 @@ def test_a_claim_is_found_by_either_name(key: str) -> None:
     ],
     ids=["a typo at the top", "everything at once", "no object"],
 )
-def test_all_mistakes_are_named_at_once(document: Any, problems: tuple[str, ...]) -> None:
+def test_all_problems_of_the_file_are_reported_at_once(document: Any, problems: tuple[str, ...]) -> None:
     with pytest.raises(InvalidFactsFile) as caught:
         read_facts(document, "facts.yaml")
     assert caught.value.problems == problems

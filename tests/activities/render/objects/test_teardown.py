@@ -37,7 +37,7 @@ def test_every_object_is_deleted_by_one_step_and_found_by_the_sweep(rendered: Re
         assert kind in {kind for _, kind in step_of(entry.key).kinds}
 
 
-def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
+def test_wkl_112_routes_are_deleted_first_and_claims_last() -> None:
     rendered = render(a_gang(), cluster=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING)
     assert [(step.number, [entry.key for entry in deletions(step, inventory(rendered))]) for step in STEPS] == [
         (1, []),
@@ -69,7 +69,7 @@ def test_wkl_112_traffic_goes_first_and_claims_last() -> None:
     ]
 
 
-def test_decode_is_emptied_before_prefill() -> None:
+def test_decode_is_deleted_before_prefill() -> None:
     engines = next(step for step in STEPS if step.number == 7)
     assert [entry.key for entry in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
 
@@ -79,11 +79,11 @@ def test_nodes_are_free_only_when_pods_and_claims_are_gone() -> None:
     assert {kind for _, kind in engines.wait_kinds} == {"ReplicaSet", "StatefulSet", "Pod", "ResourceClaim"}
 
 
-def test_copies_go_in_their_own_step_and_the_unknown_is_left_to_the_sweep() -> None:
+def test_copies_are_deleted_in_their_own_step_and_unknown_keys_by_the_sweep() -> None:
     assert step_of("secret-hub").number == step_of("configmap-tuning").number == 10
     assert step_of("something-new").number == SWEEP
 
 
-def test_steps_are_numbered_as_people_count() -> None:
+def test_steps_are_numbered_from_one() -> None:
     assert [step.number for step in STEPS] == list(range(1, 13))
     assert [step.number for step in STEPS if not step.on_cluster] == [1, 2, 12]

@@ -51,7 +51,7 @@ def test_wkl_43_the_picker_of_a_pair_never_turns_disaggregation_off() -> None:
     assert "prepareDataPlugins" not in repr(config(rendered))
 
 
-def test_the_unified_picker_knows_one_profile() -> None:
+def test_the_unified_picker_has_one_profile() -> None:
     rendered = render()
     assert list(plugins(rendered)) == ["approx-prefix-cache-producer", "prefix-cache-scorer", "queue-scorer", "max-score-picker"]
     assert [profile["name"] for profile in config(rendered)["schedulingProfiles"]] == ["default"]
@@ -240,7 +240,7 @@ def test_wkl_53_a_pair_needs_a_picker() -> None:
         ),
     ],
 )
-def test_mesh_and_metrics_rights_come_only_where_needed(provider: str, settings: dict[str, Any], present: set[str]) -> None:
+def test_mesh_objects_and_metrics_rbac_exist_only_where_needed(provider: str, settings: dict[str, Any], present: set[str]) -> None:
     rendered = render(cluster=a_cluster(mesh_provider=provider), settings=settings)
     optional = {"epp-destinationrule", "epp-clusterrole", "epp-clusterrolebinding", "epp-metrics-token"}
     assert optional & set(keys(rendered)) == present
@@ -249,7 +249,7 @@ def test_mesh_and_metrics_rights_come_only_where_needed(provider: str, settings:
         assert the(rendered, key)["metadata"]["name"] == f"{W}-epp"
 
 
-def test_stk_96_the_mesh_is_told_about_the_pickers_own_certificate() -> None:
+def test_stk_96_the_mesh_accepts_the_self_signed_certificate_of_the_picker() -> None:
     rule = the(render(cluster=a_cluster(mesh_provider="istio")), "epp-destinationrule")
     assert rule["spec"] == {
         "host": f"{W}-epp.ml-team.svc.cluster.local",
@@ -303,7 +303,7 @@ def test_a_scraper_shows_its_token_where_metrics_are_guarded() -> None:
     [(frozenset({apiversions.GATEWAY}), None), (apiversions.STACK, False), (frozenset(), True)],
     ids=["without the kind", "turned off", "wanted but not served"],
 )
-def test_nothing_is_scraped_where_it_cannot_or_shall_not_be(apis: frozenset[str], enabled: bool | None) -> None:
+def test_nothing_is_scraped_without_podmonitors_or_when_monitoring_is_off(apis: frozenset[str], enabled: bool | None) -> None:
     assert monitors(render(cluster=a_cluster(apis=apis), settings={"monitoring_enabled": enabled})) == {}
 
 
@@ -322,7 +322,7 @@ def test_tracing_reaches_picker_and_sidecar_and_no_engine() -> None:
     assert not any(entry["name"].startswith("OTEL") for entry in spec["containers"][0]["env"])
 
 
-def test_settings_that_no_renderer_could_honour_are_refused_together() -> None:
+def test_unsupported_settings_are_refused_together() -> None:
     with pytest.raises(InvalidSettings) as caught:
         RenderSettings(
             epp_image="mirror.example/epp:v0.8.1", epp_failure_mode="Never", epp_replicas=0, termination_grace_seconds=-1, kai_mode="x"
