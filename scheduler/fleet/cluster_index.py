@@ -159,7 +159,7 @@ class ClusterIndex:
         return ClusterSet(found)
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters whose pools fit every engine, node counts left aside."""
+        """Give the clusters whose pools fit every engine, regardless of node counts."""
         claimable = compiled.claimable_sets(self.device_sets.values())
         found: int
         if claimable is not None:

@@ -13,7 +13,7 @@ from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
 from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
-from scheduler.model.identity import Owner
+from scheduler.model.identity import Owner, RefusedPool
 from scheduler.model.inputs import ClusterView, ReplicaView
 from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
 from scheduler.model.reasons import BOUND, RESERVED
@@ -32,10 +32,10 @@ class Fleet:
         self.index = ClusterIndex()
         self.ledger = Ledger()
         self.full_clusters = FullClusterCache(self.index, self.ledger)
-        # (namespace, deployment) -> when one of its replicas was last preempted, in ms.
+        # When a replica of the deployment was last preempted, in ms.
         self.preempted_at: dict[Owner, int] = {}
-        # (namespace, deployment, cluster, pool) -> when the pool was found to let one of its replicas wait too long, in ms.
-        self.refused: dict[tuple[str, str, str, str], int] = {}
+        # When a pool was found to let a replica of the deployment wait too long for admission, in ms.
+        self.refused: dict[RefusedPool, int] = {}
         # Deployments that wait for capacity, kept only while the queue order is strict.
         self.queue_reservations: dict[Owner, QueueReservation] = {}
 

@@ -42,7 +42,7 @@ class FullClusterCache:
         self._full = {digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()}
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters whose pools fit the template, node counts left aside."""
+        """Give the clusters whose pools fit the template, regardless of node counts."""
         self._catch_up()
         changed = self._index.changed_layouts
         known = self._matching.get(compiled.digest)

@@ -13,7 +13,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import CompiledTemplate
-from scheduler.model.identity import Owner
+from scheduler.model.identity import Owner, RefusedPool
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.rules import PlacementRules
 
@@ -30,7 +30,7 @@ class FleetOverlay:
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
         self.preempted_at: dict[Owner, int] = {}
-        self.refused: dict[tuple[str, str, str, str], int] = dict(fleet.refused)
+        self.refused: dict[RefusedPool, int] = dict(fleet.refused)
         self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
         # Pools of each queue reservation, computed on first use.
         self.reserved_pools: dict[Owner, object] = {}
@@ -76,7 +76,7 @@ class FleetOverlay:
         return [max(0, nodes - reused) for nodes, reused in counts]
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters whose pools fit a template, node counts left aside."""
+        """Give the clusters whose pools fit a template, regardless of node counts."""
         return self.fleet.full_clusters.matching(compiled)
 
     def full(self, compiled: CompiledTemplate) -> ClusterSet:

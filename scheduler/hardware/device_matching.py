@@ -59,7 +59,7 @@ class MemberNeed:
         self._fits: dict[str, MemberFit] = {}
 
     def fit(self, devices: DeviceSet) -> MemberFit:
-        """Match against a device set, capacity of the pool left aside."""
+        """Match against a device set, regardless of its capacity."""
         known = self._fits.get(devices.digest)
         if known is None:
             known = self._fits[devices.digest] = self._match(devices.entries)

@@ -33,7 +33,7 @@ class EngineFit:
     """Where one engine fits on a layout.
 
     Attributes:
-        positions: pools that fit, capacity left aside, in published order.
+        positions: pools that fit, regardless of capacity, in published order.
         cost: nodes it takes, the same on each of them.
         claims: for each member, whether it claims devices there.
 

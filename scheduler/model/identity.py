@@ -7,6 +7,9 @@ import hashlib
 # Namespace and name of the deployment that owns a replica or waits for capacity.
 Owner = tuple[str, str]
 
+# Namespace and name of a deployment, cluster, and the pool there that is not used for the deployment for a while.
+RefusedPool = tuple[str, str, str, str]
+
 
 def replica_uid(namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int) -> str:
     """Make the uid of a new replica: the same for a repeated request, a different one for every other request or place.

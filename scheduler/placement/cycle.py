@@ -111,8 +111,7 @@ class SchedulingCycle:
 
     def retain(self) -> None:
         """Find out which replicas are retained."""
-        facts = {k.uid: (k.ready, k.serving, k.terminating) for k in self.request.kept}
-        entries = own_entries(self.overlay, self.deployment, facts)
+        entries = own_entries(self.overlay, self.deployment, {known.uid: known for known in self.request.kept})
         self.retained = retain(self.overlay, self.deployment, self.compiled, entries, held=bool(self.held))
         self.kept = self.retained.kept
         self.notes = self.retained.notes

@@ -51,7 +51,7 @@ def accounting_of(overlay: FleetOverlay, pool: PoolView) -> str:
 
 def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
     """Whether pods on a pool get slots."""
-    return accounting_of(overlay, pool) == DEVICE_PACKED and overlay.rules.count_devices
+    return overlay.rules.count_devices and accounting_of(overlay, pool) == DEVICE_PACKED
 
 
 def capacity_of(pool: PoolView) -> Vector:

@@ -20,7 +20,7 @@ from scheduler.model.inputs import DeploymentView
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """The clusters that pass one filter, the other filters left aside; `code` is the reason of those that do not."""
+    """The clusters that pass one filter, regardless of the other filters; `code` is the reason of those that do not."""
 
     code: str
     passing: ClusterSet

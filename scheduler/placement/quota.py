@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from scheduler.cel import SelectorError, compile_selector
 from scheduler.fleet.cluster_index import ClusterInfo
@@ -12,11 +13,16 @@ from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, PoolView
 from scheduler.model.policy import Quota
 
-Amount = tuple[int, int]
+
+class Amount(NamedTuple):
+    """What is used of a quota."""
+
+    nodes: int = 0
+    devices: int = 0
 
 
 class QuotaGate:
-    """The quotas of one deployment's namespace and what is used of them, in (nodes, devices)."""
+    """The quotas of one deployment's namespace, and what is used of them."""
 
     def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, priority: int) -> None:
         self._overlay = overlay
@@ -41,21 +47,21 @@ class QuotaGate:
     def charge(self, info: ClusterInfo, engines: Sequence[EnginePlacement], sign: int) -> None:
         """Count a placement, or with sign -1 remove it."""
         for i, quota in enumerate(self._quotas):
-            nodes, devices = _amount(quota, info, engines)
-            self._used[i] = (self._used[i][0] + sign * nodes, self._used[i][1] + sign * devices)
+            more, used = _amount(quota, info, engines), self._used[i]
+            self._used[i] = Amount(used.nodes + sign * more.nodes, used.devices + sign * more.devices)
 
     def _refusals(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> Iterator[str]:
-        for quota, (used_nodes, used_devices) in zip(self._quotas, self._used, strict=True):
+        for quota, used in zip(self._quotas, self._used, strict=True):
             old, new = _amount(quota, info, before), _amount(quota, info, after)
-            more_nodes, more_devices = new[0] - old[0], new[1] - old[1]
-            if more_nodes <= 0 and more_devices <= 0:
+            more = Amount(new.nodes - old.nodes, new.devices - old.devices)
+            if more.nodes <= 0 and more.devices <= 0:
                 continue
             if quota.priority_floor is not None and self.priority < quota.priority_floor:
                 yield f"priority {self.priority} is below {quota.priority_floor}"
-            if 0 <= quota.max_nodes < used_nodes + more_nodes:
-                yield f"used {used_nodes} of {quota.max_nodes} nodes, needs {more_nodes} more"
-            if 0 <= quota.max_devices < used_devices + more_devices:
-                yield f"used {used_devices} of {quota.max_devices} devices, needs {more_devices} more"
+            if 0 <= quota.max_nodes < used.nodes + more.nodes:
+                yield f"used {used.nodes} of {quota.max_nodes} nodes, needs {more.nodes} more"
+            if 0 <= quota.max_devices < used.devices + more.devices:
+                yield f"used {used.devices} of {quota.max_devices} devices, needs {more.devices} more"
 
     def _count(self, quota: Quota) -> Amount:
         """Count what the namespace uses; releasing replicas of this deployment do not count against it."""
@@ -67,14 +73,14 @@ class QuotaGate:
                 if info is None or (entry.state == reasons.RELEASING and entry.deployment == requester):
                     continue
                 held = _amount(quota, info, entry.engines)
-                nodes, devices = nodes + held[0], devices + held[1]
-        return nodes, devices
+                nodes, devices = nodes + held.nodes, devices + held.devices
+        return Amount(nodes, devices)
 
 
 def _amount(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
     """Count the nodes and claimed devices of engines on the pools that a quota is about."""
     if any(info.view.labels.get(key) != value for key, value in quota.match_labels.items()):
-        return 0, 0
+        return Amount()
     nodes = devices = 0
     for engine in engines:
         for member in engine.members:
@@ -84,7 +90,7 @@ def _amount(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement])
             pods = member.pods * engine.copies
             nodes += pods
             devices += pods * sum(request.count for request in member.requests)
-    return nodes, devices
+    return Amount(nodes, devices)
 
 
 def _concerns(quota: Quota, pool: PoolView) -> bool:

@@ -6,7 +6,7 @@ matter: nothing moves for those. What changed under a replica without an edit of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.capacity import observed_limit
@@ -16,7 +16,7 @@ from scheduler.hardware.template import CompiledTemplate, charges, stamp
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
-from scheduler.model.inputs import DeploymentView, EngineView, MemberView, ReplicaView
+from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, MemberView, ReplicaView
 from scheduler.placement.queue_limits import eviction_text, not_admitted
 
 
@@ -61,16 +61,15 @@ class RetainResult:
     duplicates: list[ReplicaView] = field(default_factory=list)
 
 
-def own_entries(overlay: FleetOverlay, deployment: DeploymentView, facts: dict[str, tuple[bool, bool, bool]]) -> list[ReplicaView]:
-    """Give the deployment's replicas in name order with the health that it reports itself (ready, serving, terminating) by uid."""
+def own_entries(overlay: FleetOverlay, deployment: DeploymentView, reported: Mapping[str, KeptReplica]) -> list[ReplicaView]:
+    """Give the deployment's replicas in name order, with the health that the deployment reports by uid."""
     entries = []
     for entry in overlay.ledger.owned(deployment.namespace, deployment.name).values():
-        known = facts.get(entry.uid)
+        known = reported.get(entry.uid)
         if known is not None:
-            ready, serving, terminating = known
-            state = reasons.RELEASING if terminating else entry.state
-            if (ready, serving, state) != (entry.ready, entry.serving, entry.state):
-                entry = replace(entry, ready=ready, serving=serving, state=state)  # noqa: PLW2901  # the same replica, better known
+            state = reasons.RELEASING if known.terminating else entry.state
+            if (known.ready, known.serving, state) != (entry.ready, entry.serving, entry.state):
+                entry = replace(entry, ready=known.ready, serving=known.serving, state=state)  # noqa: PLW2901  # the same replica
         entries.append(entry)
     entries.sort(key=lambda e: (e.name, e.uid))
     return entries

@@ -137,7 +137,7 @@ class Trials:
         return bool(self._overlay.ledger.releasing(*self._owner, info.name))
 
     def admits_alone(self, info: ClusterInfo, p: int, i: int) -> bool:
-        """Whether a pool has the devices for one engine, the others left aside."""
+        """Whether a pool has the devices for one engine, regardless of the others."""
         pool = info.pools[p]
         added = pods_on((self._compiled.place(i, pool.name, pool.device_set),), pool)
         return admits(self._overlay, pool, residents(self._overlay, info, pool, self._owner), added)

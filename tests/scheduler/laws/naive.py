@@ -16,7 +16,7 @@ Charges = Counter[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Stands:
+class PlacedReplica:
     """One replica of the answer, with the pool of each engine by name."""
 
     cluster: str
@@ -24,7 +24,7 @@ class Stands:
     pools: tuple[tuple[str, str], ...]
 
 
-def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wants: DeploymentView) -> list[Stands]:
+def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wants: DeploymentView) -> list[PlacedReplica]:
     """Give where the replicas of one deployment are placed in the end."""
     selected = {c.name: c for c in clusters if all(c.labels.get(k) == v for k, v in wants.match_labels.items())}
     own = sorted((r for r in replicas if (r.namespace, r.deployment) == (wants.namespace, wants.name)), key=lambda r: r.name)
@@ -33,13 +33,13 @@ def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wan
     for replica in replicas:
         if (replica.namespace, replica.deployment) != (wants.namespace, wants.name) or replica in kept:
             used.update(charged(replica))
-    stands = [Stands(r.cluster, r.index, tuple((e.engine, e.members[0].pool) for e in r.engines)) for r in kept]
-    while len(stands) < wants.replicas:
-        found = fill_one(selected, wants, stands, used)
+    places = [PlacedReplica(r.cluster, r.index, tuple((e.engine, e.members[0].pool) for e in r.engines)) for r in kept]
+    while len(places) < wants.replicas:
+        found = fill_one(selected, wants, places, used)
         if found is None:
             break
-        stands.append(found)
-    return sorted(stands, key=lambda s: (s.cluster, s.index))
+        places.append(found)
+    return sorted(places, key=lambda s: (s.cluster, s.index))
 
 
 def retained(own: list[ReplicaView], selected: dict[str, ClusterView], wants: DeploymentView) -> list[ReplicaView]:
@@ -82,8 +82,8 @@ def scaled_down(kept: list[ReplicaView], wanted: int) -> list[ReplicaView]:
     return left
 
 
-def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, stands: list[Stands], used: Charges) -> Stands | None:
-    load = Counter(s.cluster for s in stands)
+def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, places: list[PlacedReplica], used: Charges) -> PlacedReplica | None:
+    load = Counter(s.cluster for s in places)
     for name in sorted(selected, key=lambda name: (load[name], name)):
         cluster = selected[name]
         if not cluster.ready or not cluster.gateway_address or untolerated(cluster.taints, wants.tolerations, {"NoSchedule", "NoExecute"}):
@@ -91,11 +91,11 @@ def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, stands: li
         placed = arranged(cluster, wants.engines, used)
         if placed is None:
             continue
-        taken = {s.index for s in stands if s.cluster == name}
+        taken = {s.index for s in places if s.cluster == name}
         index = next(i for i in range(len(taken) + 1) if i not in taken)
         for pool, nodes in placed.values():
             used[name, pool] += nodes
-        return Stands(name, index, tuple((engine.name, placed[engine.name][0]) for engine in wants.engines))
+        return PlacedReplica(name, index, tuple((engine.name, placed[engine.name][0]) for engine in wants.engines))
     return None
 
 
