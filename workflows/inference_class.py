@@ -10,7 +10,8 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import SignalBatch, entity
-from api_types.messages.entities import ClassChanged, ClassUse, Forget, ReportClass, Resync
+from api_types.messages.entities import ClassChanged, ClassUse
+from api_types.messages.scheduling import Forget, ReportClass, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity import activity_options

@@ -27,8 +27,8 @@ from api_types.errors import PermissionDenied, TransientError
 from api_types.messages.caches import CacheAccount
 from api_types.messages.cluster_work import ClusterFacts, Connect, WatchCluster
 from api_types.messages.delivery import EntityRef
-from api_types.messages.entities import ReplicaState
 from api_types.messages.observations import Observed
+from api_types.messages.scheduling import ReplicaState
 from api_types.messages.signals import ObservedSignals
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")

@@ -17,7 +17,7 @@ from api_types.messages.cluster_work import Connection
 class CacheSite(Message):
     """What caches must know of a cluster; without a connection or a storage class nothing new can be staged there.
 
-    `present`: the InferenceCluster exists; `leaving`: it is being deleted. Settings come from the worker that connected, because workflow
+    `present`: the InferenceCluster exists; `deleting`: it is being deleted. Settings come from the worker that connected, because workflow
     code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`.
     """
 
@@ -29,7 +29,7 @@ class CacheSite(Message):
     storage_class_name: str = ""
     scheduler_type: str = "none"
     present: bool = True
-    leaving: bool = False
+    deleting: bool = Field(default=False, alias="leaving")
     attempts_max: int = 0
     evict_grace_seconds: int = 600
 

@@ -10,32 +10,34 @@ from typing import Any
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
 from api_types.messages.delivery import EntityRef, Receiver, Signal
 from api_types.messages.entities import (
-    Bound,
     ClassChanged,
     ClassUse,
     ClusterChanged,
     Delete,
-    Evict,
     Force,
+    ReplicaChanged,
+    RetryNow,
+    Scale,
+    SetLabels,
+    SetSpec,
+    SetTemplate,
+)
+from api_types.messages.observations import Observed
+from api_types.messages.scheduling import (
+    Bound,
+    Evict,
     Forget,
     Occupied,
     Place,
     Placed,
     Released,
-    ReplicaChanged,
     ReportClass,
     ReportCluster,
     Resync,
-    RetryNow,
     Revoke,
     Revoked,
-    Scale,
-    SetLabels,
     SetPolicy,
-    SetSpec,
-    SetTemplate,
 )
-from api_types.messages.observations import Observed
 from api_types.names import FLEET_SCHEDULER_ID
 
 # --- what several kinds take --------------------------------------------------------------------------------------------------------

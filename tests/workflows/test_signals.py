@@ -11,7 +11,8 @@ import pytest
 from temporalio import workflow
 
 from api_types.base import Message
-from api_types.messages.entities import Resync, SetLabels
+from api_types.messages.entities import SetLabels
+from api_types.messages.scheduling import Resync
 from api_types.messages.signals import FleetSchedulerSignals, ModelReplicaSignals, receiver_of, signals_of
 from workflows.entity.handles import handles
 from workflows.fleet_scheduler.cache import SchedulerCache
@@ -38,7 +39,8 @@ MISTAKES = {
 CORRECT = """
 from api_types.messages.caches import CacheChanged
 from api_types.messages.delivery import entity
-from api_types.messages.entities import Delete, Place, Resync, SetTemplate
+from api_types.messages.entities import Delete, SetTemplate
+from api_types.messages.scheduling import Place, Resync
 from api_types.messages.signals import *
 from workflows.entity.context import EntityContext
 from workflows.entity.entity import Entity

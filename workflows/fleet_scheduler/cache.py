@@ -8,7 +8,7 @@ from datetime import timedelta
 from heapq import nsmallest
 from typing import Any
 
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from scheduler import Fleet, ReplicaView, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
 from workflows.fleet_scheduler.admission import AdmissionTimeouts, DeploymentKey
 from workflows.fleet_scheduler.answers import AnswerCache

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.errors import StaleSnapshot
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, registry, to_wire
 
 

@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from scheduler import Decision, DeploymentView, apply, from_wire, reasons
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from api_types.messages.delivery import MessageT, Signal
-from api_types.messages.entities import Bound, Forget, KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.messages.scheduling import Bound, Forget, KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
 from scheduler import ClusterView, ReplicaView, cluster_view, from_wire, read_policy, reasons
 from workflows.fleet_scheduler.admission import evicted_or_readmitted

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api_types.messages.delivery import EntityRef, SignalRequest, entity
-from api_types.messages.entities import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
+from api_types.messages.scheduling import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
 from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
 from scheduler import Decision, Eviction, Fleet, ReplicaView, to_wire
 

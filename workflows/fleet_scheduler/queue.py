@@ -3,7 +3,7 @@
 As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
 """
 
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from scheduler import Fleet
 from workflows.fleet_scheduler.answers import AnswerCache
 from workflows.fleet_scheduler.queueing_hints import QueueingHints

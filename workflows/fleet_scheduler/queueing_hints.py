@@ -7,7 +7,7 @@ most of them without matching any hardware; requests that depend on more than th
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from scheduler import Fleet
 
 # With more clusters than this it is cheaper to decide all requests again than to find the affected ones.

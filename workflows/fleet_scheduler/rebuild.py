@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
-from api_types.messages.entities import ReplicaState, ReportClass, ReportCluster, Resync
+from api_types.messages.scheduling import ReplicaState, ReportClass, ReportCluster, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from scheduler import ReplicaView, from_wire, reasons
 from workflows.entity import activity_options

@@ -6,7 +6,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import SignalBatch, SignalRequest
-from api_types.messages.entities import Revoked
+from api_types.messages.scheduling import Revoked
 from api_types.messages.signals import FleetSchedulerSignals
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing

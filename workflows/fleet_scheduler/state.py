@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 
 
 class SchedulerState(BaseModel):

@@ -11,7 +11,8 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import Broadcast
-from api_types.messages.entities import ClusterChanged, Forget, ReportCluster
+from api_types.messages.entities import ClusterChanged
+from api_types.messages.scheduling import Forget, ReportCluster
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelCacheSignals, ModelReplicaSignals
 from workflows.entity import activity_options
 from workflows.entity.context import EntityContext

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api_types.messages.caches import CacheSite
-from api_types.messages.entities import ClusterChanged, ReportCluster
+from api_types.messages.entities import ClusterChanged
+from api_types.messages.scheduling import ReportCluster
 from workflows.entity.conditions import condition_of
 from workflows.inference_cluster.spec import connection_of
 from workflows.inference_cluster.state import ClusterState
@@ -68,7 +69,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
         storage_class_name=facts.storage_class_name if facts else "",
         scheduler_type=facts.scheduler_type if facts else "none",
         present=not gone,
-        leaving=bool(state.deleted),
+        deleting=bool(state.deleted),
         attempts_max=facts.cache_attempts_max if facts else 0,
         evict_grace_seconds=facts.cache_evict_grace_seconds if facts else 0,
     )

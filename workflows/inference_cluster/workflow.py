@@ -9,8 +9,9 @@ from typing import Any
 from temporalio import workflow
 
 from api_types.messages.caches import CacheOnCluster
-from api_types.messages.entities import ClassChanged, Delete, Occupied, Resync
+from api_types.messages.entities import ClassChanged, Delete
 from api_types.messages.observations import Observed
+from api_types.messages.scheduling import Occupied, Resync
 from api_types.messages.signals import InferenceClusterSignals
 from api_types.resources.status import LeftBehind
 from workflows.entity.conditions import FALSE, TRUE

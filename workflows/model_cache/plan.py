@@ -40,7 +40,7 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
 
 def can_stage(site: CacheSite) -> bool:
     """Tell whether an artefact can be staged on a cluster that has none."""
-    return site.present and not site.leaving and site.connection is not None and bool(site.storage_class_name)
+    return site.present and not site.deleting and site.connection is not None and bool(site.storage_class_name)
 
 
 def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
@@ -65,7 +65,7 @@ def must_remove(staging: ClusterStaging, desired: DesiredStaging, used: Collecti
     """Tell whether all has to be removed from a cluster now; never while a claim there is `used`."""
     if used:
         return False
-    return desired.deleting or staging.site.leaving or (bool(staging.unselected_since) and now >= _grace_ends(staging))
+    return desired.deleting or staging.site.deleting or (bool(staging.unselected_since) and now >= _grace_ends(staging))
 
 
 def can_forget(staging: ClusterStaging, desired: DesiredStaging, used: Collection[str], now: datetime) -> bool:

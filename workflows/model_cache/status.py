@@ -66,7 +66,7 @@ def by_name(stagings: Mapping[str, ClusterStaging]) -> list[ClusterStaging]:
 def cluster_phases(stagings: Sequence[ClusterStaging], match_labels: Mapping[str, str]) -> list[ClusterPhase]:
     """Give the phase on every cluster; one that is no longer selected, or is being deleted, does not count."""
     return [
-        ClusterPhase(staging.site.name, *phase_of(staging), selects(match_labels, staging.site) and not staging.site.leaving)
+        ClusterPhase(staging.site.name, *phase_of(staging), selects(match_labels, staging.site) and not staging.site.deleting)
         for staging in stagings
     ]
 

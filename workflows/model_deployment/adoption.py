@@ -7,7 +7,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
-from api_types.messages.entities import ReplicaState
+from api_types.messages.scheduling import ReplicaState
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext

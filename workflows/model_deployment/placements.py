@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from api_types.messages.entities import Evict, Placed, Resync
+from api_types.messages.scheduling import Evict, Placed, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from workflows.entity.context import EntityContext
 from workflows.model_deployment.plan import AnswerPlan, identities, place_message, plan_answer

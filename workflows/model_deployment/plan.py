@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api_types.messages.entities import KnownReplica, Place, Placed
+from api_types.messages.scheduling import KnownReplica, Place, Placed
 from workflows.model_deployment.state import DeploymentState, PlacementInputs, ReplicaHealth, ReplicaIdentity, TrackedReplica
 
 

@@ -7,7 +7,8 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import MessageT, Signal, SignalBatch, SignalRequest, entity
-from api_types.messages.entities import Bound, Delete, ReplicaChanged, Revoked, StartReplicas
+from api_types.messages.entities import Delete, ReplicaChanged, StartReplicas
+from api_types.messages.scheduling import Bound, Revoked
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext

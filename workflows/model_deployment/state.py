@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged
-from api_types.messages.entities import Placed, PlacedCondition, ReplicaChanged, ReplicaEviction, ReplicaPlacement
+from api_types.messages.entities import ReplicaChanged
+from api_types.messages.scheduling import Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement
 from api_types.resources.status import LastScale
 from workflows.entity.state import EntityState
 from workflows.model_deployment.revisions import Revision

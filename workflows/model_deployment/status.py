@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from api_types import labels, names
-from api_types.messages.entities import PlacedCondition
+from api_types.messages.scheduling import PlacedCondition
 from api_types.resources.status import Condition
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.model_deployment.state import DeploymentState, TrackedReplica

@@ -2,7 +2,8 @@
 
 from typing import Literal, cast
 
-from api_types.messages.entities import Bound, Force, Forget
+from api_types.messages.entities import Force
+from api_types.messages.scheduling import Bound, Forget
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext

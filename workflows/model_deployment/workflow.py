@@ -9,7 +9,8 @@ from typing import Any
 from temporalio import workflow
 
 from api_types.messages.caches import CacheChanged
-from api_types.messages.entities import Evict, Placed, ReplicaChanged, ReplicaState, Resync, Revoke, Scale
+from api_types.messages.entities import ReplicaChanged, Scale
+from api_types.messages.scheduling import Evict, Placed, ReplicaState, Resync, Revoke
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.status import LastScale
 from scheduler import deployment_view, to_wire

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from api_types.messages.entities import ReplicaState
+from api_types.messages.scheduling import ReplicaState
 from workflows.entity.conditions import TRUE, is_true
 from workflows.model_replica.cache import cache_status
 from workflows.model_replica.cluster import is_unreachable

@@ -14,7 +14,7 @@ from activities.render.objects.teardown import SWEEP
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
 from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStepResult
-from api_types.messages.entities import Released
+from api_types.messages.scheduling import Released
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options, backoff

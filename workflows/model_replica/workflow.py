@@ -9,8 +9,9 @@ from typing import Any
 from temporalio import workflow
 
 from api_types.messages.caches import CacheChanged, CacheReport
-from api_types.messages.entities import ClusterChanged, Delete, Resync, SetLabels, SetTemplate
+from api_types.messages.entities import ClusterChanged, Delete, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
+from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles

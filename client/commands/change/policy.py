@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api_types.messages.entities import SetPolicy
+from api_types.messages.scheduling import SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
 from client.configuration import load_settings
 from client.errors import NoAnswer, Refused

@@ -27,7 +27,8 @@ from activities.messaging.search_attributes import attributes_of
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.entities import ReportCluster, Scale, SetSpec
+from api_types.messages.entities import Scale, SetSpec
+from api_types.messages.scheduling import ReportCluster
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS

@@ -11,7 +11,7 @@ import pytest
 from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.entities import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.messages.scheduling import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry, snapshot
 from scheduler.fleet.decision_state import decision_state

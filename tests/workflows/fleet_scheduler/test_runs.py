@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
-from api_types.messages.entities import Place
+from api_types.messages.scheduling import Place
 from api_types.settings import QueueSettings, Settings
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.wire import to_wire

@@ -78,10 +78,10 @@ def test_a_deleted_cluster_is_present_until_the_scheduler_has_no_replica_on_it(o
 
 def test_caches_are_told_where_they_can_stage() -> None:
     report = cache_report("eu-1", a_cluster(labels={"tier": "gold"}), gone=False)
-    assert (report.storage_class_name, report.labels, report.present, report.leaving) == ("rwx", {"tier": "gold"}, True, False)
+    assert (report.storage_class_name, report.labels, report.present, report.deleting) == ("rwx", {"tier": "gold"}, True, False)
     assert report.connection
     deleted = cache_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z"), gone=True)
-    assert (deleted.present, deleted.leaving) == (False, True)
+    assert (deleted.present, deleted.deleting) == (False, True)
     assert cache_report("eu-1", ClusterState(), gone=False).connection is None
 
 

@@ -79,10 +79,10 @@ CASES = [
     ),
     Case(
         "all is removed from a cluster that is being deleted",
-        a_staging(ready(), site=a_site(leaving=True)),
+        a_staging(ready(), site=a_site(deleting=True)),
         ("remove", "claim-1", (1, 2, 3)),
     ),
-    Case("but not while a pod mounts the volume there", a_staging(ready(), site=a_site(leaving=True)), None, used=frozenset({"claim-1"})),
+    Case("but not while a pod mounts the volume there", a_staging(ready(), site=a_site(deleting=True)), None, used=frozenset({"claim-1"})),
     Case(
         "wkl-98 a deleted cache is removed, the oldest volume first",
         a_staging(ready(), OLD),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.entities import Placed, ReplicaEviction, ReplicaPlacement
+from api_types.messages.scheduling import Placed, ReplicaEviction, ReplicaPlacement
 from workflows.model_deployment.plan import place_message, placement_inputs, plan_answer, startable
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.entities import PlacedCondition
+from api_types.messages.scheduling import PlacedCondition
 from api_types.resources.status import Condition
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 from workflows.model_deployment.status import conditions_of, without_retracted
