@@ -1,4 +1,4 @@
-"""Start a model, scale it by signal and wait, with nothing but the Temporal SDK and the shared types.
+"""Apply a deployment, scale it by signal and wait, with only the Temporal SDK and `api_types`.
 
 Run it beside a fleet: `MODELPLANE_TEMPORAL__ADDRESS=127.0.0.1:PORT python examples/deploy_and_scale.py examples/testbed/demo.yaml 3`,
 with the address that `modelplane up` prints.
@@ -22,7 +22,7 @@ from api_types.validation.manifests import NO_CHECKS, admit_all, dump, parse
 
 
 async def until_ready(handle: WorkflowHandle[Any, Any], replicas: int) -> None:
-    """Print how the object stands until that many replicas are Ready."""
+    """Print the status of the deployment until that many replicas are Ready."""
     shown = ""
     while True:
         status = (await handle.query("describe"))["status"]
@@ -56,4 +56,4 @@ async def main(text: str, replicas: int) -> None:
 
 asyncio.run(main(Path(sys.argv[1]).read_text(), int(sys.argv[2])))
 sys.stdout.flush()
-os._exit(0)  # threads of the SDK may abort Python while it tears itself down (temporalio/sdk-python#300)
+os._exit(0)  # threads of the SDK may abort Python while it finalizes (temporalio/sdk-python#300)

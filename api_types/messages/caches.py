@@ -56,7 +56,7 @@ class CacheAccount(Message):
 class CacheUse(Message):
     """Register as a user of a cache, to be signalled about its changes; `used` False unregisters.
 
-    A deployment names itself only. A replica says where it runs, and in `claims` what its pods may mount now.
+    A deployment sends only its own identity, a replica also its cluster, and in `claims` what its pods may mount now.
     """
 
     workflow_id: str

@@ -79,7 +79,7 @@ class ApplyReplica(Message):
 
 
 class AppliedObject(Message):
-    """One object of ours on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`.
+    """One applied object on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`.
 
     `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it.
     """

@@ -1,7 +1,7 @@
 """Typed signals: what a signal is, who may be sent one, and what the sending activities take and give.
 
 `Signal.request` and `Signal.broadcast` are the only places where a signal and its message meet: there the type checker compares both with
-the receiver. Which signals there are stands in `signals`.
+the receiver. The signals themselves are in `signals`.
 """
 
 from dataclasses import dataclass

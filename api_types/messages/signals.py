@@ -53,7 +53,7 @@ class EntitySignals(Receiver):
 
 
 class ReportingSignals(Receiver):
-    """Whoever reports to others. Without a message it repeats its reports; with a newer epoch it reports to a new scheduler."""
+    """Entities that report to others. Without a message they repeat their reports; with a newer epoch they report to a new scheduler."""
 
     RESYNC = Signal["ReportingSignals", Resync | None]("resync", Resync, optional=True)
 

@@ -13,7 +13,7 @@ CORE_VERSION = "v1"
 
 
 class NoSpec(ResourceModel):
-    """What stands for the spec of a kind that has data instead."""
+    """An empty spec: these kinds have data instead."""
 
 
 class Stored(Manifest):

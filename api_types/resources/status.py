@@ -33,7 +33,7 @@ class EventRecord(ResourceModel):
     """An event of an object; repeats are counted."""
 
     type: Literal["Normal", "Warning"] = "Normal"
-    """Warning if somebody may have to act."""
+    """Warning if a person may have to act."""
     reason: str
     """What happened, as one word for programs."""
     message: str = ""

@@ -49,7 +49,7 @@ class _Budget:
 
 
 def without_nulls(document: Mapping[Any, Any]) -> dict[str, Any]:
-    """Copy a document as plain dicts and lists, leaving out fields that are null; raises TooMuch."""
+    """Copy a document as plain dicts and lists, leaving out fields that are null; raises TooLarge."""
     return _copy_mapping(document, _Budget(), 0)
 
 

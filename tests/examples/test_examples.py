@@ -1,4 +1,4 @@
-"""Every file a user may copy is accepted as it stands."""
+"""Every file that a user may copy is accepted as it is."""
 
 import ast
 import sys

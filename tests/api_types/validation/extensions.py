@@ -1,7 +1,7 @@
 """Where this resource model goes beyond Modelplane v0.3.1.
 
-A manifest written for v0.3.1 applies here unchanged; the other way round these are the places to look at. A comparison of the exported
-schema with the reference definitions subtracts exactly this list.
+A manifest written for v0.3.1 applies here unchanged; the other way round these fields have to be checked. A comparison of the exported
+schema with the reference definitions differs in exactly this list.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Extension:
 
     kind: str
     path: str
-    """JSON path below the object; `[]` stands for any item of a list or map."""
+    """JSON path below the object; `[]` is any item of a list or map."""
     change: Literal["field", "choice", "bound", "optional"]
     """A new field, a new choice of a field, a wider bound, or a field that is no longer required."""
     what: str

@@ -19,7 +19,7 @@ def title(document: Document) -> str:
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Tell whether `part` is found in `whole`, which may hold more fields but no more items."""
+    """Whether `part` is contained in `whole`, which may have more fields but no more items."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(key in whole and contains(whole[key], value) for key, value in part.items())
     if isinstance(part, list):

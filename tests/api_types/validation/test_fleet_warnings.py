@@ -1,4 +1,4 @@
-"""Whoever can see the fleet warns of what a manifest lacks there (spec/api.md 6.3, the warnings after the rules)."""
+"""A manifest is compared with the fleet (spec/api.md 6.3, the warnings after the rules)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What goes wrong before anything is sent: each mistake has its words, its next step and its exit code."""
+"""Errors before anything is sent: each has its message, its next step and its exit code."""
 
 import re
 import subprocess

@@ -43,7 +43,7 @@ def fleet(testbed: Running, testbed_owner: Testbed) -> Iterator[Running]:
 
 @pytest.fixture
 def here(fleet: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
-    """Commands of this test speak to the session's fleet."""
+    """Commands of this test use the session's fleet."""
     monkeypatch.setenv(HOME_VARIABLE, str(fleet.home))
     return fleet
 
@@ -69,7 +69,7 @@ def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
 
 
 def an_existing_cluster(name: str) -> dict[str, Any]:
-    """A cluster whose kubeconfig lies in the Secret `<name>-kubeconfig`."""
+    """A cluster whose kubeconfig is in the Secret `<name>-kubeconfig`."""
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceCluster",
@@ -257,7 +257,7 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes(cli: C
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Whoever runs the tests in the background has their children ignore the interrupt that a person at a terminal can give."""
+    """Tests that run in the background have children that ignore SIGINT, unlike those of a person at a terminal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
