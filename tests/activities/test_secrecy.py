@@ -20,7 +20,7 @@ CLUSTER = "prod-eu"
 def _secrets(kubeconfig: str) -> list[str]:
     tree = operator.kubeconfig_of(kubeconfig)
     found: list[str] = [value for entry in tree["users"] for value in entry["user"].values()]
-    # Pieces too: a wrapped or cut value would be found by no search for the whole.
+    # Parts too: a search for the whole value would not find a wrapped or cut one.
     return [piece for value in found for piece in {value[:60], value[len(value) // 2 :][:60], value}]
 
 
@@ -29,30 +29,30 @@ async def test_a_replica_from_apply_to_teardown_reveals_no_secret(
 ) -> None:
     kubeconfig = testbed.clusters[CLUSTER].kubeconfig.read_text()
     token = await operator.token_of(cluster, "default", "teller")
-    said: list[Any] = []
+    results: list[Any] = []
     with caplog.at_level(logging.DEBUG):
         for number, text in enumerate(
             (kubeconfig, operator.with_token(kubeconfig, token), operator.without_user(kubeconfig), f"{kubeconfig}\n  - {token}")
         ):
             one = await cluster_from(CLUSTER, text, tmp_path / str(number))
             one.facts = cluster.facts
-            said.append(await _live(one))
-            said += [one.heartbeats, repr(one.pool), repr(one.connection), await one.store.list()]
+            results.append(await _run_replica(one))
+            results += [one.heartbeats, repr(one.pool), repr(one.connection), await one.store.list()]
             await one.pool.close()
-    told = "\n".join([caplog.text, *map(repr, said)])
-    assert "ClusterFacts" in told, "the search looked at something"
-    assert [secret[:20] for secret in [*_secrets(kubeconfig), token, token[:60], "nobody-issued-this-token"] if secret in told] == []
+    output = "\n".join([caplog.text, *map(repr, results)])
+    assert "ClusterFacts" in output, "the search covers the results"
+    assert [secret[:20] for secret in [*_secrets(kubeconfig), token, token[:60], "never-issued-token"] if secret in output] == []
 
 
-async def _live(cluster: ClusterUnderTest) -> list[Any]:
-    said: list[Any] = []
+async def _run_replica(cluster: ClusterUnderTest) -> list[Any]:
+    results: list[Any] = []
     order = cluster.order([an_engine()])
     try:
         async with cluster.watching() as client:
-            said.append(await cluster.connect())
+            results.append(await cluster.connect())
             applied = await cluster.apply(order)
             await eventually(lambda: client.signals)
-            said += [applied, client.signals, await cluster.tear_down(order, applied)]
+            results += [applied, client.signals, await cluster.tear_down(order, applied)]
     except ModelplaneError as error:
-        said += [error, error.message, error.details, error.__cause__, error.__context__]
-    return said
+        results += [error, error.message, error.details, error.__cause__, error.__context__]
+    return results

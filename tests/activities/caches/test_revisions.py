@@ -1,4 +1,4 @@
-"""Which commit or digest a reference means, asked of a hub and of registries on loopback (spec/workloads.md 5.8, cases 85, 87 and 100)."""
+"""Resolving references to commits and digests at a hub and at registries on loopback (spec/workloads.md 5.8, cases 85, 87 and 100)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,9 +98,9 @@ async def test_a_missing_revision_is_distinguished_from_a_transient_error(store:
     hub.error_status = 503
     assert isinstance(await raised(store, of_hub("acme/tiny"), hub), ServerError)
     hub.address = "http://127.0.0.1:9"
-    silent = await raised(store, of_hub("acme/tiny"), hub)
-    assert isinstance(silent, ServerError)
-    assert "no response from 127.0.0.1:9" in silent.message
+    unreachable = await raised(store, of_hub("acme/tiny"), hub)
+    assert isinstance(unreachable, ServerError)
+    assert "no response from 127.0.0.1:9" in unreachable.message
 
 
 async def test_wkl_100_a_tag_resolves_to_the_digest_of_its_manifest(store: SecretDirectory, registry: LocalRegistry) -> None:
@@ -112,14 +112,14 @@ async def test_wkl_100_a_tag_resolves_to_the_digest_of_its_manifest(store: Secre
 
 
 async def test_wkl_100_a_registry_with_authentication_gives_a_token_for_the_pull_secret(store: SecretDirectory) -> None:
-    with local_registry("open-sesame") as guarded:
-        digest = guarded.push("models/qwen:1.0", {"model.bin": b"w"})
-        spec = of_registry(f"{guarded.host}/models/qwen:1.0", pullSecret="registry")
+    with local_registry("s3cret") as protected:
+        digest = protected.push("models/qwen:1.0", {"model.bin": b"w"})
+        spec = of_registry(f"{protected.host}/models/qwen:1.0", pullSecret="registry")
         assert isinstance(await raised(store, spec), CredentialsInvalid)
-        config = StoredSecret("ml-team", "registry", {".dockerconfigjson": guarded.docker_config.encode()})
+        config = StoredSecret("ml-team", "registry", {".dockerconfigjson": protected.docker_config.encode()})
         await store.put(config)
         assert await resolved(store, spec) == digest
-        in_the_clear = await raised(store, of_registry(f"{guarded.host}/models/qwen:1.0", pullSecret="registry", plainHTTP=False))
+        in_the_clear = await raised(store, of_registry(f"{protected.host}/models/qwen:1.0", pullSecret="registry", plainHTTP=False))
         assert isinstance(in_the_clear, ServerError)
 
 

@@ -1,4 +1,4 @@
-"""One artifact on one real cluster: made, kept, filled again and taken away (spec/workloads.md 5.3 to 5.6 and 5.9)."""
+"""One artifact on one real cluster: created, kept, filled again and deleted (spec/workloads.md 5.3 to 5.6 and 5.9)."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ SHARED = "testbed-rwx"
 TOKEN = "hf_" + "verysecret"
 
 
-def hands(cluster: ClusterUnderTest) -> CacheActivities:
+def activities_on(cluster: ClusterUnderTest) -> CacheActivities:
     return CacheActivities(cluster.pool, cluster.store, RenderSettings())
 
 
@@ -51,7 +51,7 @@ def resized(order: ApplyCache, size: int) -> ApplyCache:
 
 
 async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
-    return await cluster.environment().run(hands(cluster).apply_cache, order)
+    return await cluster.environment().run(activities_on(cluster).apply_cache, order)
 
 
 async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
@@ -63,7 +63,7 @@ async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApp
         claim=applied.claim,
         steps=list(steps or (1, 2, 3)),
     )
-    return (await cluster.environment().run(hands(cluster).delete_cache_objects, departure)).skipped
+    return (await cluster.environment().run(activities_on(cluster).delete_cache_objects, departure)).skipped
 
 
 async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
@@ -136,7 +136,7 @@ async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secr
 async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
-    waiting = asyncio.create_task(cluster.environment().run(hands(cluster).await_credential, order))
+    waiting = asyncio.create_task(cluster.environment().run(activities_on(cluster).await_credential, order))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await cluster.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))

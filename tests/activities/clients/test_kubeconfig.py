@@ -16,7 +16,7 @@ from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
 
 SUBJECT = "cluster eu-1: Secret modelplane-system/eu-1 key 'kubeconfig'"
-TOKEN = "s3cr3t-t0ken-that-nobody-may-read"  # noqa: S105
+TOKEN = "s3cr3t-t0ken-that-must-not-leak"  # noqa: S105
 SERVER = "https://api.eu-1.example.com:6443"
 
 

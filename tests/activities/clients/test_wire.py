@@ -1,4 +1,4 @@
-"""What lies between an API server and an activity: failures by class, discovery, rates, redaction, credential plugins."""
+"""The client of an API server: failures by class, discovery, rate limits, redaction, credential plugins."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ APPLY = "apply apps/v1/Deployment/ml-team/main"
 
 
 class Refusal(NamedTuple):
-    """An answer of an API server, the error that it becomes, and what that says."""
+    """A response of an API server, the error that it becomes, and its text."""
 
     story: str
     status: int
@@ -180,7 +180,7 @@ def test_an_object_id_is_parsed_as_it_was_written(text: str) -> None:
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Getting to know a cluster, and saying clearly why it cannot be known (spec/stack-and-routing.md 3.3 to 3.5)."""
+"""Connecting to a cluster, and the errors when that fails (spec/stack-and-routing.md 3.3 to 3.5)."""
 
 import asyncio
 import socket
@@ -54,7 +54,7 @@ async def test_a_cluster_without_its_gateway_connects_all_the_same(cluster: Clus
 
 
 class Broken(NamedTuple):
-    """A kubeconfig that does not lead in, and what the error must say."""
+    """A kubeconfig that does not work, and what the error must say."""
 
     story: str
     change: str
@@ -63,7 +63,7 @@ class Broken(NamedTuple):
 
 
 BROKEN = [
-    Broken("api 17-19 a token that nobody issued", "token", CredentialsInvalid, ("401", "put a valid kubeconfig into the secret store")),
+    Broken("api 17-19 a token that was never issued", "token", CredentialsInvalid, ("401", "put a valid kubeconfig into the secret store")),
     Broken("stk 55 no server", "port", ClusterUnreachable, ("no response from https://127.0.0.1:", "check that the API server runs")),
     Broken("an authority that did not sign the server", "authority", ClusterUnreachable, ("certificate verify failed",)),
 ]
@@ -76,7 +76,7 @@ async def test_a_kubeconfig_that_does_not_work_gives_the_cause_and_what_to_do(
     with pytest.raises(case.error) as caught:
         await _connect(_broken(case.change, kubeconfig, testbed.clusters["prod-us"].kubeconfig.read_text()), tmp_path)
     assert all(text in caught.value.message for text in ("cluster prod-eu", *case.says))
-    _assert_tells_no_secret(str(caught.value), kubeconfig)
+    _assert_contains_no_secret(str(caught.value), kubeconfig)
 
 
 async def test_a_server_that_accepts_connections_and_never_responds_is_unreachable_in_seconds(
@@ -84,17 +84,17 @@ async def test_a_server_that_accepts_connections_and_never_responds_is_unreachab
 ) -> None:
     monkeypatch.setattr("activities.clients.kubernetes.session.CONNECT_SECONDS", 1.0)
 
-    tired = asyncio.Event()
+    closed = asyncio.Event()
 
     async def swallow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await tired.wait()
+        await closed.wait()
         writer.close()
 
     async with await asyncio.start_server(swallow, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         with pytest.raises(ClusterUnreachable):
             await asyncio.wait_for(_connect(_at(kubeconfig, port), tmp_path), 4)
-        tired.set()
+        closed.set()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_stk_55_a_loopback_server_is_refused_unless_the_operator_allows_it
 
 
 async def test_missing_permissions_are_listed(cluster: ClusterUnderTest, kubeconfig: str, tmp_path: Path) -> None:
-    token = await operator.token_of(cluster, "default", "may-nothing")
+    token = await operator.token_of(cluster, "default", "no-permissions")
     with pytest.raises(PermissionDenied) as caught:
         await _connect(operator.with_token(kubeconfig, token), tmp_path)
     assert "list httproutes.gateway.networking.k8s.io" in caught.value.message
@@ -162,6 +162,6 @@ def _at(kubeconfig: str, port: int) -> str:
     return kubeconfig.replace(operator.server_of(kubeconfig), f"https://127.0.0.1:{port}")
 
 
-def _assert_tells_no_secret(text: str, kubeconfig: str) -> None:
+def _assert_contains_no_secret(text: str, kubeconfig: str) -> None:
     user = operator.kubeconfig_of(kubeconfig)["users"][0]["user"]
-    assert not [value for value in ("nobody-issued-this-token", *user.values()) if value in text]
+    assert not [value for value in ("never-issued-token", *user.values()) if value in text]

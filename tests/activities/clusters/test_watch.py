@@ -1,4 +1,4 @@
-"""The watch on a real API server: owners hear what changed, once, and nothing else (spec/workflows.md 4)."""
+"""The watch on a real API server: owners are signalled what changed, once, and nothing else (spec/workflows.md 4)."""
 
 import asyncio
 import time
@@ -90,7 +90,7 @@ async def test_an_edit_of_our_fields_changes_the_digest_and_other_edits_do_not(c
         await _until(client, order, _serves)
         route = target(applied, "model-route")
         before = len(client.of(_id(order)))
-        await operator.patch(cluster, route, {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "looked at"}}})
+        await operator.patch(cluster, route, {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "reviewed"}}})
         await asyncio.sleep(1.5)
         assert len(client.of(_id(order))) == before
         await operator.patch(cluster, route, {"spec": {"rules": [{}]}})
@@ -114,10 +114,10 @@ async def test_an_owner_is_signalled_at_most_once_a_second_and_only_about_change
         await _until(client, order, lambda seen: seen.endpoints_ready == 4)
         times = [at for at, name, _ in client.signals if name == _id(order)]
         assert all(later - earlier >= 0.99 for earlier, later in pairwise(times))
-        told, used = len(client.signals), time.process_time()
+        signalled, used = len(client.signals), time.process_time()
         await asyncio.sleep(3)
-        assert len(client.signals) == told
-        assert (time.process_time() - used) / 3 < 0.05, "the watch of a quiet cluster costs next to nothing"
+        assert len(client.signals) == signalled
+        assert (time.process_time() - used) / 3 < 0.05, "the watch of a quiet cluster costs almost nothing"
         digests = [observed.digest for observed in client.of(_id(order))]
         assert all(earlier != later for earlier, later in pairwise(digests))
         assert applied.inventory
@@ -137,7 +137,7 @@ async def test_w6_a_watch_after_a_killed_one_signals_every_owner_once_and_misses
             await _until(client, order, lambda seen: bool(seen.objects))
             first = client.of(_id(order))[0].replica
             assert first is not None
-            assert len(first.objects) == len(one.inventory), "half a picture would look like losses"
+            assert len(first.objects) == len(one.inventory), "a partial observation would look like deleted objects"
         assert len(client.of(_id(orders[1]))) == 1
 
 
@@ -264,14 +264,14 @@ async def test_only_the_cluster_is_signalled_when_the_api_server_is_lost_and_whe
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
         await eventually(lambda: client.cluster(cluster.workflow_id))
         await _until(client, order, _serves)
-        told = len(client.of(_id(order)))
+        signalled = len(client.of(_id(order)))
         cut(proxy)
         lost = await eventually(lambda: _cluster(client, cluster, reachable=False))
         assert lost.error_type == "ClusterUnreachable"
         assert "https://127.0.0.1" in lost.error
         await operator.delete(cluster, target(applied, "model-service"))
         await asyncio.sleep(1)
-        assert len(client.of(_id(order))) == told, "replicas hear nothing of a silent cluster"
+        assert len(client.of(_id(order))) == signalled, "replicas get no signal about an unreachable cluster"
         assert len([found for found in client.of(cluster.workflow_id) if found.cluster and not found.cluster.reachable]) == 1
         proxy.restore()
         await eventually(lambda: _cluster(client, cluster, reachable=True))

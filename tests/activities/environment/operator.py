@@ -1,4 +1,4 @@
-"""What a person with kubectl does to a cluster or to the secret store, which activities never do."""
+"""What a user with kubectl does to a cluster or to the secret store, which activities never do."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def patch(cluster: ClusterUnderTest, target: ObjectId, change: Json, subre
     api = await _raw(cluster)
     resource = (await api.resources())[target.kind]
     below = f"/{subresource}" if subresource else ""
-    where = f"{path(resource, target.namespace, target.name)}{below}?fieldManager=a-person"
+    where = f"{path(resource, target.namespace, target.name)}{below}?fieldManager=kubectl-edit"
     answer = await api._session.request("PATCH", where, body=change, content_type="application/merge-patch+json")
     assert answer.status == 200, answer.body
 
@@ -153,9 +153,9 @@ def server_of(kubeconfig: str) -> str:
 
 
 def without_user(kubeconfig: str) -> str:
-    """Give a kubeconfig whose token nobody has issued."""
+    """Give a kubeconfig with a token that was never issued."""
     tree = kubeconfig_of(kubeconfig)
-    tree["users"][0]["user"] = {"token": "nobody-issued-this-token"}
+    tree["users"][0]["user"] = {"token": "never-issued-token"}
     return json.dumps(tree)
 
 

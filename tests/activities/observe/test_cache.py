@@ -1,4 +1,4 @@
-"""What a cache hears of one cluster: claims, Jobs, and why a download failed (spec/workloads.md 5.5, cases 89 to 92)."""
+"""The observation of a cache on one cluster: claims, Jobs, and why a download failed (spec/workloads.md 5.5, cases 89 to 92)."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def a_pod(exit_code: int | None = None, at: str = "2026-01-01T00:00:00Z", messag
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"containerStatuses": containers, **status}}
 
 
-def told(job: Json, *pods: Json) -> ObservedJob:
+def observed(job: Json, *pods: Json) -> ObservedJob:
     seen = read_job(job)
     assert seen
     read = [found for pod in pods if (found := read_job_pod(pod))]
@@ -64,35 +64,35 @@ def told(job: Json, *pods: Json) -> ObservedJob:
     ],
 )
 def test_only_conditions_say_how_a_job_ended(conditions: list[tuple[str, str]], state: str) -> None:
-    assert told(a_job(*conditions)).state == state
+    assert observed(a_job(*conditions)).state == state
 
 
 def test_wkl_92_the_last_pod_that_failed_says_why() -> None:
     early = a_pod(1, "2026-01-01T00:00:00Z", "the hub answered 503", phase="Failed")
     late = a_pod(42, "2026-01-01T00:01:00Z", "acme/none does not exist", phase="Failed")
-    job = told(a_job(("Failed", "True")), late, early)
+    job = observed(a_job(("Failed", "True")), late, early)
     assert (job.exit_code, job.message) == (42, "acme/none does not exist")
 
 
 def test_a_failed_job_without_a_failed_pod_gives_its_own_message() -> None:
-    job = told(a_job(("Failed", "True")), a_pod(137, phase="Failed"))
+    job = observed(a_job(("Failed", "True")), a_pod(137, phase="Failed"))
     assert (job.exit_code, job.message) == (137, "Because: of this")
 
 
 def test_the_end_of_a_long_log_is_kept_within_one_kib() -> None:
-    job = told(a_job(("Failed", "True")), a_pod(1, message="x" * 5000 + " no space left", phase="Failed"))
+    job = observed(a_job(("Failed", "True")), a_pod(1, message="x" * 5000 + " no space left", phase="Failed"))
     assert job.message.endswith("no space left")
     assert len(job.message.encode()) == 1024
 
 
 def test_a_pod_that_cannot_start_is_named_as_what_the_job_waits_for() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    job = told(a_job(), a_pod(phase="Pending", conditions=[unschedulable]))
+    job = observed(a_job(), a_pod(phase="Pending", conditions=[unschedulable]))
     assert job.blocker == "unschedulable: 0/3 nodes are available"
 
 
 def test_a_running_download_has_no_blocker_though_it_is_never_ready() -> None:
-    assert told(a_job(), a_pod(phase="Running")).blocker == ""
+    assert observed(a_job(), a_pod(phase="Running")).blocker == ""
 
 
 def test_a_job_that_is_being_deleted_counts_as_gone() -> None:
@@ -118,7 +118,7 @@ def test_objects_of_others_are_nothing_to_a_cache() -> None:
 
 
 class TestBoard:
-    """Who is told when what changes."""
+    """Which owners are enqueued for which changes."""
 
     def index(self) -> tuple[CacheObservationIndex, list[Owner]]:
         touched: list[Owner] = []

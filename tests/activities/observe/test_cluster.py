@@ -1,4 +1,4 @@
-"""What a cluster's entity is told: nodes and devices per pool, the gateway, endpoints of Services."""
+"""The observation of a cluster: nodes and devices per pool, the gateway, endpoints of Services."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_devices_of_an_outdated_generation_are_not_counted_twice() -> None:
 ACCEPTED, PROGRAMMED = ({"type": kind, "status": "True"} for kind in ("Accepted", "Programmed"))
 GATEWAYS = [
     ("no gateway", None, ("", "Gateway modelplane-system/inference-gateway does not exist")),
-    ("nothing said", {}, ("", "Gateway modelplane-system/inference-gateway: Accepted is not reported yet")),
+    ("no condition", {}, ("", "Gateway modelplane-system/inference-gateway: Accepted is not reported yet")),
     ("no address", {"conditions": [ACCEPTED, PROGRAMMED]}, ("", "Gateway modelplane-system/inference-gateway has no address yet")),
     (
         "not programmed",

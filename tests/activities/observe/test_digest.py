@@ -50,7 +50,7 @@ def an_object(**changes: Any) -> dict[str, Any]:
 
 
 def without(*path: str) -> list[dict[str, Any]]:
-    """Our entry after somebody else took over a field."""
+    """Our entry after another manager took over a field."""
     fields: dict[str, Any] = _copy(FIELDS)
     inner = fields
     for step in path[:-1]:
@@ -74,7 +74,7 @@ class Case(NamedTuple):
 CASES = [
     Case("the status", an_object(status={"replicas": 2}), ours=False),
     Case("identity and versions", an_object(metadata={"uid": "2", "resourceVersion": "9", "generation": 7}), ours=False),
-    Case("a label of somebody", an_object(labels={"team": "a"}), ours=False),
+    Case("a label of another manager", an_object(labels={"team": "a"}), ours=False),
     Case("an annotation of a controller", an_object(metadata={"annotations": {"modelplane.ai/generation": "1"}}), ours=False),
     Case("another default of a newer server", an_object(spec={"progressDeadlineSeconds": 7200}), ours=False),
     Case(
@@ -85,7 +85,7 @@ CASES = [
     Case("another image", an_object(image="acme/vllm:2"), ours=True),
     Case("our container is gone", an_object(containers=[]), ours=True),
     Case("another count", an_object(spec={"replicas": 1}), ours=True),
-    Case("the same count, but written by somebody else", an_object(managed_fields=without("f:spec", "f:replicas")), ours=True),
+    Case("the same count, but written by another manager", an_object(managed_fields=without("f:spec", "f:replicas")), ours=True),
     Case("our label is gone", an_object(metadata={"labels": {}}), ours=True),
     Case("our element of a set is gone", an_object(spec={"finalizers": []}), ours=True),
     Case("a port of ours is another", an_object(spec={"ports": [{"port": 9000, "protocol": "TCP"}]}), ours=True),
@@ -111,4 +111,4 @@ def test_the_digest_of_a_secret_covers_its_fields_and_never_its_values() -> None
 
     whole = content_digest(a_secret({"f:token": {}}, type="Opaque", data={"token": "c2VjcmV0"}))
     assert content_digest(a_secret({"f:token": {}})) == whole, "metadata alone is enough"
-    assert content_digest(a_secret({})) != whole, "somebody else wrote the value"
+    assert content_digest(a_secret({})) != whole, "another manager wrote the value"

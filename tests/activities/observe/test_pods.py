@@ -1,4 +1,4 @@
-"""Why a pod is not ready, in words (spec/workloads.md 4.2, diagnosis)."""
+"""Why a pod is not ready (spec/workloads.md 4.2, diagnosis)."""
 
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ def a_container(state: str = "running", **details: Any) -> dict[str, Any]:
 
 
 class Case(NamedTuple):
-    """A pod and what is said of it."""
+    """A pod and the reason why it is not ready."""
 
     story: str
     pod: dict[str, Any]

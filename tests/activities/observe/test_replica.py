@@ -1,4 +1,4 @@
-"""What a replica is told of its cluster (spec/workloads.md 4.2, 4.3)."""
+"""The observation of a replica on its cluster (spec/workloads.md 4.2, 4.3)."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -123,7 +123,7 @@ def test_wkl_71_a_gang_is_current_only_when_no_old_pod_is_left() -> None:
 @pytest.mark.parametrize(
     "broken",
     [a_group(1, followers_ready=False), a_group(1, terminating=True), a_group(1)[:1]],
-    ids=["a follower that finds no node", "a follower that goes", "no follower yet"],
+    ids=["a follower without a node", "a follower that is terminating", "no follower yet"],
 )
 def test_a_gang_with_a_follower_that_is_not_ready_is_no_ready_copy_whatever_its_controller_counts(broken: list[PodSeen]) -> None:
     found = observe(seen("LeaderWorkerSet", spec=SET, status=WHOLE), *a_group(0), *broken)
@@ -169,8 +169,8 @@ STATUS_CASES = [
         "ResolvedRefs is False: BackendNotFound",
     ),
     StatusCase("another gateway's status", "HTTPRoute", [a_parent(name="other")], "no gateway has reported a status for it yet"),
-    StatusCase("a route whose references nobody spoke of", "HTTPRoute", [a_parent(resolved="")], "ResolvedRefs is not reported yet"),
-    StatusCase("a pool whose references nobody spoke of", "InferencePool", [a_parent(resolved="")], ""),
+    StatusCase("a route without a condition for its references", "HTTPRoute", [a_parent(resolved="")], "ResolvedRefs is not reported yet"),
+    StatusCase("a pool without a condition for its references", "InferencePool", [a_parent(resolved="")], ""),
     StatusCase("a pool with a lost picker", "InferencePool", [a_parent(resolved="False", reason="X")], "ResolvedRefs is False: X"),
     StatusCase("our gateway accepts what another refuses", "HTTPRoute", [a_parent("False", name="other"), a_parent()], ""),
 ]

@@ -47,7 +47,7 @@ def a_gang(
 
 
 def a_pair(decode: Mapping[str, Any] | None = None, prefill: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """A decode and a prefill engine, decode first, named so that names say nothing about phases."""
+    """A decode and a prefill engine, decode first, named so that names do not depend on phases."""
     return [an_engine("alpha", a_member(**(decode or {})), phase="Decode"), an_engine("beta", a_member(**(prefill or {})), phase="Prefill")]
 
 

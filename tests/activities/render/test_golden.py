@@ -1,4 +1,4 @@
-"""What users get on their clusters, object by object, as files to read in review (tests/golden/README.md says how to write them anew)."""
+"""What users get on their clusters, object by object, as files to read in review (tests/golden/README.md says how to update them)."""
 
 import io
 import os

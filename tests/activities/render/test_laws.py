@@ -19,7 +19,7 @@ from tests.random_cases import random_cases
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-# Names of users: subdomains, far longer than admission lets through, with dots and leading digits.
+# Names of users: subdomains, far longer than admission allows, with dots and leading digits.
 subdomains = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", fullmatch=True)
 namespaces = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 engine_names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -87,7 +87,7 @@ choices = st.builds(
 
 
 def rendered(replica: ReplicaInput, cluster: ClusterInput, options: RenderSettings) -> Rendered | None:
-    """The objects, or None where the cluster cannot carry the replica, which must then be said in words."""
+    """The objects, or None where the cluster does not support the replica, which then needs a reason."""
     try:
         return render_replica(replica, cluster, options)
     except NotRenderable as raised:

@@ -48,7 +48,7 @@ class Server:
         return answer.status, json.loads(answer.data) if is_json else answer.data.decode()
 
     def path(self, manifest: Json) -> str:
-        """Where an object lives; empty if its kind is not served."""
+        """The path of an object; empty if its kind is not served."""
         version = manifest["apiVersion"]
         prefix = f"/api/{version}" if "/" not in version else f"/apis/{version}"
         if version not in self.plurals:
@@ -168,7 +168,7 @@ def until_ready(server: Server, wanted: int) -> dict[str, Json]:
 
 @pytest.fixture
 def live(server: Server) -> Iterator[Server]:
-    """The server, with nothing left in the live namespace afterwards."""
+    """The server, with an empty namespace afterwards."""
     yield server
     for group, plural in (
         ("apps", "deployments"),
@@ -192,7 +192,7 @@ def test_a_gang_and_a_pair_become_ready_on_simulated_gpus(live: Server) -> None:
     pods = until_ready(live, wanted=2 * 3 + 2)
     name = gang.engines[0].workload_name
     follower = pods[f"{name}-1-2"]
-    # The controller's variables stand in front, or ours could not refer to them.
+    # The controller's variables are in front of ours, which refer to them.
     assert [(entry["name"], entry["value"]) for entry in follower["spec"]["containers"][0]["env"]] == [
         ("LWS_LEADER_ADDRESS", f"{name}-1.{name}.{LIVE}"),
         ("LWS_GROUP_SIZE", "3"),

@@ -1,4 +1,4 @@
-"""A replica on a real API server: applied once, kept as it is, taken away whole (spec/workloads.md 9 to 11)."""
+"""A replica on a real API server: applied once, kept as rendered, deleted completely (spec/workloads.md 9 to 11)."""
 
 import asyncio
 from typing import NamedTuple
@@ -72,9 +72,9 @@ async def test_drift_is_repaired_by_the_next_apply(cluster: ClusterUnderTest) ->
     applied = await cluster.apply(order)
     workload = target(applied, "model-serving-main")
     await _scale_by_hand(cluster, workload, 1)
-    mended = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
-    assert mended.changed == ["model-serving-main"]
-    assert mended.inventory == applied.inventory
+    repaired = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
+    assert repaired.changed == ["model-serving-main"]
+    assert repaired.inventory == applied.inventory
     found = await (await cluster.api()).get(workload)
     assert found is not None
     assert found["spec"]["replicas"] == 2
@@ -187,7 +187,7 @@ async def test_a_teardown_without_an_inventory_finds_everything_by_its_labels(cl
 async def test_a_teardown_skips_the_objects_of_another_owner_and_names_them(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
-    orphan = order.model_copy(update={"uid": "uid-of-a-orphan"})
+    orphan = order.model_copy(update={"uid": "uid-of-an-orphan"})
     skipped = await cluster.tear_down(orphan, applied)
     assert any(str(target(applied, "model-serving-main")) in entry and order.uid in entry for entry in skipped)
     assert await (await cluster.api()).get(target(applied, "model-route")) is not None

@@ -62,7 +62,7 @@ KUBE: list[Item] = [
     ("Pod", pod("gang-0", **{labels.SERVING: "gang-22222222", LWS_NAME_LABEL: "gang-main"})),
     ("Pod", pod("gang-0-1", "2026-01-01T12:00:00Z", **{LWS_NAME_LABEL: "gang-main"})),
     ("Pod", pod("gang-0-2", "2026-01-01T12:05:00Z", **{LWS_NAME_LABEL: "gang-main"})),
-    ("Pod", pod("foreign-set-0", "2026-01-01T11:00:00Z", **{LWS_NAME_LABEL: "somebody"})),
+    ("Pod", pod("foreign-set-0", "2026-01-01T11:00:00Z", **{LWS_NAME_LABEL: "foreign"})),
 ]
 
 
@@ -100,7 +100,7 @@ def with_reserved(item: dict[str, Any], total: str) -> dict[str, Any]:
 def workload(name: str, owners: tuple[tuple[str, str], ...], *conditions: tuple[str, str, str, str], minute: int = 10) -> dict[str, Any]:
     """A Workload of Kueue; conditions are (type, status, reason, message)."""
     fields = ("type", "status", "reason", "message")
-    told = [
+    written = [
         {**dict(zip(fields, each, strict=True)), "lastTransitionTime": f"2026-01-01T12:{minute:02}:00Z", "observedGeneration": 1}
         for each in conditions
     ]
@@ -108,7 +108,7 @@ def workload(name: str, owners: tuple[tuple[str, str], ...], *conditions: tuple[
     return {
         "metadata": {"name": name, "namespace": "ml", "ownerReferences": references},
         "spec": {"queueName": "modelplane-ml", "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": []}}}]},
-        "status": {"conditions": told},
+        "status": {"conditions": written},
     }
 
 

@@ -52,15 +52,15 @@ def snapshot(adapter: str, items: list[Item]) -> CapacitySnapshot:
     return ADAPTERS[adapter].snapshot("eu-1", listed(items), AT)
 
 
-WORLDS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KAI]}
+CLUSTERS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KAI]}
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
 @pytest.mark.parametrize("seed", range(SEED, SEED + cases(5)))
 @pytest.mark.random
 def test_18_5_6_a_watch_gives_the_snapshot_of_a_list(adapter: str, seed: int) -> None:
-    seen = ADAPTERS[adapter].snapshot("eu-1", watched(WORLDS[adapter], seed), AT)
-    assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, WORLDS[adapter]).model_copy(update={"generation": 0})
+    seen = ADAPTERS[adapter].snapshot("eu-1", watched(CLUSTERS[adapter], seed), AT)
+    assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, CLUSTERS[adapter]).model_copy(update={"generation": 0})
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
@@ -78,7 +78,7 @@ def test_18_5_6_unknown_fields_change_nothing(adapter: str) -> None:
         plain = ("labels", "nodeLabels", "annotations", "allocated", "requested")
         return {key: item for key, item in value.items() if key in plain}
 
-    assert snapshot(adapter, [(kind, grown(item)) for kind, item in WORLDS[adapter]]) == snapshot(adapter, WORLDS[adapter])
+    assert snapshot(adapter, [(kind, grown(item)) for kind, item in CLUSTERS[adapter]]) == snapshot(adapter, CLUSTERS[adapter])
 
 
 def test_18_5_kube_counts_nodes_that_can_run_our_pods() -> None:
@@ -98,7 +98,7 @@ def test_18_5_kube_counts_the_newest_generation_of_a_drivers_pool() -> None:
 
 
 def test_18_5_4_kube_names_workloads_with_pending_pods_and_since_when() -> None:
-    """One pod of a gang that waits makes the gang wait; the earliest of them says since when."""
+    """One pod of a gang that waits makes the gang wait; the earliest of them gives the time."""
     states = {seen.workload: (seen.state, seen.reason, seen.since) for seen in snapshot("kube", r.KUBE).admission}
     assert states == {
         "chat-11111111": ("Admitted", "", 0),
@@ -233,7 +233,7 @@ def test_18_5_4_a_pod_that_a_scheduler_preempts_has_a_condition(adapter: str, re
         "lastTransitionTime": "2026-01-01T12:03:00Z",
     }
     lost["status"]["conditions"].append(taken)
-    seen = admitted(adapter, [*WORLDS[adapter], ("Pod", lost)])[CHAT]
+    seen = admitted(adapter, [*CLUSTERS[adapter], ("Pod", lost)])[CHAT]
     assert seen.state == state
     if state == "Evicted":
         assert (seen.reason, seen.since) == (f"{reason}: for ml/batch", NOON + 3 * MINUTE)
@@ -277,7 +277,7 @@ def a_tracker(adapter: str) -> CapacityTracker:
 
 
 def test_18_5_2_a_partial_list_gives_no_snapshot() -> None:
-    """A queue whose LocalQueues were not listed yet would look as if it held nobody back."""
+    """A queue whose LocalQueues were not listed yet would look unlimited."""
     tracker = a_tracker("kueue")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     tracker.synced = False
@@ -286,7 +286,7 @@ def test_18_5_2_a_partial_list_gives_no_snapshot() -> None:
     tracker.synced = True
     before = tracker.snapshot(now)
     assert before is not None
-    # A kind that the cluster serves only now is not listed yet; until it is, the last whole picture grows old.
+    # A kind that the cluster serves only now is not listed yet; until it is, the last complete snapshot ages.
     tracker.synced = False
     put(tracker.objects, "ClusterQueue", r.cluster_queue("blue", 8, "0"))
     assert tracker.snapshot(now) == before

@@ -128,7 +128,7 @@ async def test_18_5_kueue_queues_are_listed_and_watched(kueue: ClusterUnderTest)
         assert placed(listed) == 2
 
         await operator.patch(cluster, red, {"status": held(20)}, "status")
-        # 4 of the 20 are borrowed, so 4 more may be: not a whole node.
+        # 4 of the 20 are borrowed, so 4 more can be borrowed: less than a node.
         borrowed = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").used == 20)
         assert (queue(borrowed, "red/h100").borrowed, queue(borrowed, "red/h100").free, placed(borrowed)) == (4, 4, 0)
 
@@ -198,7 +198,7 @@ def kai_queue(name: str, allocated: str, parent: str = "", **gpu: int) -> Json:
 
 
 async def test_18_5_kai_queues_are_listed_and_watched(kai: ClusterUnderTest) -> None:
-    """The tenant's own limit leaves 16 GPUs, its parent's 20; a part of a GPU counts as one."""
+    """The tenant's own limit leaves 16 GPUs, its parent's 20; a fraction of a GPU counts as one."""
     cluster, tenant = kai, tenant_queue(builders.NAMESPACE)
     parent = await operator.make(cluster, kai_queue("company", "11500m", quota=-1, limit=32))
     await operator.make(cluster, kai_queue(tenant, "8", "company", quota=8, limit=24))
@@ -218,7 +218,7 @@ async def test_18_5_kai_queues_are_listed_and_watched(kai: ClusterUnderTest) -> 
 
 
 async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(kai: ClusterUnderTest) -> None:
-    """The replica's PodGroup is ours; who looks at it, binds and evicts is this test."""
+    """The PodGroup is ours; this test binds and evicts in place of the scheduler."""
     cluster = kai
     order = a_replica(cluster, scheduler_type="kai")
     ours = workload_name(order.namespace, order.name)
@@ -248,7 +248,7 @@ async def test_18_5_4_kai_a_replica_waits_in_its_pod_group_runs_and_is_evicted(k
             return found if found and found["status"].get("phase") == "Running" else None
 
         bound = await eventually(running)  # its node has said all that it says of it
-        # Kubernetes takes the mark away from a pod that is still there two minutes after it.
+        # Kubernetes removes the condition from a pod that is still there after two minutes.
         at = clock.utc_now().replace(microsecond=0)
         taken = {
             **condition("DisruptionTarget", "True", "PreemptionByScheduler", "reclaimed for another queue"),

@@ -20,23 +20,23 @@ def an_item(name: str, value: str, version: int = 1) -> Json:
 
 
 class Script:
-    """Plays lists and watches in order; an error is raised where it stands. The last watch stays open."""
+    """Plays lists and watches in order; an error is raised in its place. The last watch stays open."""
 
     def __init__(self, lists: list[list[Json] | ModelplaneError], watches: list[list[Event] | Exception]) -> None:
         self.lists, self.watches = lists, watches
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.idle = asyncio.Event()
 
     async def list(self, selection: Selection) -> Listing:
         assert selection == SELECTION
-        self.asked.append("list")
+        self.requests.append("list")
         found = self.lists.pop(0)
         if isinstance(found, Exception):
             raise found
         return Listing(found, "100")
 
     async def watch(self, _: Selection, version: str) -> AsyncIterator[Event]:
-        self.asked.append(f"watch {version}")
+        self.requests.append(f"watch {version}")
         if not self.watches:
             self.idle.set()
             await asyncio.Event().wait()
@@ -63,7 +63,7 @@ class Recorder:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait milliseconds where a cluster would be given seconds."""
+    """Wait milliseconds instead of seconds."""
     monkeypatch.setattr(module, "_RETRY_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(module, "_RESUME_SECONDS", 0.001)
 
@@ -96,13 +96,13 @@ async def test_an_unchanged_record_is_not_reported_again() -> None:
 async def test_a_watch_that_ends_resumes_from_the_last_event_or_bookmark() -> None:
     script = Script([[an_item("a", "1")]], [[Event("BOOKMARK", an_item("", "", 150))], ClusterUnreachable("gone")])
     await play(script)
-    assert script.asked == ["list", "watch 100", "watch 150", "watch 150"]
+    assert script.requests == ["list", "watch 100", "watch 150", "watch 150"]
 
 
 async def test_after_an_expired_watch_everything_is_listed_and_only_differences_are_reported() -> None:
     script = Script([[an_item("a", "1"), an_item("b", "1")], [an_item("b", "1"), an_item("c", "1")]], [WatchExpired()])
     recorder, _ = await play(script)
-    assert script.asked == ["list", "watch 100", "list", "watch 100"]
+    assert script.requests == ["list", "watch 100", "list", "watch 100"]
     assert recorder.changes == [("a", "1"), ("b", "1"), ("a", None), ("c", "1")]
     assert recorder.listed_count == 2
 

@@ -1,4 +1,4 @@
-"""The hydration programs as they run: as texts, in a process of their own, over a client that stands in for the network.
+"""The hydration programs as they run: as texts, in a process of their own, with a client in place of the network.
 
 spec/workloads.md 5.4 and 14, cases 86, 92, 93, 94 and 100.
 """
@@ -17,14 +17,14 @@ from activities.render.cache.hydration import HUGGINGFACE, OCI
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MARKER = ".modelplane-hydrated"
 TOKEN = "hf_verysecret"  # noqa: S105 -- made up
-# Speaks the part of the hub client's interface that the program uses; a folder is the hub, `HUB_SAYS` what goes wrong.
+# Has the part of the hub client's interface that the program uses; a folder is the hub, `HUB_ERROR` what fails.
 CLIENT = """
 import os, shutil, types
 from pathlib import Path
 from huggingface_hub import errors
 
 HUB = Path(os.environ["HUB"])
-SAYS = os.environ.get("HUB_SAYS", "")
+SAYS = os.environ.get("HUB_ERROR", "")
 
 def complain(moment):
     kind, _, when = SAYS.partition("@")
@@ -32,7 +32,7 @@ def complain(moment):
         raise OSError(28, "No space left on device")
     if when == moment and kind:
         name, _, status = kind.partition(":")
-        error = getattr(errors, name)(f"{status} for {os.environ.get('HF_TOKEN', 'nobody')}")
+        error = getattr(errors, name)(f"{status} for {os.environ.get('HF_TOKEN', 'anonymous')}")
         error.response = types.SimpleNamespace(status_code=int(status))
         raise error
 
@@ -40,7 +40,7 @@ class HfApi:
     def model_info(self, repo_id, revision, files_metadata):
         assert files_metadata
         complain("info")
-        Path(os.environ["ASKED"]).write_text(f"{repo_id} {revision}")
+        Path(os.environ["RECORDED"]).write_text(f"{repo_id} {revision}")
         size = int(os.environ.get("HUB_SIZE", "0"))
         files = [path for path in sorted(HUB.rglob("*")) if path.is_file()]
         siblings = [types.SimpleNamespace(rfilename=str(path.relative_to(HUB)), size=size or path.stat().st_size) for path in files]
@@ -54,7 +54,7 @@ def snapshot_download(repo_id, revision, local_dir):
             if target.exists() and target.stat().st_size == source.stat().st_size:
                 continue
             shutil.copyfile(source, target)
-            with Path(os.environ["ASKED"] + ".copied").open("a") as log:
+            with Path(os.environ["RECORDED"] + ".copied").open("a") as log:
                 log.write(source.name + chr(10))
             complain("download")
     if SAYS == "lossy":
@@ -72,7 +72,7 @@ class Hub:
     """A hub of two files, a volume, and the program between them."""
 
     def __init__(self, folder: Path) -> None:
-        self.volume, self.hub, self.packages, self.asked = (folder / name for name in ("volume", "hub", "packages", "asked"))
+        self.volume, self.hub, self.packages, self.recorded = (folder / name for name in ("volume", "hub", "packages", "recorded"))
         for path in (self.volume, self.hub / "weights", self.packages / "huggingface_hub"):
             path.mkdir(parents=True)
         (self.hub / "config.json").write_text("{}")
@@ -90,7 +90,7 @@ class Hub:
             "MODELPLANE_TARGET": str(self.volume),
             "MODELPLANE_CLIENT_VERSION": "1.33.0",
             "HUB": str(self.hub),
-            "ASKED": str(self.asked),
+            "RECORDED": str(self.recorded),
             "COMMIT": COMMIT,
         }
         command = [sys.executable, "-c", HUGGINGFACE]
@@ -103,7 +103,7 @@ class Hub:
 
     @property
     def copied(self) -> list[str]:
-        return Path(f"{self.asked}.copied").read_text().split()
+        return Path(f"{self.recorded}.copied").read_text().split()
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def hub(tmp_path: Path) -> Hub:
 def test_a_download_ends_with_a_marker_that_names_the_artifact(hub: Hub) -> None:
     assert hub.run().returncode == 0
     assert (hub.volume / "weights" / "model.safetensors").stat().st_size == 4096
-    assert hub.asked.read_text() == f"acme/tiny {COMMIT}"
+    assert hub.recorded.read_text() == f"acme/tiny {COMMIT}"
     assert hub.marker["finished"].endswith("Z")
     assert {name: value for name, value in hub.marker.items() if name != "finished"} == {
         "source": "HuggingFace",
@@ -127,17 +127,17 @@ def test_a_download_ends_with_a_marker_that_names_the_artifact(hub: Hub) -> None
 
 def test_a_staged_volume_is_left_alone(hub: Hub) -> None:
     hub.run()
-    again = hub.run(HUB_SAYS="HfHubHTTPError:500@info")
+    again = hub.run(HUB_ERROR="HfHubHTTPError:500@info")
     assert (again.returncode, again.stderr) == (0, "already staged\n")
 
 
 def test_an_empty_revision_means_the_default_branch(hub: Hub) -> None:
     assert hub.run(MODELPLANE_REVISION="").returncode == 0
-    assert hub.asked.read_text() == "acme/tiny None"
+    assert hub.recorded.read_text() == "acme/tiny None"
 
 
 def test_wkl_93_an_interrupted_download_writes_no_marker_and_resumes(hub: Hub) -> None:
-    assert hub.run(HUB_SAYS="HfHubHTTPError:503@download").returncode == 1
+    assert hub.run(HUB_ERROR="HfHubHTTPError:503@download").returncode == 1
     assert not (hub.volume / MARKER).exists()
     assert hub.run().returncode == 0
     assert hub.copied == ["config.json", "model.safetensors"]
@@ -166,7 +166,7 @@ def test_a_marker_of_another_artifact_does_not_stop_the_download(hub: Hub, marke
     ],
 )
 def test_the_exit_code_says_whether_a_retry_can_help(hub: Hub, says: str, token: str, code: int) -> None:
-    ended = hub.run(HUB_SAYS=says, **({"HF_TOKEN": token} if token else {}))
+    ended = hub.run(HUB_ERROR=says, **({"HF_TOKEN": token} if token else {}))
     assert ended.returncode == code, ended.stderr
     assert not (hub.volume / MARKER).exists()
     assert TOKEN not in ended.stdout + ended.stderr
@@ -182,25 +182,25 @@ def test_a_download_that_cannot_fit_does_not_start(hub: Hub) -> None:
 
 def test_wkl_86_a_malicious_repository_name_is_never_executed(hub: Hub) -> None:
     hub.run(MODELPLANE_REPO='a/b"; import os; os._exit(9)  # $(touch pwned)')
-    assert hub.asked.read_text().startswith('a/b"; import os')
+    assert hub.recorded.read_text().startswith('a/b"; import os')
     assert hub.marker["repo"].endswith("$(touch pwned)")
 
 
 # --- a pack from a registry -----------------------------------------------------------------------------------------------------------
 
-# Unpacks two files, or fails as told; writes down how it was called.
+# Unpacks two files, or fails with the configured error; records its arguments.
 KIT = """#!/bin/sh
-printf '%s\\n' "$@" > "$ASKED"
+printf '%s\\n' "$@" > "$RECORDED"
 if [ -n "$KIT_SAYS" ]; then echo "Error: $KIT_SAYS" >&2; exit 1; fi
 [ -n "$KIT_EMPTY" ] || echo weights > "$MODELPLANE_TARGET/model.bin"
 """
 
 
 class Registry:
-    """A volume, and the unpacking program over a `kit` that stands in for the network."""
+    """A volume, and the unpacking program with a `kit` in place of the network."""
 
     def __init__(self, folder: Path) -> None:
-        self.volume, self.tools, self.asked = folder / "volume", folder / "tools", folder / "asked"
+        self.volume, self.tools, self.recorded = folder / "volume", folder / "tools", folder / "recorded"
         self.volume.mkdir()
         self.tools.mkdir()
         kit = self.tools / "kit"
@@ -216,7 +216,7 @@ class Registry:
             "MODELPLANE_TARGET": str(self.volume),
             "MODELPLANE_PLAIN_HTTP": "false",
             "KITOPS_HOME": str(self.volume / ".modelplane" / "kit"),
-            "ASKED": str(self.asked),
+            "RECORDED": str(self.recorded),
             "KIT_SAYS": "",
             "KIT_EMPTY": "",
         }
@@ -230,7 +230,13 @@ def registry(tmp_path: Path) -> Registry:
 
 def test_wkl_100_a_pack_is_unpacked_once_and_marked(registry: Registry) -> None:
     assert registry.run().returncode == 0
-    assert registry.asked.read_text().split() == ["unpack", "registry.acme.example/models/qwen@sha256:ab", "-o", "-d", str(registry.volume)]
+    assert registry.recorded.read_text().split() == [
+        "unpack",
+        "registry.acme.example/models/qwen@sha256:ab",
+        "-o",
+        "-d",
+        str(registry.volume),
+    ]
     marker = json.loads((registry.volume / MARKER).read_text())
     assert (marker["source"], marker["commit"], marker["artefactKey"]) == ("OCI", "sha256:ab", "key-1")
     assert not (registry.volume / ".modelplane" / "kit").exists()
@@ -240,7 +246,7 @@ def test_wkl_100_a_pack_is_unpacked_once_and_marked(registry: Registry) -> None:
 
 def test_wkl_100_plain_http_only_on_request(registry: Registry) -> None:
     registry.run(MODELPLANE_PLAIN_HTTP="true")
-    assert registry.asked.read_text().split()[-1] == "--plain-http"
+    assert registry.recorded.read_text().split()[-1] == "--plain-http"
 
 
 @pytest.mark.parametrize(
@@ -269,4 +275,4 @@ def test_an_empty_pack_is_no_model(registry: Registry) -> None:
 def test_a_malicious_image_name_is_never_executed(registry: Registry, tmp_path: Path) -> None:
     registry.run(MODELPLANE_IMAGE=f"x; touch {tmp_path}/pwned; $(touch {tmp_path}/pwned)")
     assert not (tmp_path / "pwned").exists()
-    assert registry.asked.read_text().splitlines()[1].startswith("x; touch")
+    assert registry.recorded.read_text().splitlines()[1].startswith("x; touch")

@@ -20,7 +20,7 @@ from tests.environment.local_registry import LocalRegistry, install_kit, local_r
 MARKER = ".modelplane-hydrated"
 TOKEN = "hf_" + "verysecret"
 WRONG = "hf_" + "wrong"
-# More than two of the pieces in which the client takes a file.
+# More than two of the chunks in which the client downloads a file.
 WEIGHTS = b"w" * 24_000_000
 
 
@@ -86,7 +86,7 @@ def test_wkl_93_a_broken_download_resumes_where_it_stopped(hub: LocalHub, tmp_pa
 
 
 class Case(NamedTuple):
-    """What a Job asks for, and how it must end."""
+    """The request of a Job, and how it must end."""
 
     story: str
     repo: str

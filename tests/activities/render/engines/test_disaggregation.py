@@ -1,4 +1,4 @@
-"""Prefill and decode apart (spec/workloads.md 14, cases 32 to 44)."""
+"""Disaggregated prefill and decode (spec/workloads.md 14, cases 32 to 44)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The order in which a replica leaves (spec/workloads.md 10 and 14, case 112)."""
+"""The order in which the objects of a replica are deleted (spec/workloads.md 10 and 14, case 112)."""
 
 import pytest
 

@@ -236,7 +236,7 @@ def test_wkl_53_a_pair_needs_a_picker() -> None:
             "none",
             {"epp_metrics_auth": True, "monitoring_enabled": False},
             {"epp-clusterrole", "epp-clusterrolebinding"},
-            id="stk-97 auth that nobody scrapes",
+            id="stk-97 auth without a scraper",
         ),
     ],
 )
