@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.oracle.client import KUBERNETES_LIBRARY, Oracle, as_json, library_version
 from tests.scheduler.cel.devices import DEVICES
-from tests.scheduler.cel.differences import their_outcomes
+from tests.scheduler.cel.differences import kubernetes_outcomes
 
 CORPUS = Path(__file__).parent.parent / "data" / "cel_corpus.json"
 
@@ -25,7 +25,7 @@ def record(oracle: Oracle, selector: str) -> dict[str, Any]:
     devices = list(DEVICES.values())
     answers = [oracle.select(selector, devices) for _ in range(_ASKED_TIMES)]
     row: dict[str, Any] = {"selector": selector}
-    outcomes = their_outcomes(answers[0], len(devices))
+    outcomes = kubernetes_outcomes(answers[0], len(devices))
     if set(outcomes) == {"refused"}:
         return {**row, "refused": answers[0].get("error", "estimate above the limit").splitlines()[0]}
     row["estimate"] = answers[0]["max_cost"]

@@ -58,7 +58,7 @@ class Verdict:
     reason: str = ""
 
 
-def our_verdicts(selector: str, devices: list[DeviceEntry]) -> list[Verdict]:
+def verdicts_of(selector: str, devices: list[DeviceEntry]) -> list[Verdict]:
     """Decide here, with the limits of Kubernetes instead of the fleet's."""
     try:
         compiled = compile_selector(selector, max_cost=KUBERNETES_COST_MAX)
@@ -71,7 +71,7 @@ def our_verdicts(selector: str, devices: list[DeviceEntry]) -> list[Verdict]:
     return verdicts
 
 
-def their_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:
+def kubernetes_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:
     """The oracle's answer in the same words. A selector above the cost limit is refused by the API server."""
     if str(answer.get("error", "")).startswith(PANIC):
         return [PANIC] * devices
@@ -82,10 +82,10 @@ def their_outcomes(answer: dict[str, object], devices: int) -> list[bool | str]:
     return ["error" if outcome.get("error") else bool(outcome["matched"]) for outcome in outcomes]
 
 
-def disagreement(selector: str, device: DeviceEntry, ours: Verdict, theirs: bool | str) -> str:
+def disagreement(selector: str, device: DeviceEntry, verdict: Verdict, in_kubernetes: bool | str) -> str:
     """What is wrong with a verdict, or an empty text if it is right or a difference that is listed."""
-    if ours.outcome == theirs or (theirs == PANIC and ours.outcome is not True):
+    if verdict.outcome == in_kubernetes or (in_kubernetes == PANIC and verdict.outcome is not True):
         return ""
-    if ours.outcome in ("refused", "error") and explains(ours.reason):
+    if verdict.outcome in ("refused", "error") and explains(verdict.reason):
         return ""
-    return f"{selector!r} on {device}: {ours} here, {theirs} in Kubernetes"
+    return f"{selector!r} on {device}: {verdict} here, {in_kubernetes} in Kubernetes"

@@ -1,4 +1,4 @@
-"""Hundreds of recorded selectors: our verdict, estimate and cost are those of Kubernetes, and the record is still true.
+"""Hundreds of recorded selectors: verdict, estimate and cost are those of Kubernetes, and the record is still true.
 
 The record in `tests/data/cel_corpus.json` was made by the oracle and names the library; `tests/oracle/record.py` makes it anew.
 """
@@ -16,7 +16,7 @@ from scheduler.cel.runtime.machine import run
 from scheduler.model.devices import DeviceEntry
 from tests.oracle.client import KUBERNETES_LIBRARY, Oracle, as_json, library_version
 from tests.scheduler.cel.devices import DEVICES
-from tests.scheduler.cel.differences import DIFFERENCES, KUBERNETES_COST_MAX, disagreement, explains, our_verdicts, their_outcomes
+from tests.scheduler.cel.differences import DIFFERENCES, KUBERNETES_COST_MAX, disagreement, explains, kubernetes_outcomes, verdicts_of
 
 CORPUS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "cel_corpus.json").read_text(encoding="utf-8"))
 ROWS: list[dict[str, Any]] = CORPUS["rows"]
@@ -38,7 +38,7 @@ def test_the_corpus_is_large_and_from_the_library_the_oracle_uses() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["selector"][:70])
 def test_verdict_estimate_and_cost_of_every_recorded_selector_are_those_of_kubernetes(row: dict[str, Any]) -> None:
     text = row["selector"]
-    verdicts = our_verdicts(text, ALL_DEVICES)
+    verdicts = verdicts_of(text, ALL_DEVICES)
     wrong = [disagreement(text, *each) for each in zip(ALL_DEVICES, verdicts, _recorded(row), strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
     if "estimate" not in row or verdicts[0].outcome == "refused":
@@ -60,7 +60,9 @@ def _spent(text: str, entry: DeviceEntry) -> int:
 
 def test_the_record_is_still_what_kubernetes_says(oracle: Oracle) -> None:
     stale = [
-        row["selector"] for row in ROWS if their_outcomes(oracle.select(row["selector"], ALL_DEVICES), len(ALL_DEVICES)) != _recorded(row)
+        row["selector"]
+        for row in ROWS
+        if kubernetes_outcomes(oracle.select(row["selector"], ALL_DEVICES), len(ALL_DEVICES)) != _recorded(row)
     ]
     assert not stale
 
@@ -69,8 +71,8 @@ def test_every_listed_difference_is_a_real_one() -> None:
     """A difference that no recorded selector shows any more must leave the list."""
     met = set()
     for row in ROWS:
-        for ours, theirs in zip(our_verdicts(row["selector"], ALL_DEVICES), _recorded(row), strict=True):
-            if ours.outcome != theirs and (difference := explains(ours.reason)):
+        for verdict, in_kubernetes in zip(verdicts_of(row["selector"], ALL_DEVICES), _recorded(row), strict=True):
+            if verdict.outcome != in_kubernetes and (difference := explains(verdict.reason)):
                 met.add(difference.why)
     assert met == {each.why for each in DIFFERENCES}
 

@@ -15,7 +15,7 @@ from tests.oracle.client import Oracle
 from tests.random_cases import SEED, cases, generator, random_cases
 from tests.scheduler.cel.devices import DEVICES as NAMED_DEVICES
 from tests.scheduler.cel.devices import random_devices
-from tests.scheduler.cel.differences import KUBERNETES_COST_MAX, disagreement, our_verdicts, their_outcomes
+from tests.scheduler.cel.differences import KUBERNETES_COST_MAX, disagreement, kubernetes_outcomes, verdicts_of
 from tests.scheduler.cel.selectors import expressions
 
 SELECTORS = 2_000
@@ -27,9 +27,9 @@ DEVICES = random_devices(SEED, 50)
 def test_any_selector_has_the_outcome_of_kubernetes(selector: str, oracle: Oracle) -> None:
     """sch-20-2: two thousand expressions on fifty devices."""
     answer = oracle.select(selector, DEVICES)
-    theirs = their_outcomes(answer, len(DEVICES))
-    verdicts = our_verdicts(selector, DEVICES)
-    wrong = [disagreement(selector, *each) for each in zip(DEVICES, verdicts, theirs, strict=True)]
+    in_kubernetes = kubernetes_outcomes(answer, len(DEVICES))
+    verdicts = verdicts_of(selector, DEVICES)
+    wrong = [disagreement(selector, *each) for each in zip(DEVICES, verdicts, in_kubernetes, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
     _same_estimate(selector, answer)
 
@@ -76,7 +76,7 @@ def test_a_damaged_selector_has_the_outcome_of_kubernetes(oracle: Oracle) -> Non
     wrong: list[str] = []
     for _ in range(cases(MUTANTS)):
         selector = _damaged(source.choice(recorded), source)
-        theirs = their_outcomes(oracle.select(selector, devices), len(devices))
-        verdicts = our_verdicts(selector, devices)
-        wrong += filter(None, (disagreement(selector, *each) for each in zip(devices, verdicts, theirs, strict=True)))
+        in_kubernetes = kubernetes_outcomes(oracle.select(selector, devices), len(devices))
+        verdicts = verdicts_of(selector, devices)
+        wrong += filter(None, (disagreement(selector, *each) for each in zip(devices, verdicts, in_kubernetes, strict=True)))
     assert not wrong, "\n".join(wrong[:5])

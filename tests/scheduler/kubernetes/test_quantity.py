@@ -137,12 +137,12 @@ SUFFIXES = st.sampled_from(
 @given(number=NUMBERS, suffix=SUFFIXES)
 def test_any_text_is_read_as_kubernetes_reads_it(number: str, suffix: str, oracle: Oracle) -> None:
     text = number + suffix
-    theirs = oracle.quantity(text)
+    in_kubernetes = oracle.quantity(text)
     try:
-        ours = parse_quantity(text)
+        nano = parse_quantity(text)
     except DeclinedQuantity:
         return
     except ValueError:
-        assert theirs.get("error"), f"Kubernetes reads {text!r} as {theirs}"
+        assert in_kubernetes.get("error"), f"Kubernetes reads {text!r} as {in_kubernetes}"
     else:
-        assert str(ours) == theirs.get("nano"), text
+        assert str(nano) == in_kubernetes.get("nano"), text
