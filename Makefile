@@ -38,7 +38,7 @@ test: venv check programs
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv
-	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 -m "not testbed"
+	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow"
 
 # A random test that needs the testbed has one schedule of faults per seed, so there the seed alone makes the difference.
 campaign: SEED := $(or $(MODELPLANE_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
@@ -64,7 +64,7 @@ check: venv
 
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv
-	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 -m "not testbed" --cov --cov-report=term:skip-covered
+	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow" --cov --cov-report=term:skip-covered
 
 fmt: venv
 	$(BIN)/ruff check --fix-only .

@@ -41,10 +41,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return TestbedScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that starts the testbed and does not say so."""
+    """Mark what needs the oracle, and refuse a test that starts the testbed and does not say so."""
     for item in items:
-        if "testbed_owner" in getattr(item, "fixturenames", ()) and item.get_closest_marker("testbed") is None:
+        fixtures = getattr(item, "fixturenames", ())
+        if "oracle" in fixtures:
+            item.add_marker("oracle")
+        if "testbed_owner" in fixtures and item.get_closest_marker("testbed") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the testbed: mark it with pytest.mark.testbed")
 
 

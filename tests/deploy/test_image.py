@@ -7,6 +7,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 STEPS = [line for line in (ROOT / "deploy" / "Containerfile").read_text().splitlines() if line and not line.startswith("#")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -21,6 +23,7 @@ def test_everything_that_is_copied_exists() -> None:
     assert [name for name in copied() if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.slow
 def test_what_is_copied_is_enough_to_build_the_whole_package(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

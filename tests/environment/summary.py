@@ -9,6 +9,8 @@ import pytest
 
 from tests import random_cases
 
+MARKS = ("testbed", "oracle", "slow")
+
 
 class Summary:
     """A plugin that collects and prints."""
@@ -19,7 +21,7 @@ class Summary:
         self._config = config
         self._starts: list[float] = []
         self._failed_starts: list[str] = []
-        self._left_out = 0
+        self._left_out: dict[str, int] = {}
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Summary":
@@ -40,7 +42,9 @@ class Summary:
         return random_cases.described()
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self._left_out = max(self._left_out, len(items))
+        for item in items:
+            reason = next((f"marked {mark}" for mark in MARKS if item.get_closest_marker(mark)), "not chosen")
+            self._left_out[reason] = self._left_out.get(reason, 0) + 1
 
     def pytest_sessionfinish(self) -> None:
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
@@ -53,12 +57,13 @@ class Summary:
         self._starts += sent.get("starts", [])
         self._failed_starts += sent.get("failed", [])
         # Each process collects all tests and leaves out the same ones.
-        self._left_out = max(self._left_out, sent.get("left_out", 0))
+        self._left_out |= sent.get("left_out", {})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = []
         if self._left_out:
-            lines.append(f"left out: {self._left_out} tests, by -m '{self._config.option.markexpr}' -k '{self._config.option.keyword}'")
+            parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self._left_out.items()))
+            lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` runs all")
         if self._starts:
             lines.append(f"testbed: started {len(self._starts)} times, in {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]

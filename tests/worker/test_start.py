@@ -26,6 +26,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("story", "settings", "code", "said"), CASES, ids=[case[0] for case in CASES])
 def test_a_start_that_fails_is_reported_without_a_traceback(
     story: str, settings: dict[str, str], code: int, said: str, tmp_path: Path

@@ -90,6 +90,7 @@ def test_the_scheduler_reads_every_signal_that_it_receives() -> None:
     assert set(Inbox(cache, logging.getLogger()).readers) == set(signals_of(FleetSchedulerSignals))
 
 
+@pytest.mark.slow
 def test_the_type_checker_knows_what_every_receiver_takes(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(CORRECT + "\n".join(MISTAKES))

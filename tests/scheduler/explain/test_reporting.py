@@ -229,6 +229,7 @@ def test_a_fleet_survives_its_packing() -> None:
     assert copy.audit() == []
 
 
+@pytest.mark.slow
 def test_a_large_fleet_is_packed_in_parts_that_are_read_one_at_a_time() -> None:
     one = pool("p", 6_000)
     world = fleet(*(cluster(f"c{i:05}", one) for i in range(CLUSTERS_PER_PART + 1)))

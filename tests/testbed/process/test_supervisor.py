@@ -12,6 +12,8 @@ import pytest
 
 from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles, ProcessSpec, start_time
 
+pytestmark = pytest.mark.slow
+
 
 class House:
     """A home with a supervisor and nothing else."""

@@ -30,6 +30,7 @@ SIGNALS = 2000
 AT_ONCE = 25
 
 
+@pytest.mark.testbed
 async def test_two_thousand_scale_signals_while_runs_follow_each_other_are_each_applied_once(tmp_path: Path) -> None:
     async with impatient_server(events=60) as client:
         with a_worker(address_of(client), tmp_path / "secrets", tmp_path / "worker.log"):

@@ -17,6 +17,8 @@ from activities.render.cache.hydration import HUGGINGFACE, OCI
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
 
+pytestmark = pytest.mark.slow
+
 MARKER = ".modelplane-hydrated"
 TOKEN = "hf_" + "verysecret"
 WRONG = "hf_" + "wrong"
