@@ -37,7 +37,7 @@ MINUTE = 60_000
 
 
 class Clock:
-    """A time that moves when told."""
+    """A time that a test sets."""
 
     def __init__(self) -> None:
         self.ms = START
@@ -278,14 +278,14 @@ def test_sch_18_5_4_an_evicted_deployment_asks_again_at_once_and_when_it_is_read
     run_cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     ours = names.workload_name(entry.namespace, entry.name)
-    asked = []
+    resyncs = []
     for number, (workload, state) in enumerate(
         [(ours, "Admitted"), (ours, "Evicted"), (ours, "Evicted"), (ours, "Admitted"), ("another", "Evicted")]
     ):
         run_cycle(made, reported(clock, number + 1, workload, state))
-        asked.append(list(made.resyncs))
+        resyncs.append(list(made.resyncs))
         made.resyncs = {}
-    assert asked == [[], [("ml", "m")], [], [("ml", "m")], []]
+    assert resyncs == [[], [("ml", "m")], [], [("ml", "m")], []]
     run_cycle(made, reported(clock, 9, ours, "Evicted"))
     # It waits for its nodes again, and as long as others may.
     assert made.next_timeout() == timedelta(minutes=15, seconds=1)
@@ -311,13 +311,13 @@ def test_sch_18_5_4_a_deployment_that_waits_too_long_for_admission_asks_again() 
     run_cycle(made)
     assert list(made.resyncs) == [("ml", "m")]
     assert made.next_timeout() is None
-    # A run that follows does not forget when to look again.
+    # The next run keeps the timeout.
     clock.ms = START
     assert reopened(carried(made), clock).next_timeout() == timedelta(minutes=15, seconds=1)
 
 
 def as_ordered(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
-    """The replicas as a deployment knows them that carries out what it is told, but for the changes."""
+    """The replicas as a deployment reports them that carried out its answers, but for the changes."""
     return [KnownReplica(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
 
 
@@ -328,7 +328,7 @@ def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> N
     run_cycle(made, ("place", place(after, 2, as_ordered(made))))
     ordered = [entry.template for entry in made.fleet.entries()]
     assert sorted(ordered) == ["v1", "v2"]
-    # Nobody heard of it: both replicas are as they were, and Ready.
+    # The order never arrived: both replicas are as they were, and Ready.
     run_cycle(made, ("place", place(after, 3, as_ordered(made, template="v1"))))
     assert [entry.template for entry in made.fleet.entries()] == ordered
     # It arrived, and the replica came back Ready: the other one follows.

@@ -1,4 +1,4 @@
-"""Many ask at once for what only half of them can have: nothing is promised twice, nobody is left without a word.
+"""Many deployments request capacity at once that suffices for half of them: none is placed twice, and every one is answered.
 
 I1 of the design and W3 of the protocol.
 """
@@ -27,7 +27,7 @@ RACERS = [f"racer-{i}" for i in range(DEPLOYMENTS)]
 FAULTS = 6
 SAMPLE_EVERY = 0.1
 
-# What each loser reads: how far it came, who was asked, and what each cluster lacks.
+# The condition of each refused deployment: what was placed, which clusters were checked, and what each lacks.
 HEADLINE = (
     "0 of 1 replicas scheduled (checked 5 clusters). 0/5 clusters are available: 5 had too few free nodes for engine main "
     "(best: needs 1, 0 free on cluster-0/blue)."
@@ -41,7 +41,7 @@ def clusters(nodes: int) -> list[ReportedCluster]:
 
 
 class Watcher:
-    """Looks at the ledger all the time and keeps what must never be seen."""
+    """Samples the ledger all the time and collects overcommitted pools."""
 
     def __init__(self, fleet: ProtocolFleet) -> None:
         self._fleet = fleet
@@ -54,7 +54,7 @@ class Watcher:
         while not self.done.is_set():
             ledger = await self._fleet.scheduler("ledger")
             if ledger is not None:
-                # Room grows before it is told, and an answer may be long on its way: the limit is what it is when the answer is here.
+                # Nodes are added before they are reported, and an answer may be delayed: the limit is the one at the time it arrives.
                 nodes = self.nodes
                 self.samples += 1
                 charged = nodes_charged(ledger)
@@ -90,33 +90,33 @@ def verdict(seen: Json) -> str:
 
 
 async def settled(fleet: ProtocolFleet, placed: int) -> dict[str, Json]:
-    """Wait until so many are placed and all others refused, in the words of the scheduler, of visibility and of every deployment."""
+    """Wait until so many are placed and all others refused, according to the scheduler, to visibility and to every deployment."""
     seen: dict[str, Json] = {}
 
-    async def look() -> Json:
+    async def progress() -> Json:
         scheduler = await fleet.scheduler("describe") or {"status": {}}
         shown = {"replicas": await fleet.running("ModelReplica"), "ledger": scheduler["status"].get("replicas")}
         if shown == {"replicas": placed, "ledger": placed}:
-            # Whoever has the last word is not asked again: two hundred queries in each look would be the load that is measured.
-            last_word = "started" if placed == DEPLOYMENTS else "InsufficientCapacity"
+            # A deployment in its final state is not queried again: two hundred queries per poll would be the load that is measured.
+            final = "started" if placed == DEPLOYMENTS else "InsufficientCapacity"
             seen.update(
-                await described(fleet, [name for name in RACERS if name not in seen or verdict(seen[name]) not in ("started", last_word)])
+                await described(fleet, [name for name in RACERS if name not in seen or verdict(seen[name]) not in ("started", final)])
             )
         return {**shown, **Counter(verdict(each) for each in seen.values())}
 
     refused = {"InsufficientCapacity": DEPLOYMENTS - placed} if placed < DEPLOYMENTS else {}
     wanted = {"replicas": placed, "ledger": placed, "started": placed, **refused}
-    await eventually(look, lambda shown: shown == wanted, what=f"{wanted}")
+    await eventually(progress, lambda shown: shown == wanted, what=f"{wanted}")
     return seen
 
 
 async def answer(fleet: ProtocolFleet, query: str) -> Any:
-    """What the scheduler says, as soon as it does."""
+    """The scheduler's answer, as soon as there is one."""
     return await eventually(lambda: fleet.scheduler(query), lambda seen: seen is not None, what=f"an answer to {query}")
 
 
 async def race(fleet: ProtocolFleet, faults: list[tuple[float, Fault]]) -> None:
-    """Let all ask while the faults happen, then make room for the losers."""
+    """Submit all while the faults happen, then add capacity for the refused ones."""
     await fleet.add(clusters(NODES))
     async with watched(fleet) as watcher:
         submitted = asyncio.create_task(fleet.submit([a_deployment(name, NAMESPACE) for name in RACERS]))
@@ -141,13 +141,13 @@ async def race(fleet: ProtocolFleet, faults: list[tuple[float, Fault]]) -> None:
     assert watcher.samples > 10
 
 
-async def test_two_hundred_ask_at_once_and_room_for_half_places_exactly_half_until_there_is_more(tmp_path: Path) -> None:
+async def test_of_two_hundred_deployments_exactly_those_are_placed_that_fit_until_there_is_more_capacity(tmp_path: Path) -> None:
     async with protocol_fleet(apart=tmp_path) as fleet:
         await race(fleet, [])
 
 
 @pytest.mark.random
-async def test_the_race_ends_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_again_and_again(tmp_path: Path) -> None:
+async def test_the_outcome_is_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_repeatedly(tmp_path: Path) -> None:
     chance = generator()
     async with protocol_fleet(apart=tmp_path) as fleet:
         kinds: list[Fault] = [fleet.terminate_scheduler, fleet.restart_workers] * (FAULTS // 2)

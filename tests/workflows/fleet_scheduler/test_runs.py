@@ -1,4 +1,4 @@
-"""The scheduler over many runs of its workflow: what it promised stays promised, and large fleets are read part by part."""
+"""The scheduler over many runs of its workflow: placements stay, and large fleets are read part by part."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ ROUNDS = 12
 AT_ONCE = 10
 
 
-def asks(number: int) -> dict[str, Any]:
+def request(number: int) -> dict[str, Any]:
     view = deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")
     whose = {"namespace": view.namespace, "name": view.name, "uid": view.uid}
     return Place(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
@@ -57,12 +57,12 @@ async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
     for number in range(3):
         await scheduler.signal("report_cluster", ReportedCluster(f"c{number}", {"p": ROUNDS * AT_ONCE}).report(1).wire())
     for start in range(0, ROUNDS * AT_ONCE, AT_ONCE):
-        await asyncio.gather(*(scheduler.signal("place", asks(number)) for number in range(start, start + AT_ONCE)))
+        await asyncio.gather(*(scheduler.signal("place", request(number)) for number in range(start, start + AT_ONCE)))
         await asyncio.sleep(0.5)
     return scheduler
 
 
-async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sch_14_placements_stay_the_same_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every fleet counts as a large one here, so each run reads the last one's part by part.
     monkeypatch.setattr(continue_as_new, "PARTS_AT_ONCE", 0)
     async with served_here() as client:
@@ -77,6 +77,6 @@ async def test_sch_14_what_was_promised_stays_promised_over_many_runs(monkeypatc
         assert await scheduler.query("audit") == []
         assert await runs(client, names.FLEET_SCHEDULER_ID) > 2
         # Asked again, in a later run, the answer is the same and nothing is charged twice.
-        await asyncio.gather(*(scheduler.signal("place", asks(number)) for number in range(AT_ONCE)))
+        await asyncio.gather(*(scheduler.signal("place", request(number)) for number in range(AT_ONCE)))
         await eventually(lambda: scheduler.query("waiting"), lambda waiting: waiting == [])
         assert sorted(await all_entries(scheduler)) == before

@@ -1,4 +1,4 @@
-"""Who changes a deployment faster than it is answered: no order of an answer that was overtaken is lost."""
+"""A deployment that changes faster than it is answered: nothing that a superseded answer ordered is lost."""
 
 import asyncio
 from functools import partial
@@ -14,13 +14,13 @@ from tests.workflows.environment.topologies import with_image
 
 pytestmark = pytest.mark.testbed
 
-DEPLOYMENTS = [f"hasty-{number}" for number in range(4)]
+DEPLOYMENTS = [f"fast-{number}" for number in range(4)]
 REPLICAS = 4
 CHANGES = 12
 
 
 async def images(fleet: ProtocolFleet, name: str) -> list[str]:
-    """The image that each replica was told last, by the deployment's own account."""
+    """The image in the last template of each replica of a deployment."""
     seen = await fleet.describe(name)
     found = []
     for placement in (seen or {}).get("status", {}).get("placements", []):
@@ -36,7 +36,7 @@ async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -
     async with protocol_fleet() as fleet:
         await fleet.add([ReportedCluster("c", {"p": 2 * len(DEPLOYMENTS) * REPLICAS})])
 
-        async def hurry(name: str) -> None:
+        async def change_often(name: str) -> None:
             document = a_deployment(name, NAMESPACE, replicas=REPLICAS)
             document["spec"]["rollout"] = {"type": "AllAtOnce"}
             await fleet.apply(document)
@@ -47,7 +47,7 @@ async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -
                 await fleet.apply(with_image(document, f"registry.example/engine:{number}"), request_id=f"{name}/image/{number}")
             await fleet.scale(name, REPLICAS, f"{name}/last")
 
-        await asyncio.gather(*(hurry(name) for name in DEPLOYMENTS))
+        await asyncio.gather(*(change_often(name) for name in DEPLOYMENTS))
         last = [f"registry.example/engine:{CHANGES - 1}"] * REPLICAS
         for name in DEPLOYMENTS:
             await eventually(partial(images, fleet, name), lambda found: found == last, what=f"images of {name}")

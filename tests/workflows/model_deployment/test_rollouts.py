@@ -1,4 +1,4 @@
-"""How changes reach what runs (spec/workloads.md 6): row by row where only real controllers can tell, and steered by hand."""
+"""How changes reach running replicas (spec/workloads.md 6), row by row, and rollouts that a user pauses and undoes."""
 
 from dataclasses import dataclass, field
 
@@ -39,10 +39,10 @@ def pods(plane: ControlPlane, namespace: str) -> dict[str, str]:
 async def only_images(plane: ControlPlane, namespace: str, image: str) -> None:
     """See that no pod of another image stays; the last old one may still be ending."""
 
-    async def look() -> set[str]:
+    async def images() -> set[str]:
         return set(pods(plane, namespace).values())
 
-    await eventually(look, lambda found: found == {image})
+    await eventually(images, lambda found: found == {image})
 
 
 def counts(seen: Json) -> tuple[int, int]:
@@ -216,7 +216,7 @@ async def test_wkl_103_a_selector_that_does_not_compile_leaves_what_serves_alone
     await leave_nothing(plane, "kept", namespace)
 
 
-async def test_engines_that_change_their_parts_are_off_the_air_until_all_have_changed(plane: ControlPlane, namespace: str) -> None:
+async def test_engines_that_change_their_parts_do_not_serve_until_all_have_changed(plane: ControlPlane, namespace: str) -> None:
     def shape(*phases: str) -> Json:
         engines = [an_engine(name, pool) for name, pool in zip("ab", (L40S, H100), strict=True)]
         for engine, phase in zip(engines, phases, strict=True):
@@ -276,7 +276,7 @@ async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(pl
     await leave_nothing(plane, "kept", namespace)
 
 
-async def test_wkl_114_a_replica_whose_cluster_was_deleted_goes_and_says_what_it_abandons(plane: ControlPlane, namespace: str) -> None:
+async def test_wkl_114_a_replica_of_a_deleted_cluster_ends_and_lists_what_it_left_behind(plane: ControlPlane, namespace: str) -> None:
     await plane.apply(a_model("lost", namespace, an_engine("main", H100)))
     await plane.ready("ModelDeployment", "lost", namespace)
     name = (await the_replica(plane, "lost", namespace))["metadata"]["name"]

@@ -17,7 +17,7 @@ def scheduler_conditions(*types: str) -> list[PlacedCondition]:
 
 
 RETRACTED = [
-    ("what is not in the new answer goes", ["FullyScheduled", "Evicted"], ["FullyScheduled"], ["Ready", "FullyScheduled"]),
+    ("what is not in the new answer ends", ["FullyScheduled", "Evicted"], ["FullyScheduled"], ["Ready", "FullyScheduled"]),
     ("what is in both stays", ["Evicted"], ["Evicted"], ["Ready", "FullyScheduled", "Evicted"]),
     ("what is from elsewhere stays", [], [], ["Ready", "FullyScheduled", "Evicted"]),
 ]
