@@ -14,17 +14,16 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.caches.activities import CacheActivities
 from activities.messaging.entity_client import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
-from api_types.messages.caches import ApplyCache, CacheApplied, CacheOnCluster, DeleteCacheObjects
+from api_types.messages.caches import ApplyCache, CacheOnCluster, DeleteCacheObjects
 from api_types.messages.cluster_work import Connection, TeardownStepResult
 from api_types.messages.delivery import SignalBatch, entity
 from api_types.messages.signals import InferenceClusterSignals
-from api_types.resources.status import LeftBehind
 from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import NO_FAILURE, backoff_after, failure_of
+from workflows.entity.failures import failure_of
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step, update_selection
+from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy
 
@@ -99,7 +98,7 @@ class Staging:
                 await self._stage(staging, step)
             else:
                 await self._remove(staging, step)
-            staging.error, staging.errors, staging.retry_at = NO_FAILURE, 0, ""
+            record_success(staging)
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self._record_failure(staging, error)
@@ -108,8 +107,7 @@ class Staging:
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)
-        staging.retry_at = (workflow.now() + backoff_after(failure, staging.errors)).isoformat()
-        staging.error, staging.errors = failure, staging.errors + 1
+        record_failure(staging, failure, workflow.now())
         self.context.event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
 
     async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:
@@ -130,7 +128,11 @@ class Staging:
             order,
             activity_options.remote(activity_options.CLUSTER_CALL, f"stage {self.context.name} on {cluster}"),
         )
-        self._record_applied(staging, copy, order, applied)
+        if order.hydrate:
+            self.state.credential = applied.credential_version
+        record_applied(staging, copy, order.generation, applied, workflow.now())
+        for warning in applied.warnings:
+            self.context.event("Warning", "Staging", f"{cluster}: {warning}")
 
     async def _register(self, cluster: str) -> bool:
         """Tell a cluster that it will hold something of this cache; False when it does not run.
@@ -163,21 +165,6 @@ class Staging:
             spent_job=copy.failed_job_uid,
         )
 
-    def _record_applied(self, staging: ClusterStaging, copy: Copy, order: ApplyCache, applied: CacheApplied) -> None:
-        copy.applied_generation, copy.claim_digest, copy.warning = order.generation, applied.volume_digest, "; ".join(applied.warnings)
-        for warning in applied.warnings:
-            self.context.event("Warning", "Staging", f"{staging.site.name}: {warning}")
-        copy.missing_credential = applied.credential_missing
-        if order.hydrate:
-            self.state.credential = applied.credential_version
-        if applied.job_uid and applied.job_uid != copy.job_uid:
-            copy.job_uid, copy.job_observed, copy.attempts = applied.job_uid, False, copy.attempts + 1
-            copy.failure, copy.exit_code, copy.started_at = "", 0, self.context.now()
-        if copy.missing_credential:
-            copy.cleaned_up = True
-        if staging.observed:
-            record_observation(staging, staging.observed, workflow.now(), fresh=False)
-
     async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:
         connection, cluster = staging.site.connection, staging.site.name
         if connection is None:
@@ -199,9 +186,7 @@ class Staging:
         )
         for skipped in done.skipped:
             self.context.event("Warning", "NotOurs", f"{cluster}: not deleted: {skipped}")
-        step.copy.cleaned_up = True
-        if step.kind == "remove":
-            staging.copies = [copy for copy in staging.copies if copy is not step.copy]
+        record_deleted(staging, step)
 
     @staticmethod
     def _on(connection: Connection, method: Any, order: Any, config: Any) -> Awaitable[Any]:
@@ -210,11 +195,5 @@ class Staging:
 
     def leave_behind(self, reason: str) -> None:
         """Give up every cluster and list what may stay there."""
-        for cluster, staging in sorted(self.state.stagings.items()):
-            for copy in staging.copies:
-                for kind, suffix in (("Job", "-hyd"), ("Secret", "-auth"), ("PersistentVolumeClaim", "")):
-                    if kind == "PersistentVolumeClaim" or not copy.cleaned_up:
-                        name = f"{copy.claim}{suffix}"
-                        left = LeftBehind(kind=kind, name=name, namespace=self.context.namespace, location=cluster, reason=reason)
-                        self.state.left_behind.append(left)
+        self.state.left_behind += left_behind(self.state.stagings, self.context.namespace, reason)
         self.state.stagings = {}

@@ -1,0 +1,76 @@
+"""What a cache concludes from the result of a step (spec/workloads.md 5.5 to 5.9)."""
+
+from datetime import datetime
+
+from api_types.messages.caches import CacheApplied
+from tests.workflows.model_cache.builders import NOW, a_copy, a_staging, failed, observed, ready
+from workflows.entity.failures import NO_FAILURE, Failure
+from workflows.model_cache.plan import NextStep
+from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success
+from workflows.model_cache.state import Copy
+
+APPLIED = CacheApplied(claim="claim-1", artefact_key="key-1", volume_digest="d", job_uid="j2")
+
+
+def test_the_backoff_of_a_cluster_grows_until_a_step_succeeds() -> None:
+    staging = a_staging(a_copy())
+    waits = []
+    for _ in range(3):
+        record_failure(staging, Failure("ClusterUnreachable", "no answer"), NOW)
+        waits.append((datetime.fromisoformat(staging.retry_at) - NOW).total_seconds())
+    assert (waits, staging.errors, staging.error.message) == ([2, 4, 8], 3, "no answer")
+    record_success(staging)
+    assert (staging.error, staging.errors, staging.retry_at) == (NO_FAILURE, 0, "")
+
+
+def test_what_only_a_new_spec_can_fix_is_repeated_after_minutes() -> None:
+    staging = a_staging(a_copy())
+    record_failure(staging, Failure("InvalidInput", "why"), NOW)
+    assert (datetime.fromisoformat(staging.retry_at) - NOW).total_seconds() == 60
+
+
+def test_another_job_is_another_attempt() -> None:
+    copy = failed(attempts=1)
+    record_applied(a_staging(copy), copy, 2, APPLIED, NOW)
+    assert (copy.applied_generation, copy.job_uid, copy.attempts, copy.started_at) == (2, "j2", 2, "2026-01-01T00:00:00Z")
+    assert (copy.failed, copy.failure, copy.exit_code) == (False, "", 0)
+
+
+def test_the_same_job_is_the_same_attempt() -> None:
+    copy = a_copy(job_uid="j2", attempts=1)
+    record_applied(a_staging(copy), copy, 2, APPLIED, NOW)
+    assert (copy.attempts, copy.started_at) == (1, "")
+
+
+def test_wkl_87_without_a_credential_neither_job_nor_token_is_on_the_cluster() -> None:
+    copy = Copy(artefact_key="key-1", claim="claim-1", cleaned_up=False)
+    missing = APPLIED.model_copy(update={"job_uid": "", "credential_missing": "no Secret ml/hub", "warnings": ["a", "b"]})
+    record_applied(a_staging(copy), copy, 1, missing, NOW)
+    assert (copy.missing_credential, copy.cleaned_up, copy.attempts, copy.warning) == ("no Secret ml/hub", True, 0, "a; b")
+
+
+def test_a_job_that_was_observed_before_its_apply_was_answered_counts() -> None:
+    copy = a_copy(job_uid="", attempts=0)
+    record_applied(a_staging(copy, observed=observed(job="Complete", uid="j2")), copy, 1, APPLIED, NOW)
+    assert copy.ready_at == "2026-01-01T00:00:00Z"
+
+
+def test_a_removed_artefact_is_forgotten_and_one_that_was_cleaned_up_is_kept() -> None:
+    current, old = ready(cleaned_up=False), ready(artefact_key="key-0", claim="claim-0")
+    staging = a_staging(current, old)
+    record_deleted(staging, NextStep("clean_up", current))
+    assert (current.cleaned_up, staging.copies) == (True, [current, old])
+    record_deleted(staging, NextStep("remove", old))
+    assert staging.copies == [current]
+
+
+def test_a_forced_deletion_lists_volumes_and_what_was_not_cleaned_up() -> None:
+    stagings = {"us-1": a_staging(ready()), "eu-1": a_staging(a_copy(cleaned_up=False))}
+    left = left_behind(stagings, "ml", "deletion was forced")
+    assert [(item.location, item.kind, item.name) for item in left] == [
+        ("eu-1", "Job", "claim-1-hyd"),
+        ("eu-1", "Secret", "claim-1-auth"),
+        ("eu-1", "PersistentVolumeClaim", "claim-1"),
+        ("us-1", "PersistentVolumeClaim", "claim-1"),
+    ]
+    assert {(item.namespace, item.reason) for item in left} == {("ml", "deletion was forced")}
