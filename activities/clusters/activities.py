@@ -130,11 +130,11 @@ async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
     while True:
         try:
             page = await messaging.survey(survey.model_copy(update={"after": after}))
-            asked = await messaging.query_each(QueryEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
+            accounts = await messaging.query_each(QueryEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
         except RPCError:
             await asyncio.sleep(_SURVEY_RETRY_SECONDS)
             continue
-        found += asked.answers.values()
+        found += accounts.answers.values()
         after = page.after
         if not after:
             return found

@@ -125,6 +125,6 @@ def _job(job: JobSeen, pods: list[JobPodSeen]) -> ObservedJob:
 
 
 def _short(text: str) -> str:
-    """Keep the end of a log, where programs say why they stopped, within the length that a status may show."""
+    """Keep the end of a log, where programs print why they stopped, within the length of a status message."""
     text = " ".join(text.split())
     return text if len(text.encode()) <= _MESSAGE_MAX else text.encode()[-_MESSAGE_MAX:].decode(errors="ignore")

@@ -1,6 +1,6 @@
 """KAI: what its Queues still admit, in GPUs, and why its PodGroups wait.
 
-A pod that KAI evicts has a condition for it, like one that kube-scheduler preempts; the PodGroup only tells why pending pods wait.
+A pod that KAI evicts has a condition for it, like one that kube-scheduler preempts; the PodGroup only has the reason of pending pods.
 
 A queue's quota is what it deserves, its limit what it may have at most; negative means without limit. Its parents bound it too. Without a
 share of what is left over (`overQuotaWeight` 0) a queue never exceeds its quota. Fractions of a GPU count as a whole one.

@@ -30,7 +30,7 @@ _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _OF_CACHES = f"{_MANAGED},{labels.CACHE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
 _CLUSTER_KINDS = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
-# Selectors know no "or". Leaders carry both labels, so the second selection takes followers only.
+# Selectors have no "or". Leaders carry both labels, so the second selection takes followers only.
 _PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
 
 

@@ -44,7 +44,7 @@ class StorageClassMissing(NotRenderable):
 def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
     """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job.
 
-    Without the credential only the claim comes, and `held` says why. Raises InvalidSpec or StorageClassMissing.
+    Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec or StorageClassMissing.
     """
     artifact = read_artifact(cache)
     if not (cache.volume_class or cluster.facts.storage_class_name):

@@ -1,7 +1,7 @@
 """The environment of an engine container: the user's variables, and ours in front of them.
 
-Order matters twice: `$(X)` sees only what stands above it, and server-side apply keys the list by name, so that one duplicate refuses
-the whole object.
+Order matters twice: `$(X)` sees only variables above it, and server-side apply keys the list by name, so that the API server refuses an
+object with a duplicate.
 """
 
 import re

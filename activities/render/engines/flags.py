@@ -1,7 +1,7 @@
 """Read flags out of an engine's command line without understanding the engine.
 
 Only three things are read: where decode listens, how large a KV block is, and which KV connector is used. Many images are started through a
-shell, so the words of a `sh -c` text count as well.
+shell, so the arguments of a `sh -c` script are read as well.
 """
 
 import re
@@ -58,6 +58,6 @@ def _split(text: str) -> list[str]:
     joined = text.replace("\\\n", " ")
     try:
         words = shlex.split(joined, comments=True)
-    except ValueError:  # an open quote: a shell would refuse it too, but that is for the engine's log to say
+    except ValueError:  # an unclosed quote, which the shell reports in the log of the engine
         words = joined.split()
     return [word.rstrip(_SHELL_ENDS) for word in words]

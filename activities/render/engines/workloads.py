@@ -14,7 +14,7 @@ _REVISION_HISTORY_LIMIT = 2
 def deployment(metadata: Json, copies: int, template: Json) -> Json:
     """Give the Deployment of a Standalone engine.
 
-    No copy is ever added before one is gone: a surge pod needs a GPU node that nobody reserved, and would hang.
+    No copy is ever added before one is gone: a surge pod needs a GPU node that is not reserved, and would stay Pending.
     """
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     return {

@@ -48,7 +48,7 @@ class RenderedRouting:
 class Rendered:
     """Everything for one replica or cache on one cluster.
 
-    `objects` stand in the order in which to apply them, all in `namespace` unless cluster-scoped. `hash` covers them all. `held` is the
+    `objects` are in the order of apply, all in `namespace` unless cluster-scoped. `hash` covers them all. `held` is the
     reason why workloads are left out for now, empty if none is. `copies` are Secrets to fill and apply before any workload.
     """
 
