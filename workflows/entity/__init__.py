@@ -1,4 +1,5 @@
-"""What every entity workflow has: object metadata, conditions, events, the main loop, and activity options.
+"""What every entity workflow has: object metadata, conditions, events, the reconcile loop, and activity options.
 
+`entity` is the base class of the workflows of all kinds. A part of a workflow gets the `context` of its object and nothing else of it.
 Not here: anything that is true for one kind only.
 """
