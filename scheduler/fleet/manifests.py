@@ -1,7 +1,8 @@
 """Manifests as the scheduler sees them.
 
-The only place that reads the wire form of InferenceCluster, ModelDeployment, ModelCache and ModelReplica. Readers are lenient where the
-kinds are: an absent claim is DRA, an absent or negative count is zero. Nothing is validated here; what cannot be used never matches.
+The only place that reads the wire form of InferenceCluster, ModelDeployment and ModelCache; `replica_manifests` reads ModelReplica.
+Readers are lenient where the kinds are: an absent claim is DRA, an absent or negative count is zero. Nothing is validated here; what
+cannot be used never matches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any
 
 from api_types import labels
 from scheduler.hardware.device_sets import device_set
-from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import (
     AdmissionView,
@@ -23,13 +23,11 @@ from scheduler.model.inputs import (
     PoolObservation,
     PoolView,
     QueueView,
-    ReplicaView,
     RequestView,
     Taint,
     Toleration,
 )
 from scheduler.model.policy import AffinityTerm, Drain, PlacementPolicy, Rollout, TopologySpread
-from scheduler.model.reasons import BOUND
 
 Tree = Mapping[str, Any]
 # Set on a cluster, it means that all its pools share a network with those of other clusters of the same value.
@@ -78,7 +76,7 @@ def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Tree,
         class_missing=bool(published.get("classMissing")),
         network_domain=cluster_labels.get(NETWORK_DOMAIN) or network_domain(cluster, name, declared.get("fabric") or {}),
         price_milli=published.get("priceMilli", -1),
-        observed=None if observed is None else pool_observation(_with_growth(observed, published, declared)),
+        observed=None if observed is None else _pool_observation(_with_growth(observed, published, declared)),
     )
 
 
@@ -110,7 +108,7 @@ def _admission_view(tree: Tree) -> AdmissionView:
     return AdmissionView(tree["workload"], tree["state"], tree.get("reason") or "", tree.get("since") or 0)
 
 
-def pool_observation(tree: Tree) -> PoolObservation:
+def _pool_observation(tree: Tree) -> PoolObservation:
     """Read what a capacity adapter observed of a pool, in nodes; `observedAt` in ms."""
     return PoolObservation(
         schedulable=tree.get("schedulable", -1),
@@ -249,69 +247,3 @@ def _terms(affinity: Tree | None) -> Iterable[AffinityTerm]:
                 tuple(term.get("namespaces") or ()),
                 term.get("weight") or 0,
             )
-
-
-def replica_view(account: Tree, state: str = BOUND, since: int = 0) -> ReplicaView:
-    """Read the account of a replica: identity, health, and under `spec` the spec of its ModelReplica; `since` in ms."""
-    spec = account.get("spec") or {}
-    return ReplicaView(
-        uid=account["uid"],
-        namespace=account["namespace"],
-        deployment=account["deployment"],
-        cluster=account["cluster"],
-        index=max(0, account.get("index") or 0),
-        name=account["name"],
-        engines=stamped_engines(spec.get("engines") or ()),
-        state=state,
-        since=since,
-        ready=bool(account.get("ready")),
-        serving=bool(account.get("serving")),
-        template=template_digest(spec) if spec.get("engines") else "",
-    )
-
-
-def replica_manifest_view(manifest: Tree, state: str = BOUND) -> ReplicaView:
-    """Read a ModelReplica document; its owner and its index are in its labels, an index that is no number counts as 0."""
-    metadata = manifest["metadata"]
-    own_labels = metadata.get("labels") or {}
-    text = str(own_labels.get(labels.REPLICA_INDEX) or "")
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
-    account = {
-        "uid": metadata.get("uid") or f"{metadata.get('namespace') or 'default'}/{metadata['name']}",
-        "namespace": metadata.get("namespace") or "default",
-        "deployment": own_labels.get(labels.DEPLOYMENT) or "",
-        "cluster": manifest["spec"]["clusterName"],
-        "index": int(text) if text.isascii() and text.isdigit() else 0,
-        "name": metadata["name"],
-        "spec": manifest["spec"],
-        "ready": any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
-    }
-    return replica_view(account, "Releasing" if metadata.get("deletionTimestamp") else state)
-
-
-def stamped_engines(engines: Iterable[Tree]) -> tuple[EnginePlacement, ...]:
-    """Read the engines of a ModelReplica: which pool each member has and what its requests resolved to."""
-    return tuple(
-        EnginePlacement(engine["name"], tuple(_stamped_member(member) for member in engine["members"]), engine.get("copies") or 1)
-        for engine in engines
-    )
-
-
-def _stamped_member(member: Tree) -> MemberPlacement:
-    requests = tuple(
-        ResolvedRequest(
-            r["name"],
-            r.get("deviceClassName") or "",
-            1 if r.get("count") is None else r["count"],
-            tuple(s["cel"] for s in r.get("selectors") or ()),
-            r.get("resourceName") or "",
-        )
-        for r in member.get("deviceRequests") or ()
-    )
-    return MemberPlacement(
-        role=member.get("role") or "Standalone",
-        pool=member.get("nodePoolName") or "",
-        requests=requests,
-        worker_nodes=(member.get("worker") or {}).get("nodes") or 1,
-        pods_per_node=member.get("podsPerNode") or 1,
-    )

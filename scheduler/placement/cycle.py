@@ -237,7 +237,7 @@ class SchedulingCycle:
         for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
             placement = self._placer.place()
             if placement is None:
-                self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no room for its successor beside it") for k in old]
+                self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no free capacity for its successor beside it") for k in old]
                 break
             self.placed.append(placement)
         floor = self.deployment.replicas - unavailable_limit(self.deployment, self.overlay.options)

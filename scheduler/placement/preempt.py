@@ -64,7 +64,7 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     if placement is None:
         for entry in before:
             overlay.ledger.put(entry)
-        return "the namespace's quota leaves no room for preemption"
+        return "preemption would not help: the namespace's quota is used up"
     return placement, evictions
 
 
@@ -165,7 +165,7 @@ def _freed_by(entry: ReplicaView) -> Mapping[str, int]:
 
 def _refusal(seen: Counter[str]) -> str:
     if not seen:
-        return "preemption would not help: no replica of lower priority makes enough room"
+        return "preemption would not help: no replicas of lower priority free enough nodes"
     texts = {
         "priority": "have no lower priority",
         "cooldown": "belong to deployments that were preempted a moment ago",

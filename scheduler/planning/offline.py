@@ -13,7 +13,8 @@ from typing import Any
 from api_types.prices import price_milli
 from scheduler.decide import ExplainedDecision, priority_of
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain, replica_manifest_view
+from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain
+from scheduler.fleet.replica_manifests import replica_view
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
 from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView
@@ -121,7 +122,7 @@ def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[Repli
         for manifest in documents.deployments
     }
     for manifest in documents.replicas:
-        replica = replica_manifest_view(manifest)
+        replica = replica_view(manifest)
         owner = owners.get((replica.namespace, replica.deployment))
         if owner is None:
             yield replica

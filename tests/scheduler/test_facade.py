@@ -20,6 +20,6 @@ def test_every_export_exists_once() -> None:
 
 
 def test_the_parts_of_the_scheduling_cycle_are_no_exports() -> None:
-    """Whoever drives the cycle by its parts decides otherwise than the live scheduler sooner or later."""
+    """A caller that runs the cycle by its parts could decide otherwise than the live scheduler."""
     parts = {"FleetOverlay", "SchedulingCycle", "build_decision", "cluster_details", "in_queue_order", "priority_of"}
     assert not parts & set(vars(scheduler))

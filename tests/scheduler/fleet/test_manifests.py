@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.fleet.manifests import cache_view, cluster_view, deployment_view, replica_view, template_digest
+from scheduler.fleet.manifests import cache_view, cluster_view, deployment_view, template_digest
+from scheduler.fleet.replica_manifests import replica_view
 from scheduler.model.inputs import (
     CacheView,
     ClusterView,
@@ -230,28 +232,26 @@ def test_a_network_label_joins_all_pools() -> None:
     assert {p.network_domain for p in cluster_view(labelled).pools} == {"campus"}
 
 
-def test_a_replica_report_is_read() -> None:
-    account = {
-        "uid": "u",
-        "namespace": "ml",
-        "deployment": "m",
-        "cluster": "a",
-        "index": 1,
-        "name": "m-1",
+def a_replica(**metadata: Any) -> Tree:
+    own_labels = {"modelplane.ai/deployment": "m", "modelplane.ai/replica-index": "1"}
+    return {
+        "metadata": {"name": "m-1", "namespace": "ml", "uid": "u", "labels": own_labels, **metadata},
         "spec": stamped_spec(),
-        "ready": True,
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    view = replica_view(account, "Reserved", NOW)
-    assert (view.uid, view.index, view.state, view.ready, view.since, view.template) == (
-        "u",
-        1,
-        "Reserved",
-        True,
-        NOW,
-        template_digest(TEMPLATE),
+
+
+def test_a_replica_is_read_whole() -> None:
+    view = replica_view(a_replica())
+    assert replace(view, engines=()) == ReplicaView(
+        "u", "ml", "m", "a", 1, "m-1", (), state="Bound", ready=True, template=template_digest(TEMPLATE)
     )
     members = [(m.role, m.pool, m.pods, [r.name for r in m.requests]) for e in view.engines for m in e.members]
     assert members == [("Leader", "p", 1, []), ("Worker", "p", 3, ["gpu"]), ("Standalone", "p", 1, ["gpu"])]
+
+
+def test_a_replica_that_is_being_deleted_is_releasing() -> None:
+    assert replica_view(a_replica(deletionTimestamp="2026-01-01T00:00:00Z")).state == "Releasing"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_replica_report_is_read() -> None:
         cluster_view(CLUSTER),
         cluster("a", pool("p", 3, gpu(), nic()), 4, taints=["x:NoExecute"]),
         ScheduleRequest("1", deployment(engine("main", alone(ask(), ask(name="b"))))),
-        replica_view({"uid": "u", "namespace": "n", "deployment": "d", "cluster": "c", "name": "r", "spec": stamped_spec()}),
+        replica_view(a_replica()),
     ],
     ids=lambda value: type(value).__name__,
 )

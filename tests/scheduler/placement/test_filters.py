@@ -122,7 +122,7 @@ def test_93_a_toleration_of_the_key_admits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "room", "tolerations", "want", "shortfall"),
+    ("story", "nodes", "tolerations", "want", "shortfall"),
     [
         ("94 drained, another is free", 1, (), ["b/0"], 0),
         ("94 drained, nothing is free", 0, (), [], 1),
@@ -131,9 +131,9 @@ def test_93_a_toleration_of_the_key_admits() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_no_execute_evicts(story: str, room: int, tolerations: tuple[Toleration, ...], want: list[str], shortfall: int) -> None:
+def test_no_execute_evicts(story: str, nodes: int, tolerations: tuple[Toleration, ...], want: list[str], shortfall: int) -> None:
     del story
-    world = fleet(cluster("a", 4, taints=["drain:NoExecute"]), cluster("b", room))
+    world = fleet(cluster("a", 4, taints=["drain:NoExecute"]), cluster("b", nodes))
     view = deployment(tolerations=tolerations)
     uids = standing(world, view, "a/0")
     decision = decided(world, view)

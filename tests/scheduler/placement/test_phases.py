@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.decide import apply, decide
-from scheduler.fleet.manifests import replica_manifest_view
+from scheduler.fleet.replica_manifests import replica_view
 from scheduler.model.decision import Decision, MemberPlacement
 from scheduler.model.inputs import CacheView, ClusterView, FillGate, ScheduleRequest
 from tests.scheduler.builders import (
@@ -54,7 +54,7 @@ CASES = [
     Case("103 one cluster takes both", clusters(a=2), 2, ["a/0", "a/1"]),
     Case("103 spreads before it packs", clusters(a=2, b=2), 2, ["a/0", "b/0"]),
     Case("104 the third goes to the first by name", clusters(a=4, b=4), 3, ["a/0", "a/1", "b/0"]),
-    Case("104 the third goes where there is room", clusters(a=4, b=1), 3, ["a/0", "a/1", "b/0"]),
+    Case("104 the third is placed where nodes are free", clusters(a=4, b=1), 3, ["a/0", "a/1", "b/0"]),
     Case("105 keeps what stands and fills the empty cluster", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0"]),
     Case("106 the order of clusters does not matter", clusters(c=1, a=1, b=1), 2, ["a/0", "b/0"]),
     Case("107 fills the gap in the indices", clusters(a=4), 3, ["a/0", "a/1", "a/2"], ["a/0", "a/2"]),
@@ -165,7 +165,7 @@ def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(step: int)
 def test_the_index_is_read_from_its_label(label: str | None, index: int) -> None:
     labels = {"modelplane.ai/deployment": "m", **({} if label is None else {"modelplane.ai/replica-index": label})}
     document = {"metadata": {"name": "m-1", "namespace": "ml", "labels": labels}, "spec": {"clusterName": "a", "engines": []}}
-    assert replica_manifest_view(document).index == index
+    assert replica_view(document).index == index
 
 
 def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:

@@ -1,0 +1,64 @@
+"""ModelReplica manifests as the scheduler sees them: entries of the ledger, for plans without a control plane.
+
+The live scheduler never reads them: its ledger has the entries that it placed itself, or that their deployments report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from api_types import labels
+from scheduler.fleet.manifests import Tree, template_digest
+from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.inputs import ReplicaView
+from scheduler.model.reasons import BOUND, RELEASING
+
+
+def replica_view(manifest: Tree) -> ReplicaView:
+    """Read a ModelReplica; its owner and its index are in its labels, an index that is no number counts as 0."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    own_labels = metadata.get("labels") or {}
+    namespace = metadata.get("namespace") or "default"
+    index = str(own_labels.get(labels.REPLICA_INDEX) or "")
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    engines = spec.get("engines") or ()
+    return ReplicaView(
+        uid=metadata.get("uid") or f"{namespace}/{metadata['name']}",
+        namespace=namespace,
+        deployment=own_labels.get(labels.DEPLOYMENT) or "",
+        cluster=spec["clusterName"],
+        index=int(index) if index.isascii() and index.isdigit() else 0,
+        name=metadata["name"],
+        engines=_stamped_engines(engines),
+        state=RELEASING if metadata.get("deletionTimestamp") else BOUND,
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
+        template=template_digest(spec) if engines else "",
+    )
+
+
+def _stamped_engines(engines: Iterable[Tree]) -> tuple[EnginePlacement, ...]:
+    """Read the engines of a ModelReplica: which pool each member has and what its requests resolved to."""
+    return tuple(
+        EnginePlacement(engine["name"], tuple(_stamped_member(member) for member in engine["members"]), engine.get("copies") or 1)
+        for engine in engines
+    )
+
+
+def _stamped_member(member: Tree) -> MemberPlacement:
+    requests = tuple(
+        ResolvedRequest(
+            r["name"],
+            r.get("deviceClassName") or "",
+            1 if r.get("count") is None else r["count"],
+            tuple(s["cel"] for s in r.get("selectors") or ()),
+            r.get("resourceName") or "",
+        )
+        for r in member.get("deviceRequests") or ()
+    )
+    return MemberPlacement(
+        role=member.get("role") or "Standalone",
+        pool=member.get("nodePoolName") or "",
+        requests=requests,
+        worker_nodes=(member.get("worker") or {}).get("nodes") or 1,
+        pods_per_node=member.get("podsPerNode") or 1,
+    )
