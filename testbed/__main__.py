@@ -10,14 +10,15 @@ from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.fleet.home import HomeBusy
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed, needed
-from testbed.testbed import Running, Testbed
+from testbed.running import Running
+from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 
 FAILED, REFUSED = 1, 2
 
 
 def default_home() -> Path:
-    """Where a testbed lives unless told otherwise."""
+    """The folder of a testbed unless `--home` names another."""
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser() / "modelplane" / "testbed"
 

@@ -1,22 +1,20 @@
 """A fleet on one machine: start it, find it, stop it.
 
 `up` may be called at any time: it finishes what an earlier run left undone, keeps data, ports and keys, and returns at once when all runs.
-The supervisor owns every process; this module decides what shall run, waits for it, and tells the clusters what they are.
+The supervisor owns every process; this module decides what shall run, waits for it, and seeds the clusters. How one part is started
+stands beside that part: `cluster/`, `dataplane/`, `temporal.py`.
 """
 
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
-import httpx
-
+from testbed import temporal as temporal_server
 from testbed.cluster import objects
 from testbed.cluster.control_plane import ControlPlane
 from testbed.cluster.kube import Kube, collection
@@ -32,6 +30,9 @@ from testbed.process.processes import ProcessSpec
 from testbed.process.supervision import Supervision
 from testbed.programs.install import Installer, needed
 from testbed.programs.versions import DEFINITIONS
+from testbed.readiness import answers_http, has_address, has_root_ca, is_healthy, listens, nodes_are_ready
+from testbed.running import ClusterRunning, Running
+from testbed.temporal import TEMPORAL
 from testbed.waiting import StartFailed, wait_until
 
 # Seconds are usual, minutes happen when two cores are shared with builds and tests.
@@ -44,44 +45,11 @@ STAGE_LAST = 9
 FORMAT = 2
 """Of running.json; what another version of this module started is started afresh."""
 
-TEMPORAL = "temporal"
 GATEWAY = "gateway"
-# The queues' default pace is set for shared databases; on SQLite it only adds waiting (a change is placed in 64 ms, not 197).
-TEMPORAL_POLL_RPS = 2000
-
-
-@dataclass(frozen=True)
-class ClusterRunning:
-    """One cluster of the testbed that is up."""
-
-    name: str
-    kubeconfig: Path
-    server: str
-    gateway_address: str
-    """What the Gateway says in its status; it leads somewhere only inside the data plane."""
-    gateway_url: str = ""
-    """Where this machine reaches the Gateway; empty without a data plane."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """A testbed that is up: where to reach everything. `manifests` holds classes.yaml, clusters.yaml and secrets.yaml."""
-
-    home: Path
-    temporal_address: str
-    temporal_ui: str
-    clusters: dict[str, ClusterRunning]
-    control: ClusterRunning | None
-    """None when the fleet goes without."""
-    manifests: Path
-
-    def all_clusters(self) -> list[ClusterRunning]:
-        """List the control cluster, where there is one, and the simulated ones."""
-        return [*([self.control] if self.control else []), *self.clusters.values()]
 
 
 class Testbed:
-    """One testbed, kept whole in the folder `home`; `say` hears progress, line by line."""
+    """One testbed, kept whole in the folder `home`; `say` takes progress, line by line."""
 
     __test__ = False  # pytest takes every class with this prefix for a test
 
@@ -96,26 +64,26 @@ class Testbed:
         """Have everything running, with the data that is already there.
 
         `data_plane` adds Traefik and a mock engine, so that a request to a Gateway really arrives at a pod's address. What runs is left
-        alone when it is what was asked for; another fleet, or a part that is missing, means starting afresh over the same data.
+        alone when it is what is requested; another fleet, or a part that is missing, means starting afresh over the same data.
 
         Installs missing programs first. Raises StartFailed or InstallFailed with the reason, FleetFileError never (the fleet was read).
-        What did start is left running for a look at it; `up` again goes on from there.
+        What did start is left running, so that it can be examined; `up` again goes on from there.
         """
         with self._home.changing():
-            if (running := self.running()) and self._is_as_asked(temporal=temporal, data_plane=data_plane):
+            if (running := self.running()) and self._matches(temporal=temporal, data_plane=data_plane):
                 self._say(f"already up in {self._home.folder}")
                 return running
-            began = time.monotonic()
+            started = time.monotonic()
             installer = Installer(self._say)
             programs = installer.programs(needed(data_plane=data_plane))
             definitions = {each.name: installer.definitions(each.name) for each in DEFINITIONS}
             self._supervision.stop()
             planes = self._prepare(programs, temporal=temporal, data_plane=data_plane)
-            self._noted.unlink(missing_ok=True)
+            self._record.unlink(missing_ok=True)
             self._supervision.start()
             self._supervision.want(spec for plane in planes for spec in plane.store_and_server())
             if temporal:
-                self._supervision.want([self._temporal(programs)])
+                self._supervision.want([temporal_server.process(self._home, programs[TEMPORAL])])
             with ThreadPoolExecutor(len(planes) + 1) as pool:
                 # Temporal is waited for beside the clusters: it needs the processor at the same time.
                 waits = [pool.submit(self._await_temporal)] if temporal else []
@@ -129,10 +97,10 @@ class Testbed:
             running = self._describe(planes, temporal=temporal, data_plane=data_plane)
             for cluster in running.all_clusters():
                 if cluster.gateway_url:  # an address in its status may be from an earlier run; only an answer proves it
-                    speaks = partial(_speaks, cluster.gateway_url)
-                    self._supervision.wait_for(ENCLAVE, speaks, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
+                    answers = partial(answers_http, cluster.gateway_url)
+                    self._supervision.wait_for(ENCLAVE, answers, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
             write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
-            noted = {
+            record = {
                 "format": FORMAT,
                 "clusters": [plane.name for plane in planes],
                 "processes": sorted(self._files.specs()),
@@ -140,8 +108,8 @@ class Testbed:
                 "data_plane": data_plane,
                 "fleet": self._fleet.model_dump_json(),
             }
-            write_json(self._noted, noted)
-            self._say(f"up in {time.monotonic() - began:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
+            write_json(self._record, record)
+            self._say(f"up in {time.monotonic() - started:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
             return running
 
     def down(self, wipe: bool = False) -> None:
@@ -155,13 +123,13 @@ class Testbed:
     def running(self) -> Running | None:
         """Read what runs; None unless every process of a complete `up` is alive (those of `start_process` do not count)."""
         self._home.recall()
-        noted = read_json(self._noted)
-        if noted is None or noted.get("format") != FORMAT or not self._supervision.alive():
+        record = read_json(self._record)
+        if record is None or record.get("format") != FORMAT or not self._supervision.alive():
             return None
-        if not all(self._files.identity(name) for name in noted["processes"]):
+        if not all(self._files.identity(name) for name in record["processes"]):
             return None
-        planes = [self._plane(name, {}) for name in noted["clusters"]]
-        return self._describe(planes, temporal=noted["temporal"], data_plane=noted["data_plane"])
+        planes = [self._plane(name, {}) for name in record["clusters"]]
+        return self._describe(planes, temporal=record["temporal"], data_plane=record["data_plane"])
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
         """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
@@ -182,7 +150,7 @@ class Testbed:
         if spec is None or not self._supervision.alive():
             return
         self._supervision.want([ProcessSpec(name, spec.argv, spec.environment, spec.stage, stop_signal=int(signal))])
-        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._supervision.blame(name, "did not end"))
+        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._supervision.failure_of(name, "did not end"))
 
     def process_pid(self, name: str) -> int | None:
         """Answer the pid of a supervised process that is alive now."""
@@ -194,26 +162,26 @@ class Testbed:
         return {name: self.process_pid(name) for name in self._files.specs()}
 
     @property
-    def _noted(self) -> Path:
+    def _record(self) -> Path:
         return self._home.folder / "running.json"
 
-    def _is_as_asked(self, *, temporal: bool, data_plane: bool) -> bool:
-        noted = read_json(self._noted)
-        as_asked = (
-            noted["fleet"] == self._fleet.model_dump_json()
-            and noted["temporal"] in (temporal, True)
-            and noted["data_plane"] in (data_plane, True)
+    def _matches(self, *, temporal: bool, data_plane: bool) -> bool:
+        record = read_json(self._record)
+        matches = (
+            record["fleet"] == self._fleet.model_dump_json()
+            and record["temporal"] in (temporal, True)
+            and record["data_plane"] in (data_plane, True)
         )
-        if not as_asked:
+        if not matches:
             self._say("what runs is another fleet or lacks a part; starting afresh over the same data")
-        return as_asked
+        return matches
 
     def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
         names = [*([CONTROL] if self._fleet.control else []), *(cluster.name for cluster in self._fleet.clusters)]
         self._home.number_clusters(names)
         planes = [self._plane(name, programs) for name in names]
         ports = [port for plane in planes for port in plane.ports()]
-        ports += ["temporal", "temporal-ui", "temporal-metrics"] if temporal else []
+        ports += temporal_server.PORTS if temporal else ()
         ports += [data_plane_port(plane.name) for plane in planes] if data_plane else []
         self._home.choose_ports(ports, self._say)
         for plane in planes:
@@ -227,39 +195,24 @@ class Testbed:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
         server = f"{plane.name}.kube-apiserver"
         with Kube(plane.server, plane.authority) as kube:
-            # Waited for by itself: an API server without its store would be blamed for the store's fault.
-            self._supervision.wait_for(f"{plane.name}.etcd", partial(_listens, plane.port("etcd")), SERVER_SECONDS, "does not listen")
+            # Waited for by itself: the error would name the API server for a fault of its store.
+            self._supervision.wait_for(f"{plane.name}.etcd", partial(listens, plane.port("etcd")), SERVER_SECONDS, "does not listen")
             self._supervision.wait_for(server, kube.is_ready, SERVER_SECONDS, "is not ready")
             self._supervision.want(plane.controllers())
             seed(plane, kube, cluster, self._fleet, definitions, data_plane=data_plane)
             manager = f"{plane.name}.kube-controller-manager"
-            self._supervision.wait_for(manager, lambda: _has_root_ca(kube), CONTROLLER_SECONDS, "does not work")
+            self._supervision.wait_for(manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work")
             if cluster:
-                self._supervision.wait_for(f"{plane.name}.kwok", lambda: _nodes_ready(kube), CONTROLLER_SECONDS, "made no node ready")
+                self._supervision.wait_for(f"{plane.name}.kwok", lambda: nodes_are_ready(kube), CONTROLLER_SECONDS, "made no node ready")
                 for part, scheme in (("kube-scheduler", "https"), ("lws-health", "http")):
                     name = f"{plane.name}.{part.removesuffix('-health')}"
                     url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"
-                    self._supervision.wait_for(name, partial(_answers, url), CONTROLLER_SECONDS, "is not ready")
+                    self._supervision.wait_for(name, partial(is_healthy, url), CONTROLLER_SECONDS, "is not ready")
         self._say(f"{plane.name}: ready at {plane.server}")
 
-    def _temporal(self, programs: dict[str, Path]) -> ProcessSpec:
-        paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
-        argv = [
-            str(programs["temporal"]),
-            *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "warn"),
-            *("--port", str(self._home.port("temporal"))),
-            *("--ui-port", str(self._home.port("temporal-ui"))),
-            *("--metrics-port", str(self._home.port("temporal-metrics"))),
-            *("--db-filename", str(self._home.folder / "temporal.db")),
-            *(word for pace in paces for word in ("--dynamic-config-value", pace)),
-        ]
-        return ProcessSpec(TEMPORAL, argv)
-
     def _await_temporal(self) -> None:
-        address = self._home.port("temporal-ui")
-        url = f"http://127.0.0.1:{address}/api/v1/namespaces/default"
-        self._supervision.wait_for(TEMPORAL, lambda: _answers(url), SERVER_SECONDS, "is not ready")
-        self._say(f"temporal: ready at 127.0.0.1:{self._home.port('temporal')}, UI at http://127.0.0.1:{address}")
+        temporal_server.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
+        self._say(f"temporal: ready at {temporal_server.address(self._home)}, UI at {temporal_server.ui_address(self._home)}")
 
     def _gateway(self, planes: list[ControlPlane], *, data_plane: bool) -> ProcessSpec:
         config = self._home.folder / "gateway.json"
@@ -279,14 +232,14 @@ class Testbed:
         )
         return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.dataplane.controllers", str(config)], stage=STAGE_LAST - 1)
 
-    def _await_gateways(self, planes: list[ControlPlane], keeper: str) -> None:
-        """Wait until `keeper`, whoever answers for Gateways here, gave each an address."""
+    def _await_gateways(self, planes: list[ControlPlane], controller: str) -> None:
+        """Wait until `controller`, the process that reconciles Gateways here, gave each an address."""
         for plane in planes:
             name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
             path = f"{collection('gateway.networking.k8s.io/v1', 'Gateway', objects.NAMESPACE)}/{name}"
             with Kube(plane.server, plane.authority) as kube:
                 otherwise = f"gave the Gateway of {plane.name} no address"
-                self._supervision.wait_for(keeper, partial(_has_address, kube, path), CONTROLLER_SECONDS, otherwise)
+                self._supervision.wait_for(controller, partial(has_address, kube, path), CONTROLLER_SECONDS, otherwise)
 
     def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool) -> Running:
         def cluster(plane: ControlPlane) -> ClusterRunning:
@@ -297,48 +250,9 @@ class Testbed:
         control = described.pop(CONTROL, None)
         return Running(
             home=self._home.folder,
-            temporal_address=f"127.0.0.1:{self._home.port('temporal')}" if temporal else "",
-            temporal_ui=f"http://127.0.0.1:{self._home.port('temporal-ui')}" if temporal else "",
+            temporal_address=temporal_server.address(self._home) if temporal else "",
+            temporal_ui=temporal_server.ui_address(self._home) if temporal else "",
             clusters=described,
             control=control,
             manifests=self._home.manifests,
         )
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=2.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _speaks(url: str) -> bool:
-    """Whether an HTTP server is there, whatever it says: without a route a gateway answers 404."""
-    try:
-        httpx.get(url, trust_env=False, timeout=2.0)
-    except httpx.TransportError:
-        return False
-    return True
-
-
-def _answers(url: str) -> bool:
-    # The schedulers' serving certificates are made by themselves, and only their health is asked.
-    try:
-        return httpx.get(url, verify=False, trust_env=False, timeout=2.0).status_code == httpx.codes.OK  # noqa: S501
-    except httpx.TransportError:
-        return False
-
-
-def _has_root_ca(kube: Kube) -> bool:
-    return kube.get(f"/api/v1/namespaces/{objects.NAMESPACE}/configmaps/kube-root-ca.crt") is not None
-
-
-def _nodes_ready(kube: Kube) -> bool:
-    nodes = kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED)
-    return all(any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", [])) for node in nodes)
-
-
-def _has_address(kube: Kube, path: str) -> bool:
-    gateway = kube.get(path)
-    return bool(gateway and gateway.get("status", {}).get("addresses"))

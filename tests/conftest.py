@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from testbed.programs.install import Installer, InstallFailed, needed
-from testbed.testbed import ClusterRunning, Running, Testbed
+from testbed.running import ClusterRunning, Running
+from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 from tests.environment.shared_testbed import kept_home, shared_testbed
 from tests.environment.summary import Summary

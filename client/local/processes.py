@@ -24,7 +24,9 @@ from testbed.fleet.manifests import secret_name
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed
 from testbed.programs.versions import TOOLS
-from testbed.testbed import TEMPORAL, Running, Testbed
+from testbed.running import Running
+from testbed.temporal import TEMPORAL
+from testbed.testbed import Testbed
 from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"

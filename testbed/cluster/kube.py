@@ -170,7 +170,7 @@ class Watcher:
         await self._http.aclose()
 
     async def changes(self, path: str) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-        """Tell what a collection holds and how it changes, until the server ends the watch.
+        """Yield what a collection holds and how it changes, until the server ends the watch.
 
         The first item is ("LISTED", every object); later ones are ("ADDED" | "MODIFIED" | "DELETED", [the object]). Raises KubeError when
         the server refuses, among others with 410 when it no longer knows what happened since the list.

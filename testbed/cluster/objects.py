@@ -1,4 +1,4 @@
-"""The objects a simulated cluster holds before anybody uses it: nodes, devices, gateway, storage class.
+"""The objects a simulated cluster starts with: nodes, devices, gateway, storage class.
 
 Pure functions from the fleet file to Kubernetes documents. Devices are published as a DRA driver would: one ResourceSlice per node and
 driver, so that the real scheduler allocates them and finds out by itself when they run out.
@@ -84,7 +84,7 @@ def node(name: str, cluster: Cluster, pool: Pool | None, fleet: FleetFile) -> Do
     """Render one node: large, and empty of everything but what its class says.
 
     Nodes of a pool are tainted as GPU nodes are. The system node is not, so that endpoint pickers and hydration Jobs find a place; it
-    carries no pool, so that nobody counts it as capacity.
+    carries no pool, so that it is not counted as capacity.
     """
     plugins = {
         device.resource_name: str(device.count)

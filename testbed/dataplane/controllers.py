@@ -133,7 +133,7 @@ def _now() -> str:
 
 
 async def serve(targets: list[Target]) -> None:
-    """Serve every cluster until the process is told to stop."""
+    """Serve every cluster until SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

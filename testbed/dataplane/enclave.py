@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Set up the namespace and serve until told to stop. 1 when a part ended by itself."""
+    """Set up the namespace and serve until SIGTERM. 1 when a part ended by itself."""
     # Entering a user namespace made the kernel forget whose death ends us.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for command in (
@@ -85,7 +85,7 @@ async def _engine() -> None:
     with socket.socket() as listener:
         # A Gateway may listen on the engine's port at its own address; the kernel prefers the more exact of the two.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(("0.0.0.0", PORT))  # noqa: S104 - every address of this namespace, which nobody outside can reach
+        listener.bind(("0.0.0.0", PORT))  # noqa: S104 - every address of this namespace, which cannot be reached from outside
         config = uvicorn.Config(application(), log_level="warning", access_log=False, lifespan="off")
         server = uvicorn.Server(config)
         await server.serve(sockets=[listener])

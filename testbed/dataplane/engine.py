@@ -1,4 +1,4 @@
-"""One engine that stands in for every simulated pod, and says which pod was asked.
+"""One engine that stands in for every simulated pod, and says which pod was called.
 
 Inside the data plane's namespace every pod address leads here. The answers have the shape of an OpenAI-compatible server, so that a client
 can be pointed at a route; the text is the address that was dialled and the path that arrived, which is what a routing test wants to know.

@@ -40,7 +40,7 @@ async def _listen(end: str, dial: str) -> asyncio.Server:
         try:
             far_reader, far_writer = await _dial(dial)
         except OSError:
-            # Nobody is there (yet): the caller sees a closed connection, as it would without a relay.
+            # Nothing listens there (yet): the caller sees a closed connection, as it would without a relay.
             writer.close()
             return
         await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))

@@ -1,7 +1,7 @@
 """What a gateway controller would report, worked out from what the cluster holds.
 
 Pure functions: stored objects in, wanted status out. They are as strict as a real controller about what a user can get wrong, a parent
-that does not exist or a backend nobody made, because a route that is accepted whatever it says would hide such faults.
+that does not exist or a backend that does not exist, because a route that is accepted whatever it says would hide such faults.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Objects:
 def statuses(objects: Objects, address: str, now: Callable[[], str], served: str | None = None) -> list[tuple[Document, Document]]:
     """Pair each object with the status it should have; only those whose status is not so already.
 
-    `address` is where every Gateway of the cluster listens; `now` is asked for the time of a condition that changes;
+    `address` is where every Gateway of the cluster listens; `now` gives the time of a condition that changes;
     `served` is the controller name of a real gateway, whose classes, Gateways and parents of routes are left to it.
     """
     wanted = [(item, _class_status(item, now)) for item in objects.gateway_classes.values() if item["spec"]["controllerName"] != served]

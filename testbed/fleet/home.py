@@ -1,9 +1,9 @@
 """What a testbed remembers between runs: which ports and address ranges it chose.
 
-Ports are chosen once and kept, so that a kubeconfig written to another place goes on working. A remembered port that somebody else took
-meanwhile is chosen anew and said aloud. They come from below the range from which the kernel hands out outgoing connections: a port from
-that range may be gone again before its server has started. Testbeds of one user note their ports in one place, for between choosing a port
-and listening on it lie seconds in which another testbed would find it free.
+Ports are chosen once and kept, so that a kubeconfig written to another place goes on working. A remembered port that another program
+took meanwhile is chosen anew, with a message. They come from below the range from which the kernel hands out outgoing connections: a
+port from that range may be taken again before its server has started. Testbeds of one user record their ports in one place, for between
+choosing a port and listening on it lie seconds in which another testbed would find it free.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ class Home:
             yield
 
     def choose_ports(self, names: list[str], say: Callable[[str], None]) -> None:
-        """Give each name a free port: the one it had, if nobody took it. Call only while nothing of this testbed runs."""
+        """Give each name a free port: the one it had, if it is still free. Call only while nothing of this testbed runs."""
         with _claims() as claims:
             others = {int(port) for port, home in claims.items() if home != str(self.folder)}
             for name in names:

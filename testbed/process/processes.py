@@ -1,6 +1,6 @@
 """How the supervisor and everybody else speak of processes: through small files.
 
-`processes/<name>.json` says what shall run, `run/<name>.json` what does. A pid alone is no proof of life, since the kernel reuses it; the
+`processes/<name>.json` says what shall run, `run/<name>.json` what does. A pid alone proves nothing, since the kernel reuses it; the
 start time beside it, as the kernel counts it, tells the two apart.
 """
 
@@ -23,7 +23,7 @@ class ProcessSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to what the supervisor itself was started with."""
     stage: int = 0
-    """Processes of a higher stage are ended before those of a lower one, so that nobody loses its database first."""
+    """Processes of a higher stage are ended before those of a lower one, so that no process loses its database first."""
     stop_signal: int | None = None
     """Set when it shall end: the signal to end it with."""
 
@@ -48,7 +48,7 @@ class ProcessFiles:
         self.actual = home / "run"
 
     def want(self, spec: ProcessSpec) -> None:
-        """Note that a process shall run; the supervisor looks when it is told to."""
+        """Write down that a process shall run; the supervisor reads it on SIGHUP."""
         write_json(self.wanted / f"{spec.name}.json", asdict(spec))
 
     def specs(self) -> dict[str, ProcessSpec]:

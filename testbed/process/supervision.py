@@ -1,4 +1,4 @@
-"""Start the supervisor, tell it what shall run, and end it with everything it started.
+"""Start the supervisor, hand it the wanted processes, and end it with everything it started.
 
 The other side of `supervisor.py`: what a command does to a supervisor that outlives it.
 """
@@ -17,8 +17,8 @@ from testbed.waiting import StartFailed, tail, wait_until
 
 STOP_SECONDS = 60
 KILLED_SECONDS = 10
-HOPELESS_STARTS = 8
-"""A process that was started this often without becoming ready will not become ready; it takes about half a minute to get there."""
+STARTS_MAX = 8
+"""A process that was started this often without becoming ready will not become ready; so many starts take about half a minute."""
 
 
 class Supervision:
@@ -47,18 +47,18 @@ class Supervision:
             self.files.want(spec)
         supervisor = self.files.identity(SUPERVISOR)
         if supervisor is None:
-            raise StartFailed(self.blame(SUPERVISOR, "has ended"))
+            raise StartFailed(self.failure_of(SUPERVISOR, "has ended"))
         os.kill(supervisor.pid, signal.SIGHUP)
 
     def wait_for(self, name: str, ready: Callable[[], bool], seconds: float, otherwise: str) -> None:
-        """Return when `ready()` holds; raise StartFailed with the log of process `name` when it is too late or hopeless."""
+        """Return when `ready()` holds; raise StartFailed with the log of process `name` when it takes too long or ends again and again."""
 
         def settled() -> bool:
-            return ready() or self.files.starts(name) >= HOPELESS_STARTS
+            return ready() or self.files.starts(name) >= STARTS_MAX
 
-        wait_until(settled, seconds, lambda: self.blame(name, otherwise))
+        wait_until(settled, seconds, lambda: self.failure_of(name, otherwise))
         if not ready():
-            raise StartFailed(self.blame(name, f"{otherwise} and ended {HOPELESS_STARTS - 1} times"))
+            raise StartFailed(self.failure_of(name, f"{otherwise} and ended {STARTS_MAX - 1} times"))
 
     def stop(self) -> None:
         """End the supervisor and everything of this home, also what a killed supervisor left."""
@@ -76,11 +76,11 @@ class Supervision:
         wait_until(
             lambda: not any(identity.alive() for identity in left),
             KILLED_SECONDS,
-            lambda: f"cannot be ended: {', '.join(f'pid {each.pid}' for each in left if each.alive())}; look at them with ps",
+            lambda: f"cannot be ended: {', '.join(f'pid {each.pid}' for each in left if each.alive())}; see `ps` for what they are",
         )
 
-    def blame(self, name: str, what: str) -> str:
-        """Say what is wrong with a process, with the end of its log and the next step."""
+    def failure_of(self, name: str, what: str) -> str:
+        """Describe what is wrong with a process, with the end of its log and the next step."""
         log = self._home / "logs" / f"{name}.log"
         return f"{name} {what}; the end of {log}:\n{tail(log)}\nRun `up` again once the cause is gone; `down --wipe` starts afresh."
 

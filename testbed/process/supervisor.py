@@ -3,7 +3,7 @@
 It detaches itself, so a fleet outlives the shell that started it, and it is the only parent: each child asks the kernel to be killed when
 the supervisor dies, so even `kill -9` leaves no orphan. It has one thread and waits for signals with `sigtimedwait`; nothing is polled.
 
-HUP: look at the wanted processes again. TERM or INT: end everything, in stages. A child that exits is started again, ever more slowly.
+HUP: read the wanted processes again. TERM or INT: end everything, in stages. A child that exits is started again, ever more slowly.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ BACKOFF_SECONDS_MAX = 15.0
 STEADY_SECONDS = 30.0
 """A child that lived this long is no longer counted as failing."""
 STOP_SECONDS = 8.0
-"""How long a child may take to end when asked, before it is killed."""
+"""How long a child may take to end after SIGTERM, before it is killed."""
 LOOK_SECONDS = 3600.0
-"""Signals tell everything; this only bounds one call of the kernel."""
+"""Signals wake the loop; this only bounds one call of the kernel."""
 LOG_BYTES_MAX = 20 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -59,7 +59,7 @@ class Supervisor:
         self._ending = False
 
     def run(self) -> None:
-        """Supervise until told to stop."""
+        """Supervise until SIGTERM or SIGINT."""
         while True:
             self._look()
             received = signal.sigtimedwait(SIGNALS, self._patience())
@@ -186,14 +186,14 @@ def main() -> int:
     files = ProcessFiles(home)
     for folder in (home / "logs", files.wanted, files.actual):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Held open for life and inherited by the detached process; a second supervisor of the same home stops here.
+    # Held open until the process ends, and inherited by the detached process; a second supervisor of the same home stops here.
     lock = (home / "supervisor.lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"a supervisor already runs in {home}: {read_json(files.actual / f'{SUPERVISOR}.json')}", file=sys.stderr)
         return 1
-    ready, told = os.pipe()
+    ready, written = os.pipe()
 
     def supervise() -> None:
         os.close(ready)
@@ -202,12 +202,12 @@ def main() -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         files.note(SUPERVISOR, Identity(os.getpid(), start_time(os.getpid()) or 0))
-        os.close(told)
+        os.close(written)
         Supervisor(home).run()
         files.forget(SUPERVISOR)
 
     detach(supervise)
-    os.close(told)
+    os.close(written)
     os.read(ready, 1)  # end of file once the detached process has noted who it is
     return 0
 

@@ -42,7 +42,7 @@ def cache_folder() -> Path:
 
 
 class Installer:
-    """Finds or makes programs; `say` hears what takes time."""
+    """Finds or makes programs; `say` takes progress."""
 
     def __init__(self, say: Callable[[str], None] = print, cache: Path | None = None) -> None:
         self._say = say
@@ -186,7 +186,7 @@ def _copy_definitions(wanted: Definitions, target: Path) -> None:
 def _beside(place: Path) -> Iterator[Path]:
     """Give a folder to fill that becomes `place` at the end, or vanishes."""
     for leftover in place.parent.glob(f".{place.name}.*"):
-        shutil.rmtree(leftover)  # we hold the lock of this place, so nobody is still filling it
+        shutil.rmtree(leftover)  # we hold the lock of this place, so nothing is still filling it
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
         yield draft

@@ -41,7 +41,7 @@ class LeftOut:
     folder: str
     """Of the package, inside the module."""
     file: str
-    """Under `tools/<module of the tool>`; it says `no` to whoever asks for what was left out."""
+    """Under `tools/<module of the tool>`; it fails with an error for what was left out."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Tool:
     packages: dict[str, str]
     """Name of the program to the Go package that builds it."""
     minutes: float
-    """What a build takes on two cores, told to the person who waits."""
+    """What a build takes on two cores, printed for the person who waits."""
     linker_variables: tuple[str, ...] = ()
     download: Download | None = None
     version_arguments: tuple[str, ...] | None = ("--version",)
-    """How the program on PATH is asked for its version; None when its name is too common to look for."""
+    """Arguments with which the program on PATH prints its version; None when its name is too common to look for."""
     left_out: tuple[LeftOut, ...] = ()
 
 

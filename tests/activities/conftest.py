@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from testbed.testbed import Running
+from testbed.running import Running
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from
 
 CLUSTER = "prod-eu"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api_types.errors import ModelplaneError
-from testbed.testbed import Running
+from testbed.running import Running
 from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 from tests.activities.render.builders import an_engine

@@ -32,7 +32,8 @@ from api_types import names, queues
 from api_types.messages.entities import SetSpec
 from api_types.settings import SecretSettings, Settings
 from testbed.fleet.fleet_file import FleetFile
-from testbed.testbed import Running, Testbed
+from testbed.running import Running
+from testbed.testbed import Testbed
 from tests.bench.one_line import one_line
 from tests.workflows.environment.harness import Json, WorkerProcess, a_deployment, a_worker, connected
 

@@ -11,7 +11,7 @@ import yaml
 from kubernetes.client import ApiClient
 
 from api_types.settings import CONFIG_VARIABLE, Settings
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 DOCUMENTS = [document for file in sorted(FOLDER.glob("*.yaml")) for document in yaml.safe_load_all(file.read_text())]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pytest
 from kubernetes import client
 
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 
 
 class Eventually(Protocol):

@@ -19,7 +19,8 @@ from testbed.cluster.kube import Kube
 from testbed.cluster.pki import Authority
 from testbed.fleet.fleet_file import FleetFile
 from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles
-from testbed.testbed import ClusterRunning, Running, Testbed
+from testbed.running import ClusterRunning, Running
+from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts in one test, on a machine that may be busy
@@ -202,7 +203,7 @@ def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually
 def test_a_part_that_cannot_work_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file where etcd's data folder belongs makes etcd end at once, again and again."""
     testbed = Testbed(tmp_path / "home", fleet(tmp_path))
-    monkeypatch.setattr("testbed.process.supervision.HOPELESS_STARTS", 3)
+    monkeypatch.setattr("testbed.process.supervision.STARTS_MAX", 3)
     (tmp_path / "home" / "clusters" / "lab").mkdir(parents=True)
     (tmp_path / "home" / "clusters" / "lab" / "etcd").write_text("in the way")
     try:

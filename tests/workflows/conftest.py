@@ -14,7 +14,7 @@ from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretStore, StoredSecret
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, local_hub
 from tests.workflows.environment.harness import ControlPlane, a_worker, connected
 from tests.workflows.environment.replaying import replay_all

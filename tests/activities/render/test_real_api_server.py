@@ -15,7 +15,7 @@ from activities.render.objects.propagation import Copy
 from testbed.cluster.webhooks import custom_resources
 from testbed.programs.install import Installer
 from testbed.programs.versions import ADD_ONS
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 from testbed.waiting import wait_until
 from tests.activities.render.builders import a_gang, render, render_pair
 from tests.activities.render.topologies import TOPOLOGIES

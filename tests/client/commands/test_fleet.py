@@ -18,7 +18,8 @@ from ruamel.yaml import YAML
 from client.configuration import HOME_VARIABLE
 from client.errors import ExitCode
 from client.local.processes import WORKER
-from testbed.testbed import Running, Testbed
+from testbed.running import Running
+from testbed.testbed import Testbed
 from tests.client.conftest import Cli, Result
 
 pytestmark = pytest.mark.testbed

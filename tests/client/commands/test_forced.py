@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client import ApiClient
 
 from client.errors import ExitCode
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 from tests.client.commands.test_fleet import eventually, fleet, here, manifest, tenant, written  # noqa: F401 - fixtures
 from tests.client.conftest import Cli
 

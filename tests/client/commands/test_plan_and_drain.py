@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.testbed import Running
+from testbed.running import Running
 from tests.client.commands.test_fleet import TOO_BIG, fleet, here, manifest, tenant  # noqa: F401  # the session's fleet, for this module too
 from tests.client.conftest import Cli
 

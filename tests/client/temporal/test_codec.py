@@ -15,7 +15,7 @@ from client.temporal.codec import ENCODING, EncryptionCodec, UnknownKey, codec_o
 from client.temporal.connection import connect
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
-from testbed.testbed import TEMPORAL
+from testbed.temporal import TEMPORAL
 
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'{"image":"registry.example/model:1"}')
 

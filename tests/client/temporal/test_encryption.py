@@ -16,7 +16,7 @@ from client.errors import CommandFailed
 from client.refs.targets import target
 from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
-from testbed.testbed import Running
+from testbed.running import Running
 
 pytestmark = pytest.mark.testbed
 

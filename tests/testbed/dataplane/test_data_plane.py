@@ -12,7 +12,8 @@ from kubernetes import client, config
 
 from testbed.documents import load_all
 from testbed.fleet.fleet_file import FleetFile
-from testbed.testbed import ClusterRunning, Running, Testbed
+from testbed.running import ClusterRunning, Running
+from testbed.testbed import Testbed
 from tests.testbed.conftest import control_of
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]

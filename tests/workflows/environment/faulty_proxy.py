@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api_types.clock import utc_now
-from testbed.testbed import ClusterRunning
+from testbed.running import ClusterRunning
 from tests.random_cases import generator
 
 # Not the proxy's to pass on: they describe one connection, and there are two.

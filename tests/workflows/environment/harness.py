@@ -27,7 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.messaging.search_attributes import attributes_of
 from api_types import labels, names, queues
 from api_types.messages.entities import Delete, Scale, SetSpec
-from testbed.testbed import Running
+from testbed.running import Running
 
 Json = dict[str, Any]
 LOOK_EVERY = 0.3

@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
-from testbed.testbed import TEMPORAL
+from testbed.temporal import TEMPORAL
 from worker import register_search_attributes
 
 

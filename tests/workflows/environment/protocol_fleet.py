@@ -32,7 +32,7 @@ from api_types.messages.scheduling import ReportCluster
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
-from testbed.testbed import TEMPORAL, TEMPORAL_POLL_RPS
+from testbed.temporal import QUEUE_PACES, TEMPORAL
 from tests.workflows.environment.harness import WorkerProcess, worker_process
 from worker import build_activities, build_workers, register_search_attributes
 
@@ -264,8 +264,7 @@ async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIt
     With a folder `apart` the worker is a process of its own, with its log there.
     """
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
-    paces = [f"history.{queue}ProcessorMaxPollRPS={TEMPORAL_POLL_RPS}" for queue in ("transfer", "timer", "visibility")]
-    arguments = [word for pace in paces for word in ("--dynamic-config-value", pace)]
+    arguments = [word for pace in QUEUE_PACES for word in ("--dynamic-config-value", pace)]
     async with await WorkflowEnvironment.start_local(
         data_converter=pydantic_data_converter, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
     ) as server:

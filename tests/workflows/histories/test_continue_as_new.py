@@ -19,7 +19,7 @@ from api_types import names, queues
 from api_types.clock import utc_now
 from api_types.messages.entities import Scale, SetSpec
 from api_types.settings import SecretSettings, Settings
-from testbed.testbed import ClusterRunning, Running
+from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, Repo
 from tests.workflows.conftest import make_known, put_secrets
 from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, a_worker, eventually

@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
-from testbed.testbed import Running
+from testbed.running import Running
 from tests.workflows.environment.harness import connected
 from worker import build_worker
 

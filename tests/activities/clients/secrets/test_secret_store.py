@@ -16,7 +16,7 @@ from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretMissing, SecretStore, StoredSecret
 from api_types.errors import InvalidInput, NameConflict
 from api_types.settings import SecretSettings, Settings
-from testbed.testbed import Running
+from testbed.running import Running
 from tests.activities.environment.cluster_under_test import cluster_from
 
 NAMESPACES = ("ml-team", "a", "b")
