@@ -33,7 +33,7 @@ from api_types.messages.cluster_work import (
     AppliedObject,
     ApplyReplica,
     PruneResult,
-    TeardownStep,
+    RunTeardownStep,
     TeardownStepResult,
 )
 
@@ -125,7 +125,7 @@ class WorkloadActivities:
         return PruneResult(removed=[entry.id for entry in obsolete if entry.id not in held], remaining=remaining)
 
     @activity.defn
-    async def teardown_replica_step(self, order: TeardownStep) -> TeardownStepResult:
+    async def teardown_replica_step(self, order: RunTeardownStep) -> TeardownStepResult:
         """Run one step of the teardown: delete in order; return when nothing of it is left, or after `wait_seconds`.
 
         Objects of other owners are left alone and named in the result; kinds that are not served have no objects.

@@ -11,13 +11,13 @@ from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
 from activities.workloads.copies import copies_of, is_copy, release_all
 from api_types import labels
-from api_types.messages.cluster_work import RemainingObject, TeardownStep, TeardownStepResult
+from api_types.messages.cluster_work import RemainingObject, RunTeardownStep, TeardownStepResult
 
 # The component label of what each step deletes, to find objects without an inventory.
 _COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
 
 
-async def run_step(deleter: Deleter, order: TeardownStep) -> TeardownStepResult:
+async def run_step(deleter: Deleter, order: RunTeardownStep) -> TeardownStepResult:
     """Run one step: delete in order; return when nothing of it is left, or with what remains at the time limit."""
     limit = _TimeLimit(order.wait_seconds)
     if order.number == teardown.SWEEP:
@@ -42,7 +42,7 @@ class _TimeLimit:
         return timedelta(seconds=max(0.0, self._deadline - asyncio.get_running_loop().time()))
 
 
-async def _delete(deleter: Deleter, order: TeardownStep, limit: _TimeLimit) -> DeletionResult:
+async def _delete(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) -> DeletionResult:
     """Delete what belongs to one step: known from the inventory, or found by its labels where the inventory was lost.
 
     What an interrupted update created beside the inventory is left to the sweep; a search in every step would cost each teardown as many
@@ -64,7 +64,7 @@ async def _delete(deleter: Deleter, order: TeardownStep, limit: _TimeLimit) -> D
     return DeletionResult(skipped, [])
 
 
-async def _release_copies(deleter: Deleter, order: TeardownStep, limit: _TimeLimit) -> DeletionResult:
+async def _release_copies(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) -> DeletionResult:
     """Release this replica's copies: those of the inventory, and those that an interrupted update created beside it."""
     targets = {ObjectId.parse(entry.id): None for entry in order.inventory if is_copy(entry)}
     targets |= dict.fromkeys(await copies_of(deleter.cluster, order.workload_namespace, order.workload_name))
@@ -80,7 +80,7 @@ async def _release_copies(deleter: Deleter, order: TeardownStep, limit: _TimeLim
     return DeletionResult(skipped, [])
 
 
-async def _sweep(deleter: Deleter, order: TeardownStep, limit: _TimeLimit) -> DeletionResult:
+async def _sweep(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) -> DeletionResult:
     """Delete everything with the replica's label, of every kind that a replica may have, until a whole listing finds nothing more."""
     served = await deleter.cluster.resources(refresh=True)
     while True:
@@ -94,5 +94,5 @@ async def _sweep(deleter: Deleter, order: TeardownStep, limit: _TimeLimit) -> De
             return result
 
 
-async def _marked(deleter: Deleter, kind: Kind, order: TeardownStep) -> list[Json]:
+async def _marked(deleter: Deleter, kind: Kind, order: RunTeardownStep) -> list[Json]:
     return await list_served(deleter.cluster, Selection(kind, labels=f"{labels.REPLICA}={order.workload_name}", metadata_only=True))

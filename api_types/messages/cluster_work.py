@@ -59,7 +59,7 @@ class ApplyReplica(Message):
     """Render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
-    `wait_seconds` is for objects that are deleted, as in `TeardownStep`.
+    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`.
     """
 
     connection: Connection
@@ -125,7 +125,7 @@ class Applied(Message):
     warnings: list[str] = Field(default_factory=list)
 
 
-class TeardownStep(Message):
+class RunTeardownStep(Message):
     """One step of an ordered teardown.
 
     `wait_seconds`: after this time the result lists what remains (0: return only when nothing does). `given_up`: ids of objects that are

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from api_types import names
-from api_types.messages.cluster_work import ApplyReplica, TeardownStep
+from api_types.messages.cluster_work import ApplyReplica, RunTeardownStep
 from workflows.model_replica.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
@@ -31,13 +31,13 @@ def apply_order(state: ModelReplicaState) -> ApplyReplica:
     )
 
 
-def teardown_order(state: ModelReplicaState, timeout: timedelta) -> TeardownStep:
+def teardown_order(state: ModelReplicaState, timeout: timedelta) -> RunTeardownStep:
     """Say all that is needed for the current step of the teardown."""
     access, applied, start = access_of(state), state.applied, state.start
     if access is None:
         raise ValueError("a teardown step needs a known cluster")
     connection, facts = access
-    return TeardownStep(
+    return RunTeardownStep(
         connection=connection,
         facts=facts,
         uid=state.uid,

@@ -29,7 +29,7 @@ from api_types.messages.cluster_work import (
     ClusterFacts,
     Connect,
     Connection,
-    TeardownStep,
+    RunTeardownStep,
     TeardownStepResult,
     WatchCluster,
 )
@@ -160,7 +160,7 @@ class ClusterUnderTest:
         return (await self.environment().run(self.workloads().prune_replica, order)).removed
 
     async def step(self, order: ApplyReplica, applied: Applied, number: int) -> TeardownStepResult:
-        step = TeardownStep(
+        step = RunTeardownStep(
             connection=order.connection,
             facts=order.facts,
             uid=order.uid,
