@@ -1,0 +1,108 @@
+"""Reading the live fleet: what the scheduler knows beside its ledger is part of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from api_types.clock import now_ms
+from api_types.resources.kinds import BY_KIND, KindInfo
+from client.errors import NoAnswer
+from client.planning.explanation import explanation
+from client.planning.live_fleet import LiveFleet, read_live
+from client.refs.targets import Target, target
+from client.temporal.control_plane import ControlPlane, ListedObject
+from scheduler import (
+    Fleet,
+    ScheduleRequest,
+    apply,
+    decide,
+    decision_state,
+    deployment_view,
+    offline_fleet,
+    pack_rows,
+    read_policy,
+    sort_documents,
+    write_policy,
+)
+from tests.client.fleetfiles import Tree, a_class, a_deployment
+from tests.client.planning.test_live_plan import published, stored
+from workflows.fleet_scheduler.packing import pack
+
+STRICT = read_policy({"queueOrder": "StrictOrder"})
+
+
+class FakePlane:
+    """Objects that describe themselves, and a scheduler that gives its ledger one replica a page."""
+
+    def __init__(self, fleet: Fleet, *trees: Tree, without_state: bool = False, changing: bool = False) -> None:
+        self.fleet = fleet
+        self.trees = trees
+        self.without_state = without_state
+        self.changing = changing
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
+        del namespace
+        found = [tree for tree in self.trees if tree["kind"] == kind.kind]
+        return [ListedObject(target(kind, tree["metadata"].get("namespace"), tree["metadata"]["name"]), tree) for tree in found]
+
+    async def query(self, wanted: Target, name: str, after: str = "") -> Any:
+        del wanted
+        if name == "policy":
+            return {"policy": write_policy(self.fleet.options)}
+        if self.changing:
+            self.fleet.version += 1
+        left = sorted((entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
+        page = {"version": self.fleet.version, "entries": pack(pack_rows(left[:1])), "after": left[0].uid if len(left) > 1 else ""}
+        return page if after or self.without_state else {**page, "state": pack(decision_state(self.fleet))}
+
+    async def rows(self, query: str) -> AsyncIterator[Any]:
+        del query
+        nothing: tuple[Any, ...] = ()
+        for row in nothing:
+            yield row
+
+
+def waiting_fleet() -> tuple[Fleet, list[Tree]]:
+    """Two of three nodes are used, one deployment waits for two nodes, and a later one would fit."""
+    big = stored(a_deployment("big", 1))
+    big["spec"]["template"]["spec"]["engines"][0]["copies"] = 2
+    deployments = [stored(a_deployment("first", 2)), big, stored(a_deployment("small", 1))]
+    trees = [a_class(), published("eu", ("h200", 3)), *deployments]
+    fleet = offline_fleet(sort_documents(trees), STRICT)
+    for tree in deployments:
+        view = deployment_view(tree)
+        apply(fleet, decide(fleet, [ScheduleRequest(view.name, view)], now_ms())[0], view)
+    return fleet, trees
+
+
+def read(plane: FakePlane) -> LiveFleet:
+    return asyncio.run(read_live(cast("ControlPlane", plane)))
+
+
+def test_it_is_the_fleet_that_the_scheduler_decides_about() -> None:
+    fleet, trees = waiting_fleet()
+    live = read(FakePlane(fleet, *trees))
+    assert {entry.uid for entry in live.fleet.entries()} == {entry.uid for entry in fleet.entries()}
+    assert decision_state(live.fleet) == decision_state(fleet)
+    assert live.fleet.options == fleet.options
+
+
+def test_an_explanation_names_the_deployment_that_waits_ahead() -> None:
+    fleet, trees = waiting_fleet()
+    explained = explanation(read(FakePlane(fleet, *trees)), target(BY_KIND["ModelDeployment"], "ml", "small"), now_ms())
+    assert (explained["shortfall"], explained["clusters"]["eu"]["reason"]) == (1, "Policy")
+    assert "StrictOrder: ml/big waits ahead" in explained["message"]
+
+
+def test_a_scheduler_of_an_older_release_gives_its_ledger_alone() -> None:
+    fleet, trees = waiting_fleet()
+    live = read(FakePlane(fleet, *trees, without_state=True))
+    assert (len(list(live.fleet.entries())), live.fleet.queue_reservations) == (2, {})
+
+
+def test_a_ledger_that_changes_whenever_it_is_read_is_no_ledger() -> None:
+    fleet, trees = waiting_fleet()
+    with pytest.raises(NoAnswer, match="changed whenever it was read"):
+        read(FakePlane(fleet, *trees, changing=True))
