@@ -61,6 +61,8 @@ check: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	@echo "functions and classes that nothing but tests uses:"
+	@! $(BIN)/vulture | grep -E "unused (function|method|class|property|import)" && echo "none"
 
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv

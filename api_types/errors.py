@@ -62,10 +62,6 @@ class PermissionDenied(ActionRequiredError):
     """The credential is accepted but lacks a permission."""
 
 
-class QuotaExceeded(ActionRequiredError):
-    """A quota of the outside system is used up."""
-
-
 class StillThere(ActionRequiredError):
     """An object that must be deleted first still exists, for instance because of a finalizer."""
 

@@ -4,7 +4,6 @@
 start time beside it, as the kernel counts it, tells the two apart.
 """
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -85,8 +84,3 @@ def start_time(pid: int) -> int | None:
     # The second field is the program's name in brackets and may itself hold spaces and brackets.
     state, *fields = text.rpartition(")")[2].split()
     return None if state in "ZX" else int(fields[18])
-
-
-def signal_number(value: int | signal.Signals) -> int:
-    """Flatten a signal for a file."""
-    return int(value)

@@ -31,7 +31,7 @@ class PackedFleet(Message):
     """The packed cache: parts of the fleet, what is carried beside it, the answers. `too_large`: it does not fit and has to be rebuilt."""
 
     fleet: list[str] = Field(default_factory=list)
-    carried_extras: str = Field(default="", alias="luggage")
+    carried_extras: str = ""
     answers: str = ""
     too_large: bool = False
 

@@ -24,7 +24,7 @@ class SchedulerState(BaseModel):
 
     epoch: int = 0
     fleet: list[str] = Field(default_factory=list)
-    carried_extras: str = Field(default="", alias="luggage")
+    carried_extras: str = ""
     arrived: str = ""
     rebuild: bool = False
     inbox: list[tuple[str, Any]] = Field(default_factory=list)

@@ -23,7 +23,7 @@ def here(name: str, namespace: str, **more: Any) -> Json:
 
 
 async def put_kubeconfig(store: SecretStore, content: bytes) -> None:
-    """Write the cluster's kubeconfig, as somebody does who rotates it."""
+    """Write the cluster's kubeconfig, as an operator does who rotates it."""
     await store.put(StoredSecret(labels.SYSTEM_NAMESPACE, secret_name(CLUSTER), {"kubeconfig": content}))
 
 

@@ -158,7 +158,7 @@ def verdict_of(error: Any, hub: Any, order: Order) -> Exception:
     if isinstance(error, hub.errors.GatedRepoError):
         return Hopeless(AUTH_REFUSED, f"{what} is gated: the token has no access ({error})")
     if isinstance(error, hub.errors.RepositoryNotFoundError) and not os.environ.get("HF_TOKEN"):
-        # The hub answers 401 to strangers for a repository that does not exist as well as for a private one.
+        # Without a token the hub answers 401 for a missing repository as well as for a private one.
         return Hopeless(NOT_FOUND, f"{what} does not exist, or is private and no token was given ({error})")
     if status in _UNAUTHORIZED:
         return Hopeless(AUTH_REFUSED, f"the hub refused the token for {what} ({error})")
