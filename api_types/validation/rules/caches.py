@@ -21,25 +21,25 @@ def source_block_is_present(spec: ModelCacheSpec, context: RuleContext) -> Findi
         yield context.error(f"required because source is {spec.source}", wire)
 
 
-def repository_can_be_named(model: HuggingFaceModel, context: RuleContext) -> Findings:
+def repository_id_is_valid(model: HuggingFaceModel, context: RuleContext) -> Findings:
     """Reject what the hub does not accept: it takes `owner/name` and `name`."""
     if not _REPO.fullmatch(model.repo):
         yield context.error("not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen", "repo")
 
 
-def revision_can_be_named(model: HuggingFaceModel, context: RuleContext) -> Findings:
+def revision_is_valid(model: HuggingFaceModel, context: RuleContext) -> Findings:
     """Reject what is neither branch, tag nor commit."""
     if model.revision and not _REVISION.fullmatch(model.revision):
         yield context.error("not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first", "revision")
 
 
-def image_can_be_named(model: OciModel, context: RuleContext) -> Findings:
+def image_reference_is_valid(model: OciModel, context: RuleContext) -> Findings:
     """Reject an image reference with spaces, or one that begins like a flag."""
     if not _IMAGE.fullmatch(model.image):
         yield context.error("not an image reference; write registry/name:tag or registry/name@digest", "image")
 
 
-def stack_can_reach_its_cluster(spec: ServingStackSpec, context: RuleContext) -> Findings:
+def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:
     """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
         yield context.error("must include an entry of type Kubeconfig", "secrets")
@@ -47,7 +47,7 @@ def stack_can_reach_its_cluster(spec: ServingStackSpec, context: RuleContext) ->
 
 RULES: Rules = {
     ModelCacheSpec: (source_block_is_present,),
-    HuggingFaceModel: (repository_can_be_named, revision_can_be_named),
-    OciModel: (image_can_be_named,),
-    ServingStackSpec: (stack_can_reach_its_cluster,),
+    HuggingFaceModel: (repository_id_is_valid, revision_is_valid),
+    OciModel: (image_reference_is_valid,),
+    ServingStackSpec: (stack_has_a_kubeconfig,),
 }

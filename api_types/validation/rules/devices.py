@@ -17,7 +17,7 @@ def provider_block_is_present(provisioning: Provisioning, context: RuleContext) 
         yield context.error(f"required because provider is {provisioning.provider}", block)
 
 
-def nodes_fits_the_cloud(provisioning: Provisioning, context: RuleContext) -> Findings:
+def provisioning_fits_the_cloud(provisioning: Provisioning, context: RuleContext) -> Findings:
     """Check limits that would otherwise be reported when a pool is created, long after the class was accepted."""
     block = provisioning.provider.lower()
     nodes = getattr(provisioning, block)
@@ -31,7 +31,7 @@ def nodes_fits_the_cloud(provisioning: Provisioning, context: RuleContext) -> Fi
         yield context.error(f"must be at most {MACHINE_NAME_MAX} characters, got {len(getattr(nodes, attribute))}", block, wire)
 
 
-def claim_names_its_means(device: Device, context: RuleContext) -> Findings:
+def claim_has_its_target(device: Device, context: RuleContext) -> Findings:
     """Require a device class, or an extended resource, for a device that is claimed."""
     if device.claim == "DRA" and device.device_class_name is None:
         default = "" if "claim" in device.model_fields_set else " (the default)"
@@ -48,21 +48,21 @@ def attribute_has_one_type(attribute: DeviceAttribute, context: RuleContext) -> 
         yield context.error(f"set exactly one of string, version, bool, int; got {', '.join(got) or 'none'}")
 
 
-def version_can_be_read(attribute: DeviceAttribute, context: RuleContext) -> Findings:
+def version_can_be_parsed(attribute: DeviceAttribute, context: RuleContext) -> Findings:
     """Reject a version that cannot be parsed: it would silently match nothing."""
     if attribute.version is not None and (problem := context.checks.version(attribute.version)):
         yield context.error(problem, "version")
 
 
-def quantity_can_be_read(capacity: DeviceCapacity, context: RuleContext) -> Findings:
+def quantity_can_be_parsed(capacity: DeviceCapacity, context: RuleContext) -> Findings:
     """Reject a quantity that cannot be parsed: it would silently match nothing."""
     if problem := context.checks.quantity(capacity.value):
         yield context.error(problem, "value")
 
 
 RULES: Rules = {
-    Provisioning: (provider_block_is_present, nodes_fits_the_cloud),
-    Device: (claim_names_its_means,),
-    DeviceAttribute: (attribute_has_one_type, version_can_be_read),
-    DeviceCapacity: (quantity_can_be_read,),
+    Provisioning: (provider_block_is_present, provisioning_fits_the_cloud),
+    Device: (claim_has_its_target,),
+    DeviceAttribute: (attribute_has_one_type, version_can_be_parsed),
+    DeviceCapacity: (quantity_can_be_parsed,),
 }

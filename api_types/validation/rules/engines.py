@@ -36,7 +36,7 @@ def phases_fit_the_mode(spec: AnySpec, context: RuleContext) -> Findings:
             yield context.error("allowed only when serving.mode is PrefillDecode", "engines", index, "phase")
 
 
-def gangs_want_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Findings:
+def gang_has_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Findings:
     """Warn of a gang without a cache: every rank downloads for itself, perhaps another revision."""
     if spec.model_cache_ref is not None:
         return
@@ -51,7 +51,7 @@ def engine_name_is_a_label(engine: AnyEngine, context: RuleContext) -> Findings:
         yield context.error("must be a DNS label: lower-case letters, digits, hyphen", "name")
 
 
-def roles_make_an_engine(engine: AnyEngine, context: RuleContext) -> Findings:
+def roles_are_complete(engine: AnyEngine, context: RuleContext) -> Findings:
     """Allow one Standalone, or one Leader and one Worker."""
     members = engine.members
     roles = [member.role for member in members]
@@ -68,13 +68,13 @@ def roles_make_an_engine(engine: AnyEngine, context: RuleContext) -> Findings:
 
 
 def some_member_requests_devices(engine: Engine, context: RuleContext) -> Findings:
-    """Refuse an engine without any request: it could be placed nowhere."""
+    """Reject an engine without any request: it could be placed nowhere."""
     if engine.members and all(member.node_selector is None for member in engine.members):
         yield context.error("no member requests devices; give at least one a nodeSelector", "members")
 
 
 def some_member_carries_requests(engine: ReplicaEngine, context: RuleContext) -> Findings:
-    """Refuse an engine without any resolved request: it would run on no device."""
+    """Reject an engine without any resolved request: it would run on no device."""
     if engine.members and all(member.device_requests is None for member in engine.members):
         yield context.error("at least one member must carry deviceRequests", "members")
 
@@ -107,7 +107,7 @@ def selector_compiles(selector: DeviceSelector, context: RuleContext) -> Finding
         yield context.error(problem if problem.startswith("does not compile") else f"does not compile: {problem}", "cel")
 
 
-def request_is_granted_one_way(request: ResolvedRequest, context: RuleContext) -> Findings:
+def request_has_one_source(request: ResolvedRequest, context: RuleContext) -> Findings:
     """Allow one grant for each resolved request: a claim, or a resource of a device plugin."""
     got = set_fields(request, "device_class_name", "resource_name")
     if len(got) != 1:
@@ -134,10 +134,10 @@ def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
         yield context.error(f"give exactly one of secretKeyRef, configMapKeyRef, fieldRef; got {', '.join(got) or 'none'}")
 
 
-_ENGINE = (engine_name_is_a_label, roles_make_an_engine)
+_ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
-    ReplicaTemplateSpec: (phases_fit_the_mode, gangs_want_a_cache),
+    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache),
     ModelReplicaSpec: (phases_fit_the_mode,),
     Engine: (*_ENGINE, some_member_requests_devices),
     ReplicaEngine: (*_ENGINE, some_member_carries_requests),
@@ -145,7 +145,7 @@ RULES: Rules = {
     ReplicaMember: (worker_block_is_for_workers,),
     Toleration: (toleration_says_what_it_tolerates,),
     DeviceRequest: (request_name_fits_a_claim,),
-    ResolvedRequest: (request_is_granted_one_way,),
+    ResolvedRequest: (request_has_one_source,),
     DeviceSelector: (selector_compiles,),
     EngineContainer: (variables_have_one_value,),
     EnvVar: (variable_has_one_source,),

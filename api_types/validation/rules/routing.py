@@ -32,7 +32,7 @@ def chart_is_new_enough(traefik: Traefik, context: RuleContext) -> Findings:
         yield context.warning(f"chart {traefik.version} is older than {TRAEFIK_CHART_FLOOR}, the oldest that routes reliably", "version")
 
 
-def addresses_can_be_read(metallb: MetalLb, context: RuleContext) -> Findings:
+def address_pool_is_valid(metallb: MetalLb, context: RuleContext) -> Findings:
     """Reject a pool that is neither a range nor a CIDR; MetalLB would do so long after `apply` succeeded."""
     first, dash, last = (part.strip() for part in metallb.address_pool.partition("-"))
     try:
@@ -48,13 +48,13 @@ def addresses_can_be_read(metallb: MetalLb, context: RuleContext) -> Findings:
         yield context.error(f'must be a range "first-last" or a CIDR, got "{metallb.address_pool}"', "addressPool")
 
 
-def selector_selects_something(selector: EndpointSelector, context: RuleContext) -> Findings:
+def selector_is_not_empty(selector: EndpointSelector, context: RuleContext) -> Findings:
     """Warn of an empty selector, which is rarely intended."""
     if not selector.match_labels:
         yield context.warning("empty; selects every endpoint of the namespace", "matchLabels")
 
 
-def url_can_be_reached(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
+def url_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     """Reject a URL without host or port, and one that contains a secret."""
     url = read_url(spec.url)
     for problem in url.errors:
@@ -63,7 +63,7 @@ def url_can_be_reached(spec: ModelEndpointSpec, context: RuleContext) -> Finding
         yield context.warning(warning, "url")
 
 
-def rewrite_path_can_be_used(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
+def rewrite_path_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     """Warn of a path that no route can have."""
     for problem in rewrite_path_problems(spec.rewrite_path) if spec.rewrite_path is not None else ():
         yield context.warning(problem, "rewritePath")
@@ -72,7 +72,7 @@ def rewrite_path_can_be_used(spec: ModelEndpointSpec, context: RuleContext) -> F
 RULES: Rules = {
     InferenceGatewaySpec: (backend_block_is_present,),
     Traefik: (load_balancer_block_is_present, chart_is_new_enough),
-    MetalLb: (addresses_can_be_read,),
-    EndpointSelector: (selector_selects_something,),
-    ModelEndpointSpec: (url_can_be_reached, rewrite_path_can_be_used),
+    MetalLb: (address_pool_is_valid,),
+    EndpointSelector: (selector_is_not_empty,),
+    ModelEndpointSpec: (url_is_valid, rewrite_path_is_valid),
 }

@@ -13,8 +13,9 @@ from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
-from client.manifests.policy_file import read_policy_file, read_yaml
+from client.manifests.policy_file import read_policy_file
 from client.manifests.status_trees import read_trees
+from client.manifests.yaml_file import read_yaml
 from client.output.formats import TreeFormat, as_json, as_yaml
 from client.planning.rendering import Output, render_all
 
