@@ -98,7 +98,7 @@ def with_template(tree: Tree, revisions: list[Tree], to: int | None) -> Tree:
     if wanted is None or wanted not in stored:
         known = ", ".join(map(str, sorted(stored))) or "none"
         missing = f"the template of generation {to} is not stored" if to is not None else "there is no earlier template"
-        raise Refused(f"ModelDeployment {tree['metadata']['name']}: {missing}", next_step=f"templates are stored of generations: {known}")
+        raise Refused(f"ModelDeployment {tree['metadata']['name']}: {missing}", next_step=f"generations with a stored template: {known}")
     return {**tree["spec"], "template": {**tree["spec"]["template"], "spec": stored[wanted]}}
 
 

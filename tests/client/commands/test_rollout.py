@@ -78,7 +78,7 @@ def test_undo_brings_an_earlier_template_back(to: int | None, image: str) -> Non
 def test_undo_says_what_it_could_bring_back(revisions: list[Tree], to: int | None, says: str) -> None:
     with pytest.raises(Refused, match=says) as caught:
         with_template(a_deployment(), revisions, to)
-    assert "templates are stored of generations" in caught.value.next_step
+    assert "generations with a stored template" in caught.value.next_step
 
 
 PROGRESS = [
