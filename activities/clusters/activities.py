@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.capacity import capacity_tracker
+from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.clusters.watch.notifier import Undelivered

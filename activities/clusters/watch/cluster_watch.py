@@ -9,7 +9,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resource, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.capacity.objects import reduced
-from activities.clusters.watch.capacity import CapacityTracker
+from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cache_observation_index import CacheObservationIndex
-from activities.clusters.watch.capacity import CapacityTracker
+from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes

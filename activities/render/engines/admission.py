@@ -23,9 +23,9 @@ from activities.render.engines.spec import (
     Member,
     ReplicaSpec,
 )
-from activities.render.inputs import contract
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
+from activities.render.objects import contract
 from api_types import labels
 from api_types.validation.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from activities.render.engines.context import Context
 from activities.render.engines.spec import DeviceRequest, Engine, Member
-from activities.render.inputs import contract
 from activities.render.inputs.findings import DRAUnavailable
+from activities.render.objects import contract
 from activities.render.objects.manifest import Item, compact, content_hash, labelled_item
 from api_types import apiversions, names
 

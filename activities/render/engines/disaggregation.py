@@ -14,7 +14,7 @@ from activities.render.engines.env import merge_env
 from activities.render.engines.flags import find_flag
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
-from activities.render.inputs import contract
+from activities.render.objects import contract
 from activities.render.objects.manifest import Json
 
 _SIDECAR = "pd-sidecar"

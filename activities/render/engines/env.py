@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from activities.render.inputs import contract
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
+from activities.render.objects import contract
 
 _NAME = re.compile(r"[ -<>-~]+")  # what Kubernetes allows: printable ASCII without '='
 _REFERENCES = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}

@@ -12,7 +12,7 @@ from activities.render.engines.context import Context
 from activities.render.engines.env import gang_env, merge_env, rewritten
 from activities.render.engines.flags import find_flag
 from activities.render.engines.spec import LEADER, Engine, Member
-from activities.render.inputs import contract
+from activities.render.objects import contract
 from activities.render.objects.manifest import Json, compact
 from api_types import labels, names
 

@@ -1,4 +1,4 @@
-"""What is true of every rendered object: labels, ownership, hashes, the rendered set, copies of Secrets, the order of teardown.
+"""What all rendered objects share: names that users rely on, labels, ownership, hashes, copies of Secrets, the order of teardown.
 
 Not here: what a kind of object contains (`engines`, `routing`, `cache`). Imports `inputs`.
 """

@@ -7,8 +7,8 @@ enter a render, a hash or a history.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from activities.render.inputs import contract
 from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects import contract
 from activities.render.objects.manifest import Json, Owner, labelled_item
 from api_types import apiversions, labels, names
 

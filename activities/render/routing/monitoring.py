@@ -1,7 +1,7 @@
 """What Prometheus scrapes: PodMonitors, because a cluster's Prometheus finds them everywhere, ServiceMonitors only with its own label."""
 
 from activities.render.engines.context import Context
-from activities.render.inputs import contract
+from activities.render.objects import contract
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector

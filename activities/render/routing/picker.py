@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from activities.render.engines import tracing
 from activities.render.engines.context import Context
-from activities.render.inputs import contract
+from activities.render.objects import contract
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker_config
 from api_types import apiversions, labels

@@ -4,8 +4,8 @@ A pool is created before the first pod: replacing a Service by a pool later woul
 """
 
 from activities.render.engines.context import Context
-from activities.render.inputs import contract
 from activities.render.inputs.findings import RoutingUnsupported
+from activities.render.objects import contract
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker
 from api_types import apiversions, labels

@@ -11,7 +11,7 @@ from activities.cluster_objects.kinds import LWS_NAME_LABEL
 from activities.clusters.capacity.adapters import ADAPTERS
 from activities.clusters.capacity.counts import amount, ceiling, floor
 from activities.clusters.capacity.objects import Objects, reduced
-from activities.clusters.watch.capacity import CapacityTracker, capacity_tracker
+from activities.clusters.watch.capacity_tracker import CapacityTracker, capacity_tracker
 from api_types import labels
 from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
 from tests.activities.clusters.capacity import recorded as r
