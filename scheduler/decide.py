@@ -135,7 +135,7 @@ def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
             if eviction.reason == reasons.PREEMPTED:
                 nominate(ledger, entry, (decision.namespace, decision.deployment), decision.now)
             else:
-                ledger.put(replace(entry, state=reasons.RELEASING, since=decision.now, ready=False, serving=False))
+                ledger.put(entry.as_releasing(decision.now))
             changed = True
     for placement in decision.placements:
         entry = ledger.get(placement.uid)

@@ -26,4 +26,4 @@ def nominate(ledger: Ledger, victim: ReplicaView, preemptor: Owner, now: int) ->
         if entry.state == reasons.RELEASING and same_nominee and any(promised[pool] > 0 for pool in nodes):
             promised.subtract(nodes)
             ledger.put(replace(entry, nominated_for=preemptor))
-    ledger.put(replace(victim, state=reasons.RELEASING, since=now, ready=False, serving=False, nominated_for=preemptor))
+    ledger.put(replace(victim.as_releasing(now), nominated_for=preemptor))

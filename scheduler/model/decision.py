@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from scheduler.model.reasons import REPLACEMENT_BLOCKED, RESIZE_BLOCKED
 
+# Required anti-affinity as replicas have it: (topology key, namespaces, labels) per term.
+AntiAffinity = tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
@@ -186,7 +189,7 @@ class Decision:
     waiting_since: int = -1
     deployment_uid: str = ""
     refused: tuple[tuple[str, str], ...] = ()
-    avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
+    avoids: AntiAffinity = ()
 
     @property
     def waits_for_capacity(self) -> bool:

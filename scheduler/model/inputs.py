@@ -8,12 +8,12 @@ meaning; order of clusters, replicas, labels and taints does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from scheduler.model.decision import EnginePlacement
+from scheduler.model.decision import AntiAffinity, EnginePlacement
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.policy import PlacementPolicy
-from scheduler.model.reasons import BOUND
+from scheduler.model.reasons import BOUND, RELEASING
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class ReplicaView:
         reuse: nodes per pool that releasing replicas of its own deployment still hold.
         since: when its state began, in ms.
         labels: of its deployment, by which affinity terms of others find it.
-        avoids: required anti-affinity of its deployment: (topology key, namespaces, labels).
+        avoids: required anti-affinity of its deployment.
         origin: uid of the deployment and id of the request that placed it, from which its uid was made; empty when unknown.
         nominated_for: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
 
@@ -246,9 +246,13 @@ class ReplicaView:
     reuse: tuple[tuple[str, int], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     min_available: int = 0
-    avoids: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = ()
+    avoids: AntiAffinity = ()
     nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
+
+    def as_releasing(self, since: int) -> ReplicaView:
+        """Give the entry once its replica is released: it holds its nodes until its objects are gone, and serves no traffic."""
+        return replace(self, state=RELEASING, since=since, ready=False, serving=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.model.decision import AntiAffinity
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
 
@@ -154,7 +155,7 @@ class Constraints:
         return ClusterSet(found)
 
 
-def required_anti_affinity(deployment: DeploymentView) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]:
+def required_anti_affinity(deployment: DeploymentView) -> AntiAffinity:
     """Give the required anti-affinity of a deployment as its replicas carry it."""
     return tuple(
         (term.topology_key, term.namespaces, tuple(sorted(term.match_labels.items())))

@@ -181,7 +181,7 @@ class SchedulingCycle:
     def _replace(self, kept: RetainedReplica) -> bool:
         entry = kept.entry
         before = self.overlay.ledger.get(entry.uid)
-        self.overlay.ledger.put(_releasing(entry, self.overlay.now))
+        self.overlay.ledger.put(entry.as_releasing(self.overlay.now))
         self._placer.vacate(entry)
         placement = self._placer.place()
         if placement is None:
@@ -289,7 +289,7 @@ class SchedulingCycle:
     def _standing(self) -> list[ReplicaView]:
         """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
         gone = {entry.uid for entry in self.evicted_entries}
-        terminating = [_releasing(e, e.since) for e in self.retained.terminating if e.uid not in gone]
+        terminating = [e.as_releasing(e.since) for e in self.retained.terminating if e.uid not in gone]
         return [*(k.entry for k in self.kept), *terminating, *self.retained.duplicates]
 
     def _evict_kept(self, kept: RetainedReplica, reason: str, detail: str) -> None:
@@ -297,7 +297,7 @@ class SchedulingCycle:
         self._evict(kept.entry, reason, detail)
 
     def _evict(self, entry: ReplicaView, reason: str, detail: str, *, vacates: bool = True) -> None:
-        self.overlay.ledger.put(_releasing(entry, self.overlay.now))
+        self.overlay.ledger.put(entry.as_releasing(self.overlay.now))
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
             self.evicted_entries.append(entry)
@@ -314,10 +314,6 @@ def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement,
     return tuple(
         max(known.get(engine.engine, engine), engine, key=lambda stamp: sum(nodes for _, nodes in stamped_nodes(stamp))) for engine in after
     )
-
-
-def _releasing(entry: ReplicaView, now: int) -> ReplicaView:
-    return replace(entry, state=reasons.RELEASING, since=now, ready=False, serving=False)
 
 
 def _eviction(entry: ReplicaView, reason: str, detail: str) -> Eviction:

@@ -216,7 +216,7 @@ def report_releasing(world: Fleet, uid: str) -> None:
     """Record that the workflow of a replica is shutting down, as its deployment reports it."""
     entry = world.replica(uid)
     assert entry is not None
-    world.put_replica(replace(entry, state="Releasing", since=NOW, ready=False, serving=False))
+    world.put_replica(entry.as_releasing(NOW))
 
 
 def finish_releases(world: Fleet) -> None:
