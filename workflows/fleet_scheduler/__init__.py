@@ -1,5 +1,6 @@
 """FleetScheduler: the singleton that serialises placement decisions.
 
-`workflow` has signals, queries and the loop; `cache` is what it knows, and how each message changes that; `outgoing` builds what it
-sends; `decide_activity` is where it calls `scheduler.decide`.
+`workflow` has signals, queries and the loop; `cache` is what it knows, and `inbox` how each message changes that; `queue` has the
+requests, `deciding` has them decided in a local activity and charges the ledger; `outgoing` builds what `sending` sends; `rebuild` starts
+without state, `continue_as_new` with that of the run before.
 """
