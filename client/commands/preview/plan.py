@@ -45,7 +45,9 @@ def plan(
     delete_pool: Annotated[
         list[str] | None, typer.Option("--delete-pool", help="Plan with the node pool CLUSTER/POOL removed. May be repeated.")
     ] = None,
-    scale: Annotated[list[str] | None, typer.Option("--scale", help="Plan with md/NAME=REPLICAS scaled. May be repeated.")] = None,
+    scale: Annotated[
+        list[str] | None, typer.Option("--scale", help="Plan with another replica count, as md/NAME=N. May be repeated.")
+    ] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="File with a fleet policy to plan with.", show_default=False)] = None,
     compat: Annotated[
         Compat | None,
