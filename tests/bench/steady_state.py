@@ -39,8 +39,8 @@ from tests.workflows.environment.harness import Json, WorkerProcess, a_deploymen
 
 CLUSTER = "steady"
 NAMESPACE = "ml-team"
-LOOK_EVERY = 1.0
-PATIENCE = 3600.0
+POLL_SECONDS = 1.0
+TIMEOUT_SECONDS = 3600.0
 # Histories that did not grow for so long are taken to be at rest.
 REST_SECONDS = 20.0
 SAMPLE_SECONDS = 10.0
@@ -68,11 +68,11 @@ def note(what: str) -> None:
 
 
 async def until(look: Callable[[], Awaitable[bool]], what: str) -> float:
-    """Look until it holds; give the seconds that it took. Raises TimeoutError after `PATIENCE` seconds."""
+    """Look until it holds; give the seconds that it took. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
     started = time.perf_counter()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await look():  # noqa: ASYNC110 - what is looked at is in another process
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
     seconds = time.perf_counter() - started
     note(f"{what} after {seconds:.1f} s")
     return seconds

@@ -29,15 +29,15 @@ from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet,
 
 POOLS = 4
 NODES = 16
-LOOK_EVERY = 0.01
-PATIENCE = 300.0
+POLL_SECONDS = 0.01
+TIMEOUT_SECONDS = 300.0
 # What the design asks for, in seconds.
 TARGETS = {"burst_decided_s": 15.0, "single_p50_s": 0.4, "single_p99_s": 1.0, "restart_fresh_decided_s": 5.0}
 
 
-async def until(look: Callable[[], Awaitable[bool]], every: float = LOOK_EVERY) -> None:
-    """Look until it holds. Raises TimeoutError after `PATIENCE` seconds."""
-    async with asyncio.timeout(PATIENCE):
+async def until(look: Callable[[], Awaitable[bool]], every: float = POLL_SECONDS) -> None:
+    """Look until it holds. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await look():  # noqa: ASYNC110 - what is looked at is in another process
             await asyncio.sleep(every)
 

@@ -1,4 +1,4 @@
-"""One control plane for all workflow tests: testbed, worker process, the testbed's clusters made known."""
+"""One control plane for all workflow tests: testbed, worker process, the testbed's clusters applied."""
 
 import base64
 import uuid
@@ -53,15 +53,15 @@ async def plane(
     with a_worker(testbed.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)
-            await make_known(plane)
+            await apply_clusters(plane)
             yield plane
-            # Whatever these tests did to the workflows, the code must be able to read it again.
+            # Whatever these tests did to the workflows, the code must be able to replay it.
             await replay_all(client, began, folder)
 
 
 @pytest.fixture
 async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
-    """A tenant of the test's own; what a failed test leaves there is sent away, for nodes are few."""
+    """A namespace of the test's own; what a failed test leaves there is deleted, for nodes are few."""
     name = f"t-{uuid.uuid4().hex[:8]}"
     yield name
     async for run in plane.client.list_workflows('WorkflowType = "ModelDeployment" AND ExecutionStatus = "Running"'):
@@ -77,7 +77,7 @@ async def put_secrets(testbed: Running, store: SecretStore) -> None:
         await store.put(StoredSecret(document["metadata"]["namespace"], document["metadata"]["name"], data))
 
 
-async def make_known(plane: ControlPlane) -> None:
+async def apply_clusters(plane: ControlPlane) -> None:
     """Apply the testbed's classes and clusters, and wait until all are Ready."""
     for file in ("classes.yaml", "clusters.yaml"):
         for document in documents(plane.running.manifests / file):

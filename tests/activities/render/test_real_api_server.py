@@ -24,7 +24,7 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LIVE = "render-live"
 NAMESPACES = ("ml-team", LIVE)
 GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 ADDED_KINDS = {"PodMonitor", "PodGroup", "DestinationRule"}
 
 pytestmark = pytest.mark.testbed
@@ -112,7 +112,7 @@ def until_forgotten(server: Server, groups: set[str]) -> None:
         named = server.call("GET", "/apis", accept=AGGREGATED)[1]["items"]
         return not groups & {group["metadata"]["name"] for group in named}
 
-    wait_until(forgotten, PATIENCE_SECONDS, lambda: f"{groups} are still served")
+    wait_until(forgotten, TIMEOUT_SECONDS, lambda: f"{groups} are still served")
 
 
 def until_established(server: Server, name: str) -> None:
@@ -120,7 +120,7 @@ def until_established(server: Server, name: str) -> None:
         conditions = server.call("GET", f"{CRD}/{name}")[1].get("status", {}).get("conditions") or []
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
-    wait_until(established, PATIENCE_SECONDS, lambda: f"{name} is not established")
+    wait_until(established, TIMEOUT_SECONDS, lambda: f"{name} is not established")
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -152,7 +152,7 @@ def test_the_server_would_have_noticed_a_field_that_does_not_exist(server: Serve
 
 def until_ready(server: Server, wanted: int) -> dict[str, Json]:
     """Wait for that many ready engine pods; by role and name."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         pods = {pod["metadata"]["name"]: pod for pod in server.pods(LIVE)}
         ready = {
@@ -176,7 +176,7 @@ def live(server: Server) -> Iterator[Server]:
         ("resource.k8s.io", "resourceclaimtemplates"),
     ):
         server.call("DELETE", f"/apis/{group}/v1/namespaces/{LIVE}/{plural}?propagationPolicy=Foreground")
-    wait_until(lambda: not server.pods(LIVE), PATIENCE_SECONDS, lambda: "pods do not end")
+    wait_until(lambda: not server.pods(LIVE), TIMEOUT_SECONDS, lambda: "pods do not end")
 
 
 def test_a_gang_and_a_pair_become_ready_on_simulated_gpus(live: Server) -> None:

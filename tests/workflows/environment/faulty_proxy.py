@@ -1,7 +1,8 @@
-"""A Kubernetes API server behind a bad line: a proxy that answers with failures on a plan, loses answers, resets connections, goes dark.
+"""An unreliable connection to a Kubernetes API server: a proxy that fails requests by a plan, loses responses and resets connections.
 
-It speaks HTTPS under a certificate of its own and has a kubeconfig of its own, so a worker takes it for the cluster. Everything that it
-does not spoil reaches the real API server under the administrator's credential. Draws come from a seed, so that a run can be repeated.
+It speaks HTTPS under a certificate of its own and has a kubeconfig of its own, so a worker takes it for the cluster. Every request
+that it does not fail reaches the real API server under the administrator's credential. Draws come from a seed, so that a run can be
+repeated.
 """
 
 import asyncio
@@ -37,18 +38,18 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Fault(Enum):
-    """What may become of a request."""
+    """What may happen to a request."""
 
     CONFLICT = HTTPStatus.CONFLICT
     INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
     THROTTLED = HTTPStatus.TOO_MANY_REQUESTS
     ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
     RESET = "the connection breaks before the request arrives"
-    LOST_ANSWER = "the request is done, but its answer never arrives"
+    LOST_ANSWER = "the request is served, but its response never arrives"
 
 
-HEALING = (Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER)
-"""Those that a repetition overcomes."""
+TRANSIENT = (Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER)
+"""Those that a retry overcomes."""
 
 _REASONS = {
     Fault.CONFLICT: "Conflict",
@@ -70,11 +71,11 @@ Plan = Callable[[Request], Fault | None]
 
 
 @dataclass
-class Storm:
+class RandomFaults:
     """A share of all requests fails, each in a way that is drawn. Watches break, but are never refused."""
 
     share: float
-    faults: tuple[Fault, ...] = HEALING
+    faults: tuple[Fault, ...] = TRANSIENT
 
     def __post_init__(self) -> None:
         self._chance = generator()
@@ -97,7 +98,7 @@ class Always:
     resource: str
 
     def __call__(self, request: Request) -> Fault | None:
-        """Tell whether a request is of that kind."""
+        """Give the fault for a request of that kind."""
         found = request.method == self.method and f"/namespaces/{self.namespace}/{self.resource}/" in request.path
         return self.fault if found else None
 
@@ -141,7 +142,7 @@ class FaultyProxy:
             self._plans.remove(entry)
 
     @contextlib.asynccontextmanager
-    async def dark(self) -> AsyncIterator[None]:
+    async def unreachable(self) -> AsyncIterator[None]:
         """Break every connection and take no new one while the body runs."""
         assert self._site
         await self._site.stop()
@@ -152,7 +153,7 @@ class FaultyProxy:
             await self._listen()
 
     async def start(self, folder: Path) -> None:
-        """Begin to serve on a free port; key and certificate are written to `folder` for the moment."""
+        """Serve on a free port; key and certificate are written to `folder` until they are loaded."""
         self._authority, self._tls = _certificate(folder)
         self._upstream = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=_administrator(self.cluster, folder), limit=0),
@@ -166,7 +167,7 @@ class FaultyProxy:
         await self._listen()
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop serving, and close all connections."""
         self._break_connections()
         if self._runner:
             await self._runner.cleanup()
@@ -189,17 +190,17 @@ class FaultyProxy:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.served += 1
-        asked = Request(request.method, request.path, request.query.get("watch") == "true")
-        fault = self._drawn(asked)
+        received = Request(request.method, request.path, request.query.get("watch") == "true")
+        fault = self._fault_for(received)
         if fault in _REASONS:
             return _refusal(fault)
         if fault is Fault.RESET:
             return _cut(request)
         return await self._forward(request, lose=fault is Fault.LOST_ANSWER)
 
-    def _drawn(self, asked: Request) -> Fault | None:
+    def _fault_for(self, request: Request) -> Fault | None:
         for plan, injected in self._plans:
-            if fault := plan(asked):
+            if fault := plan(request):
                 injected[fault] += 1
                 return fault
         return None
@@ -221,7 +222,7 @@ class FaultyProxy:
                 await response.write_eof()
                 return response
         except (aiohttp.ClientError, ConnectionError):
-            # The real server is not there, or the caller has hung up: the line is as bad as its ends.
+            # The real server is not there, or the caller has closed the connection.
             return _cut(request)
 
 

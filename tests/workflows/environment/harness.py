@@ -1,4 +1,4 @@
-"""A control plane under test: the testbed, a worker process that can be killed, and the few moves that tests make on them."""
+"""A control plane under test: the testbed, a worker process that can be killed, and what tests do with them."""
 
 import asyncio
 import base64
@@ -30,22 +30,22 @@ from api_types.messages.entities import Delete, Scale, SetSpec
 from testbed.running import Running
 
 Json = dict[str, Any]
-LOOK_EVERY = 0.3
-# A deadline only bounds a failure; on a machine with other work everything takes longer.
-PATIENCE = 120.0
+POLL_SECONDS = 0.3
+# A timeout only bounds a failure; on a busy machine everything takes longer.
+TIMEOUT = 120.0
 _MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = PATIENCE, what: str = "") -> Any:
-    """Look until it holds; fail with the last sight."""
+async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = TIMEOUT, what: str = "") -> Any:
+    """Poll until it holds; fail with what was seen last."""
     deadline = time.monotonic() + within
     seen: Any = None
     while time.monotonic() < deadline:
         seen = await look()
         if holds(seen):
             return seen
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
     raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {yaml.safe_dump(seen)[:6000]}")
 
 
@@ -70,7 +70,7 @@ class WorkerProcess:
                 if httpx.get(f"http://{self._listen}/healthz").status_code == 200:
                     return
             except httpx.HTTPError:
-                time.sleep(LOOK_EVERY)
+                time.sleep(POLL_SECONDS)
         raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
 
     @property
@@ -83,14 +83,14 @@ class WorkerProcess:
         return httpx.get(f"http://{self._listen}/metrics").text
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """End it with SIGKILL."""
         if self._process:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def stop(self) -> int:
-        """End it as an operator would; gives the exit code."""
+        """End it with SIGTERM; gives the exit code."""
         assert self._process
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(60)
@@ -102,7 +102,7 @@ class WorkerProcess:
 
 
 class ControlPlane:
-    """What tests do to the control plane, in its own words."""
+    """What tests do with the control plane."""
 
     def __init__(self, client: Client, running: Running, worker: WorkerProcess | None, kube: Callable[[Any], ApiClient]) -> None:
         self.client = client
@@ -151,14 +151,14 @@ class ControlPlane:
             raise
         return seen
 
-    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = PATIENCE) -> Json:
+    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = TIMEOUT) -> Json:
         seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
         return seen
 
-    async def ready(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> Json:
+    async def ready(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT) -> Json:
         return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
 
-    async def gone(self, kind: str, name: str, namespace: str = "", within: float = PATIENCE) -> None:
+    async def gone(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT) -> None:
         await self.until(kind, name, lambda seen: not seen, namespace, within)
 
     async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
@@ -205,12 +205,12 @@ class ControlPlane:
             scope = f"/namespaces/{namespace}" if resource["namespaced"] else ""
             listed = self.call(cluster, "GET", f"{base}{scope}/{resource['name']}", accept=_METADATA_ONLY) or {"items": []}
             ours = resource["kind"] == "ResourceClaim"
-            items = listed["items"] or ()  # null for the kinds that are made up while one looks
+            items = listed["items"] or ()  # null for the kinds that are computed on request
             found += [f"{resource['kind']}/{item['metadata']['name']}" for item in items if ours or _is_ours(item["metadata"])]
         return sorted(set(found))
 
     def _listable(self, cluster: str) -> list[tuple[str, Json]]:
-        """Every kind that the cluster serves and lists, with the path of its group; asked once, for no test here adds kinds."""
+        """Every kind that the cluster serves and lists, with the path of its group; read once, for no test here adds kinds."""
         if cluster not in self._kinds:
             groups = self.get(cluster, "/apis")["groups"]
             bases = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]

@@ -1,7 +1,7 @@
 """A fleet that exists by its reports alone: a real Temporal server, the real workers in this process, and no Kubernetes.
 
 The scheduler cannot tell it from a fleet of machines. Each cluster's workflow has no spec, so it neither connects nor reports; its reports
-come from here, and the replicas that are placed on it find it and wait for a connection without another word.
+come from here, and the replicas that are placed on it find it and wait for a connection.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ NAMESPACE = "ml-team"
 # Workers that leave without grace are gone at once; this is far more than they need on a busy machine.
 STOP_SECONDS = 60
 
-# An entity without a worker must not hold a look up for long.
+# An entity without a worker must not delay a poll for long.
 QUERY_TIMEOUT = timedelta(seconds=5)
 # Not there, no worker in time, no worker ever since, or more questions at once than the server keeps for one workflow.
 _UNANSWERED = (

@@ -10,7 +10,7 @@ Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def together(scenarios: Mapping[str, Scenario]) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
-    """Begin all scenarios; gives the task of each, to be awaited by its test.
+    """Start all scenarios; gives the task of each, to be awaited by its test.
 
     At the end those are waited for that no test did, when only some of the tests were wanted: cut short they would leave things behind.
     """

@@ -1,4 +1,4 @@
-"""What the tests of serving topologies stand on: deployments of every shape, and a look at nodes, pods and claims over time."""
+"""Helpers for tests of serving topologies: deployments of every shape, and nodes, pods and claims over time."""
 
 import asyncio
 import copy
@@ -19,7 +19,7 @@ H100, L40S = "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
 IMAGE = "registry.example/engine:1"
 # What an administrator does with a node that is lost for good: its pods end at once, and nothing new is placed there.
 LOST = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 SURE_LOOKS = 5
 WORKLOADS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
@@ -101,7 +101,7 @@ async def routed_by_pools(plane: ControlPlane, cluster: str = CLUSTER) -> AsyncI
 
 
 async def route_by(plane: ControlPlane, surface: str, cluster: str = CLUSTER) -> None:
-    """Declare how a cluster routes, and wait until new replicas hear it."""
+    """Declare how a cluster routes, and wait until new replicas get it."""
     manifest = await plane.describe("InferenceCluster", cluster)
     kept = {key: manifest["metadata"].get(key, {}) for key in ("name", "labels", "annotations")}
     kept["annotations"] = {**kept["annotations"], labels.ROUTING: surface}
@@ -115,7 +115,7 @@ async def route_by(plane: ControlPlane, surface: str, cluster: str = CLUSTER) ->
 
 
 async def connection_of(plane: ControlPlane, cluster: str = CLUSTER) -> Json:
-    """What replicas read of a cluster when they are born."""
+    """What replicas read of a cluster when they start."""
     found: Json = await (await plane.handle("InferenceCluster", cluster).describe()).memo_value(CONNECTION_MEMO)
     return found
 
@@ -181,7 +181,7 @@ async def _kept_lost(plane: ControlPlane, cluster: str, node: str) -> AsyncItera
     async def keep() -> None:
         while not found.is_set():
             await asyncio.to_thread(_mark, plane, cluster, node, lost=True)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     keeper = asyncio.create_task(keep())
     try:
@@ -210,7 +210,7 @@ async def _taint(plane: ControlPlane, cluster: str, node: str, *, lost: bool) ->
 
     for _ in range(SURE_LOOKS):
         await eventually(marked, lambda done: done)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _mark(plane: ControlPlane, cluster: str, node: str, *, lost: bool) -> bool:
@@ -243,23 +243,23 @@ class Watched:
 
 @asynccontextmanager
 async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str = CLUSTER) -> AsyncIterator[Watched]:
-    """Look at nodes and replicas all the while."""
+    """Poll nodes and replicas while the body runs."""
     seen = Watched()
 
-    def look_at_nodes() -> None:
+    def poll_nodes() -> None:
         for pool, nodes in nodes_in_use(plane, namespace, cluster).items():
             seen.nodes_most[pool] = max(seen.nodes_most.get(pool, 0), len(nodes))
         seen.together.add(frozenset(kind for kind, path in WORKLOADS.items() if plane.get(cluster, path.format(namespace))["items"]))
 
-    async def look() -> None:
+    async def poll() -> None:
         while True:
-            await asyncio.to_thread(look_at_nodes)
+            await asyncio.to_thread(poll_nodes)
             status = (await plane.describe("ModelDeployment", name, namespace)).get("status", {})
             if "placements" in status:
                 seen.endpoints_fewest = min(seen.endpoints_fewest, sum(bool(each["endpoint"]) for each in status["placements"]))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    task = asyncio.create_task(look())
+    task = asyncio.create_task(poll())
     try:
         yield seen
         if task.done():
@@ -270,7 +270,7 @@ async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str 
 
 
 async def rolled(plane: ControlPlane, document: Json, within: float = 90) -> Json:
-    """Apply a changed deployment and wait until all of it stands."""
+    """Apply a changed deployment and wait until it is Ready."""
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     request = await plane.apply(document)
     return await plane.until(

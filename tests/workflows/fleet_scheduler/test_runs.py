@@ -17,8 +17,8 @@ from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.wire import to_wire
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.environment.harness import eventually
-from tests.workflows.environment.impatient import impatient_server, runs
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
+from tests.workflows.environment.short_runs import runs, server_with_short_runs
 from workflows.fleet_scheduler import continue_as_new
 from workflows.fleet_scheduler.packing import unpack
 
@@ -38,7 +38,7 @@ def request(number: int) -> dict[str, Any]:
 async def served_here() -> AsyncIterator[Client]:
     """A control plane of many runs, served by this process so that a test can reach into it."""
     settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)))
-    async with impatient_server(events=60) as client:
+    async with server_with_short_runs(events=60) as client:
         with ThreadPoolExecutor(settings.worker.max_concurrent_activities) as threads:
             async with AsyncExitStack() as stack:
                 for worker in workers_here(client, settings, threads).values():

@@ -21,10 +21,10 @@ from api_types.messages.entities import Scale, SetSpec
 from api_types.settings import SecretSettings, Settings
 from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, Repo
-from tests.workflows.conftest import make_known, put_secrets
+from tests.workflows.conftest import apply_clusters, put_secrets
 from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, a_worker, eventually
-from tests.workflows.environment.impatient import address_of, impatient_server, runs
 from tests.workflows.environment.replaying import replay_all
+from tests.workflows.environment.short_runs import address_of, runs, server_with_short_runs
 
 SIGNALS = 2000
 AT_ONCE = 25
@@ -32,7 +32,7 @@ AT_ONCE = 25
 
 @pytest.mark.testbed
 async def test_two_thousand_scale_signals_while_runs_follow_each_other_are_each_applied_once(tmp_path: Path) -> None:
-    async with impatient_server(events=60) as client:
+    async with server_with_short_runs(events=60) as client:
         with a_worker(address_of(client), tmp_path / "secrets", tmp_path / "worker.log"):
             await storm(client)
 
@@ -94,14 +94,14 @@ async def test_a_model_lives_through_many_runs_of_all_its_workflows(
     hub.repos["acme/long"] = Repo()
     settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address}
     began = utc_now()
-    async with impatient_server(events=15) as client:
+    async with server_with_short_runs(events=15) as client:
         with a_worker(address_of(client), tmp_path / "secrets", tmp_path / "worker.log", **settings) as worker:
             await a_long_life(ControlPlane(client, testbed, worker, kube), namespace)
         await replay_all(client, began, tmp_path)
 
 
 async def a_long_life(plane: ControlPlane, namespace: str) -> None:
-    await make_known(plane)
+    await apply_clusters(plane)
     await plane.apply(a_cache("long", namespace, "acme/long"))
     await plane.apply(a_deployment("long", namespace, replicas=1, modelCacheRef={"name": "long"}))
     first = await plane.ready("ModelDeployment", "long", namespace)

@@ -22,7 +22,7 @@ from worker import build_worker
 
 LIVES = 6
 STEPS = 30
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 # On a bad release the workflows stand still within seconds.
 BOUND = timedelta(seconds=60)
 
@@ -30,7 +30,7 @@ BOUND = timedelta(seconds=60)
 @activity.defn
 async def told_even(number: int) -> bool:
     """Take about as long as a look at the workflow."""
-    await asyncio.sleep(number % 4 * LOOK_SECONDS / 2)
+    await asyncio.sleep(number % 4 * POLL_SECONDS / 2)
     return True
 
 
@@ -56,7 +56,7 @@ class Attentive:
     @workflow.query
     def look(self) -> int:
         """Answer slowly, so that a local activity may end meanwhile."""
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         return self.heard
 
     def heard_more_than(self, heard: int) -> bool:
@@ -84,7 +84,7 @@ async def pester(handle: WorkflowHandle[Attentive, None]) -> None:
             # It may end just now, or more is asked at once than the server keeps.
             with contextlib.suppress(RPCError):
                 await act()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     await asyncio.gather(ended, again(lambda: handle.signal(Attentive.say)), again(lambda: handle.query(Attentive.look)))
 

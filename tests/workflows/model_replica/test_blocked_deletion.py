@@ -9,7 +9,8 @@ import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from api_types.messages.entities import Force
-from tests.workflows.environment.faults import (
+from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
+from tests.workflows.environment.one_cluster import (
     CLUSTER,
     HOLD,
     a_tenant,
@@ -23,7 +24,6 @@ from tests.workflows.environment.faults import (
     waits_at_step,
     workload,
 )
-from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
 from tests.workflows.environment.together import together
 
 pytestmark = pytest.mark.testbed

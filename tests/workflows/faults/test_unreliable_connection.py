@@ -1,4 +1,4 @@
-"""A bad line to a cluster: nothing is lost, nothing doubled, and a condition says what is awaited."""
+"""An unreliable connection to a cluster: nothing is lost or done twice, and a condition says what is awaited."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,9 @@ import pytest
 
 from activities.secrets.store import SecretStore
 from api_types.messages.entities import RetryNow
-from tests.workflows.environment.faults import (
+from tests.workflows.environment.faulty_proxy import TRANSIENT, Always, Fault, FaultyProxy, RandomFaults, faulty_proxy
+from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
+from tests.workflows.environment.one_cluster import (
     CLUSTER,
     a_tenant,
     clean_up,
@@ -24,8 +26,6 @@ from tests.workflows.environment.faults import (
     went_on,
     workload,
 )
-from tests.workflows.environment.faulty_proxy import HEALING, Always, Fault, FaultyProxy, Storm, faulty_proxy
-from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
 from tests.workflows.environment.together import together
 
 pytestmark = pytest.mark.testbed
@@ -38,54 +38,54 @@ def namespace() -> str:
 
 
 @pytest.fixture(scope="module")
-async def line(plane: ControlPlane, store: SecretStore, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyProxy]:
+async def proxy(plane: ControlPlane, store: SecretStore, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyProxy]:
     """A proxy on the way to the cluster, put there as a rotated kubeconfig and taken away at the end."""
     cluster = plane.running.clusters[CLUSTER]
-    async with faulty_proxy(cluster, tmp_path_factory.mktemp("line")) as proxy:
-        await put_kubeconfig(store, proxy.kubeconfig())
+    async with faulty_proxy(cluster, tmp_path_factory.mktemp("proxy")) as started:
+        await put_kubeconfig(store, started.kubeconfig())
 
         async def served() -> int:
-            return proxy.served
+            return started.served
 
-        # The observer's next question goes the new way, and its watches with it.
-        await eventually(served, lambda count: count > 20, what="the way through the proxy")
-        yield proxy
+        # The observer's next request goes through the proxy, and its watches with it.
+        await eventually(served, lambda count: count > 20, what="requests through the proxy")
+        yield started
         await put_kubeconfig(store, cluster.kubeconfig.read_bytes())
 
 
-async def test_a_life_over_a_line_that_spoils_every_twentieth_request_ends_as_any_other(
-    plane: ControlPlane, namespace: str, line: FaultyProxy
+async def test_a_deployment_is_created_updated_and_deleted_while_every_twentieth_request_fails(
+    plane: ControlPlane, namespace: str, proxy: FaultyProxy
 ) -> None:
-    async with line.failing(Storm(share=0.05)) as injected:
-        await plane.apply(here("tough", namespace, replicas=2))
-        await plane.until("ModelDeployment", "tough", lambda seen: ready_count(seen) == 2, namespace)
-        await plane.apply(here("tough", namespace, replicas=3, image="registry.example/engine:2"))
+    async with proxy.failing(RandomFaults(share=0.05)) as injected:
+        await plane.apply(here("busy", namespace, replicas=2))
+        await plane.until("ModelDeployment", "busy", lambda seen: ready_count(seen) == 2, namespace)
+        await plane.apply(here("busy", namespace, replicas=3, image="registry.example/engine:2"))
 
         async def running() -> list[str]:
             return await images(plane, namespace)
 
         await eventually(running, lambda found: found == ["registry.example/engine:2"] * 3)
-        seen = await plane.ready("ModelDeployment", "tough", namespace)
+        seen = await plane.ready("ModelDeployment", "busy", namespace)
         assert len({placement["replica"] for placement in seen["status"]["placements"]}) == len(await held(plane, namespace)) == 3
-        await plane.delete("ModelDeployment", "tough", namespace)
-        await plane.gone("ModelDeployment", "tough", namespace)
-    assert set(injected) == set(HEALING), f"the storm was too short to try everything: {injected}"
+        await plane.delete("ModelDeployment", "busy", namespace)
+        await plane.gone("ModelDeployment", "busy", namespace)
+    assert set(injected) == set(TRANSIENT), f"too few requests to try every fault: {injected}"
     await nothing_is_left(plane, namespace)
 
 
-async def test_wkl_113_a_line_that_goes_dark_during_a_rollout_and_a_teardown_costs_only_time(
-    plane: ControlPlane, namespace: str, line: FaultyProxy
+async def test_wkl_113_a_connection_lost_during_a_rollout_and_a_teardown_costs_only_time(
+    plane: ControlPlane, namespace: str, proxy: FaultyProxy
 ) -> None:
     await plane.apply(here("rolling", namespace))
     await plane.apply(here("leaving", namespace))
     await plane.ready("ModelDeployment", "rolling", namespace)
     await plane.ready("ModelDeployment", "leaving", namespace)
     rolling, leaving = await the_replica(plane, "rolling", namespace), await the_replica(plane, "leaving", namespace)
-    async with line.dark():
+    async with proxy.unreachable():
         await plane.apply(here("rolling", namespace, image="registry.example/engine:2"))
         await plane.delete("ModelDeployment", "leaving", namespace)
         await says_unreachable(plane, namespace, rolling, leaving)
-        # Nothing that serves is taken off the air because of a silence this short.
+        # Nothing that serves is taken off the air after so short an outage.
         assert condition(await plane.describe("ModelReplica", rolling, namespace), "Serving") == "True"
         plane.worker.kill()
         await asyncio.to_thread(plane.worker.start)
@@ -93,9 +93,9 @@ async def test_wkl_113_a_line_that_goes_dark_during_a_rollout_and_a_teardown_cos
     await clean_up(plane, "rolling", namespace)
 
 
-async def a_refused_apply(plane: ControlPlane, line: FaultyProxy, fault: Fault, why: str, words: str) -> None:
+async def a_refused_apply(plane: ControlPlane, proxy: FaultyProxy, fault: Fault, why: str, words: str) -> None:
     namespace = a_tenant()
-    async with line.failing(Always(fault, "PATCH", namespace, "deployments")):
+    async with proxy.failing(Always(fault, "PATCH", namespace, "deployments")):
         await plane.apply(here("refused", namespace))
         await plane.until("ModelDeployment", "refused", lambda seen: seen.get("status", {}).get("placements"), namespace)
         name = await the_replica(plane, "refused", namespace)
@@ -107,12 +107,12 @@ async def a_refused_apply(plane: ControlPlane, line: FaultyProxy, fault: Fault, 
     await clean_up(plane, "refused", namespace)
 
 
-async def a_refused_deletion(plane: ControlPlane, line: FaultyProxy, fault: Fault) -> None:
+async def a_refused_deletion(plane: ControlPlane, proxy: FaultyProxy, fault: Fault) -> None:
     namespace = a_tenant()
     await plane.apply(here("refused", namespace))
     await plane.ready("ModelDeployment", "refused", namespace)
     name = await the_replica(plane, "refused", namespace)
-    async with line.failing(Always(fault, "DELETE", namespace, "deployments")):
+    async with proxy.failing(Always(fault, "DELETE", namespace, "deployments")):
         await plane.delete("ModelDeployment", "refused", namespace)
         seen = await plane.until("ModelReplica", name, lambda seen: waits_at_step(seen, 7), namespace)
         assert "step 7 of 12: delete the engines" in message(seen, "Deleting")
@@ -134,9 +134,9 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-async def refusals(plane: ControlPlane, line: FaultyProxy) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+async def refusals(plane: ControlPlane, proxy: FaultyProxy) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     """All of them side by side, each in a namespace of its own."""
-    async with together({name: partial(scenario, plane, line) for name, scenario in REFUSED.items()}) as begun:
+    async with together({name: partial(scenario, plane, proxy) for name, scenario in REFUSED.items()}) as begun:
         yield begun
 
 

@@ -14,8 +14,8 @@ from worker import register_search_attributes
 
 
 @asynccontextmanager
-async def impatient_server(events: int) -> AsyncIterator[Client]:
-    """Start the server, and end it at the end. It suggests a new run after `events` events."""
+async def server_with_short_runs(events: int) -> AsyncIterator[Client]:
+    """Start the server, and stop it at the end. It suggests a new run after `events` events."""
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     limit = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={events}"]
     async with await WorkflowEnvironment.start_local(

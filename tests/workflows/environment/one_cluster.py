@@ -1,4 +1,4 @@
-"""What the fault tests stand on: one cluster, deployments that may run nowhere else, and looks at what is held and left."""
+"""Helpers for tests of faults on one cluster: deployments that may run nowhere else, and what is in the ledger and on the cluster."""
 
 import uuid
 from typing import Any
@@ -53,7 +53,7 @@ def set_finalizers(plane: ControlPlane, path: str, *finalizers: str) -> None:
 
 
 def waits_at_step(seen: Json, number: int) -> bool:
-    """Tell whether a teardown waits at a step."""
+    """Whether a teardown waits at a step."""
     steps = seen.get("status", {}).get("teardown", {}).get("steps", ())
     return any((step["number"], step["state"]) == (number, "waiting") for step in steps)
 
@@ -87,9 +87,9 @@ async def says_unreachable(plane: ControlPlane, namespace: str, rolling: str, le
     """What a rollout and a teardown say while their API server does not answer."""
     stuck = await plane.until("ModelReplica", rolling, lambda seen: reason(seen, "ModelAccepted") == "ClusterUnreachable", namespace)
     assert f"cluster {CLUSTER}: no response from https://127.0.0.1" in message(stuck, "ModelAccepted")
-    held_up = await plane.until("ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace)
-    assert held_up["status"]["phase"] == "Unreachable"
-    assert "retrying" in message(held_up, "Deleting")
+    blocked = await plane.until("ModelReplica", leaving, lambda seen: reason(seen, "Deleting") == "ClusterUnreachable", namespace)
+    assert blocked["status"]["phase"] == "Unreachable"
+    assert "retrying" in message(blocked, "Deleting")
     whole = await plane.until("ModelDeployment", "leaving", lambda seen: "no response from" in message(seen, "Deleting"), namespace)
     assert f"{leaving} on {CLUSTER}" in message(whole, "Deleting")
     assert {entry["deployment"] for entry in await held(plane, namespace)} == {"rolling", "leaving"}
