@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Flag, Int64, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
-from api_types.resources.status import InferenceClassStatus
+from api_types.resources.status import ResourceStatus
 
 Cloud = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr"]
 Claim = Literal["DRA", "Synthetic", "DevicePlugin"]
@@ -159,6 +159,10 @@ class InferenceClassSpec(ResourceModel):
         MapKeys(("name",), "device"),
     ]
     """The devices of a node, in the order in which requests try them."""
+
+
+class InferenceClassStatus(ResourceStatus):
+    """Conditions only."""
 
 
 class InferenceClass(Manifest):

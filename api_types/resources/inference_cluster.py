@@ -1,12 +1,12 @@
 """InferenceCluster: one GPU cluster of the fleet, provisioned by the control plane or existing."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
-from api_types.resources.status import InferenceClusterStatus
+from api_types.resources.status import GatewayAddress, ResourceStatus
 
 Source = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"]
 TaintEffect = Literal["NoSchedule", "NoExecute"]
@@ -221,6 +221,71 @@ class InferenceClusterSpec(ResourceModel):
         | None
     ) = None
     """GPU pools, in the order in which the scheduler tries them."""
+
+
+class HandleRef(ResourceModel):
+    """A reference by name."""
+
+    name: str
+    """The name."""
+
+
+class CacheCapability(ResourceModel):
+    """Where a cluster can store staged weights."""
+
+    storage_class_name: str = ""
+    """ReadWriteMany storage class."""
+
+
+class PublishedDevice(ResourceModel):
+    """A device of a class as copied to a cluster: same fields, no defaults, no rules."""
+
+    name: str
+    """Local name of the device."""
+    claim: str | None = None
+    """Absent means DRA."""
+    driver: str
+    """DRA driver."""
+    device_class_name: str | None = None
+    """DeviceClass to claim through."""
+    resource_name: str | None = None
+    """Extended resource to request."""
+    count: int | None = None
+    """Per node; absent, zero or negative means none."""
+    attributes: dict[str, dict[str, Any]] | None = None
+    """Attributes by name."""
+    capacity: dict[str, dict[str, Any]] | None = None
+    """Capacities by name."""
+
+
+class PublishedPool(ResourceModel):
+    """A pool as the scheduler sees it."""
+
+    name: str
+    """Pool name."""
+    nodes: int | None = None
+    """The most nodes it may have; absent, zero or negative means none."""
+    devices: tuple[PublishedDevice, ...] = ()
+    """The devices of a node."""
+    price_milli: int | None = None
+    """Price of a node-hour in thousandths; absent when its class has none."""
+    class_missing: bool | None = None
+    """True once its class is deleted: the pool stays for the replicas on it, and takes no new ones."""
+
+
+class InferenceClusterStatus(ResourceStatus):
+    """What is known of a cluster."""
+
+    provider_config_ref: HandleRef | None = None
+    """Set once the cluster was reached, and never removed."""
+    gateway: GatewayAddress | None = None
+    """The cluster's own inference gateway."""
+    cache: CacheCapability | None = None
+    """Absent where no cache can be staged."""
+    gpu_pools: tuple[PublishedPool, ...] | None = None
+    """The capacity to schedule on, in the order of the spec."""
+    namespace: str | None = None
+    """Where internal objects live."""
 
 
 class InferenceCluster(Manifest):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from api_types.resources.parts.base_types import Manifest, ResourceModel
-from api_types.resources.status import InferenceGatewayStatus
+from api_types.resources.status import ResourceStatus
 
 SINGLETON_NAME = "default"
 
@@ -33,6 +33,13 @@ class InferenceGatewaySpec(ResourceModel):
     """Gateway implementation."""
     traefik: Traefik | None = None
     """Needed for Traefik."""
+
+
+class InferenceGatewayStatus(ResourceStatus):
+    """Where the gateway is."""
+
+    address: str | None = None
+    """External address."""
 
 
 class InferenceGateway(Manifest):

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, NonEmpty, ResourceModel, Whole
-from api_types.resources.status import ModelCacheStatus
+from api_types.resources.status import ResourceStatus
 
 SizeGib = Annotated[Whole, Field(ge=1, le=100_000)]
+CacheClusterPhase = Literal["Pending", "Hydrating", "Ready", "Failed"]
 
 
 class AuthSecret(ResourceModel):
@@ -64,6 +65,49 @@ class ModelCacheSpec(ResourceModel):
         """Volume size per cluster, in GiB, of the source in use; 0 when its block is missing."""
         block = self.hugging_face if self.source == "HuggingFace" else self.oci
         return block.size_gib if block else 0
+
+
+class CacheSummary(ResourceModel):
+    """Summary of staging."""
+
+    ready: str = "0/0"
+    """Ready clusters of matched clusters, such as `2/3`."""
+
+
+class CacheClusterStatus(ResourceModel):
+    """Staging on one cluster."""
+
+    name: str
+    """The cluster."""
+    phase: CacheClusterPhase = "Pending"
+    """Its phase."""
+    message: str = ""
+    """What it waits for, or why it failed."""
+    claim_name: str = ""
+    """Volume claim."""
+    artefact_key: str = ""
+    """What is on the volume."""
+    revision: str = ""
+    """The commit or digest."""
+    attempts: int = 0
+    """Attempts to download."""
+    started_at: str = ""
+    """RFC 3339, UTC."""
+    ready_at: str = ""
+    """RFC 3339, UTC."""
+    retained: bool = False
+    """Not selected any more, and kept because a replica still mounts it."""
+
+
+class ModelCacheStatus(ResourceStatus):
+    """Where the weights are."""
+
+    summary: CacheSummary | None = None
+    """Summary of staging."""
+    clusters: tuple[CacheClusterStatus, ...] = ()
+    """One per matched cluster."""
+    resolved_revision: str = ""
+    """The commit or digest that every cluster stages."""
 
 
 class ModelCache(Manifest):

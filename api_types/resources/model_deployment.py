@@ -23,7 +23,7 @@ from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, 
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
 from api_types.resources.parts.scheduling import Scheduling
-from api_types.resources.status import ModelDeploymentStatus
+from api_types.resources.status import LastScale, ResourceStatus
 
 
 class DeviceSelector(ResourceModel):
@@ -175,6 +175,45 @@ class ModelDeploymentSpec(ResourceModel):
     """How fast replicas are moved off a drained cluster."""
     scheduling: Scheduling | None = None
     """Placement policy of this deployment."""
+
+
+class ReplicaCounts(ResourceModel):
+    """How many replicas a deployment has."""
+
+    total: int = 0
+    """Placed now."""
+    ready: int = 0
+    """Of those, how many are Ready."""
+
+
+class RolloutProgress(ResourceModel):
+    """The rollout of the present template."""
+
+    template_generation: int = 0
+    """The generation of the spec that introduced it."""
+    updated: int = 0
+    """Replicas that have it."""
+    updated_ready: int = 0
+    """Of those, how many are Ready with it."""
+    total: int = 0
+    """Placed now."""
+    paused: bool = False
+    """No further replica is changed until the rollout is resumed."""
+    revisions: tuple[int, ...] = ()
+    """Generations whose templates `rollout undo` can restore, the oldest first."""
+
+
+class ModelDeploymentStatus(ResourceStatus):
+    """The state of a deployment."""
+
+    replicas: ReplicaCounts | None = None
+    """Counts of replicas."""
+    selector: str | None = None
+    """Label selector of this deployment's replicas, for the scale subresource."""
+    last_scale: LastScale | None = None
+    """The last accepted request for a replica count."""
+    rollout: RolloutProgress | None = None
+    """The rollout of the present template."""
 
 
 class ModelDeployment(Manifest):

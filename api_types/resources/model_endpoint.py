@@ -3,7 +3,7 @@
 from typing import Literal
 
 from api_types.resources.parts.base_types import Manifest, NonEmpty, ResourceModel
-from api_types.resources.status import ModelEndpointStatus
+from api_types.resources.status import ResourceStatus, RoutingStatus
 
 
 class ModelEndpointSpec(ResourceModel):
@@ -13,6 +13,13 @@ class ModelEndpointSpec(ResourceModel):
     """Address; the port defaults to 443 for https, else 80."""
     rewrite_path: str | None = None
     """Prefix that replaces the service's prefix; absent leaves the path unchanged."""
+
+
+class ModelEndpointStatus(ResourceStatus):
+    """Whether an endpoint can be routed to."""
+
+    routing: RoutingStatus | None = None
+    """Its backend object."""
 
 
 class ModelEndpoint(Manifest):

@@ -12,7 +12,9 @@ from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
 from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
-from api_types.resources.status import ModelReplicaStatus
+from api_types.resources.status import ResourceStatus, RoutingStatus
+
+ReplicaPhase = Literal["Pending", "Applying", "Starting", "Ready", "Degraded", "Updating", "Unreachable", "Terminating", "Failed"]
 
 
 class ResolvedRequest(ResourceModel):
@@ -107,6 +109,76 @@ class ModelReplicaSpec(ResourceModel):
     def serving_mode(self) -> str:
         """Unified by default."""
         return self.serving.mode if self.serving else "Unified"
+
+
+class EngineStatus(ResourceModel):
+    """One engine of a replica."""
+
+    name: str
+    """Engine name."""
+    kind: str = ""
+    """Kind of its workload."""
+    workload_name: str = ""
+    """Name of its workload."""
+    phase: str = ""
+    """Its phase."""
+    desired_copies: int = 0
+    """Desired copies."""
+    updated_copies: int = 0
+    """Copies of the newest template."""
+    ready_copies: int = 0
+    """Copies whose pods are ready."""
+    available_copies: int = 0
+    """Copies that serve."""
+    kv_block_size: int | None = None
+    """Tokens per block of the KV cache."""
+    kv_block_size_source: str = ""
+    """Where that number comes from."""
+    message: str = ""
+    """What it waits for."""
+
+
+class ReplicaCacheStatus(ResourceModel):
+    """The staged weights that a replica mounts."""
+
+    claim_name: str = ""
+    """Volume claim."""
+    artefact_key: str = ""
+    """What is on the volume."""
+    phase: str = ""
+    """Phase of staging."""
+
+
+class InventoryItem(ResourceModel):
+    """One object that a replica owns on its cluster."""
+
+    key: str
+    """Its role among the objects of the replica."""
+    kind: str = ""
+    """Kubernetes kind."""
+    name: str = ""
+    """Its name."""
+    hash: str = ""
+    """Hash of the rendered object."""
+
+
+class ModelReplicaStatus(ResourceStatus):
+    """The state of one replica."""
+
+    phase: ReplicaPhase | None = None
+    """Its phase."""
+    applied_hash: str = ""
+    """Hash of the objects that were last applied."""
+    workload_name: str = ""
+    """Base name of its objects on the cluster."""
+    engines: tuple[EngineStatus, ...] = ()
+    """One per engine."""
+    routing: RoutingStatus | None = None
+    """How requests reach it."""
+    cache: ReplicaCacheStatus | None = None
+    """The weights it mounts."""
+    inventory: tuple[InventoryItem, ...] = ()
+    """Its objects on the cluster: the source of truth for pruning and teardown."""
 
 
 class ModelReplica(Manifest):

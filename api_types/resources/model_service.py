@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, ResourceModel, Whole
-from api_types.resources.status import ModelServiceStatus
+from api_types.resources.status import ResourceStatus
 
 
 class EndpointSelector(ResourceModel):
@@ -36,6 +36,13 @@ class ModelServiceSpec(ResourceModel):
 
     endpoints: Annotated[tuple[ServiceEntry, ...], Field(min_length=1)]
     """Traffic is split by weight between entries, then evenly inside an entry."""
+
+
+class ModelServiceStatus(ResourceStatus):
+    """Where a service can be reached."""
+
+    address: str | None = None
+    """`http://<gateway>/<namespace>/<service>`, without a trailing slash."""
 
 
 class ModelService(Manifest):

@@ -7,7 +7,7 @@ from pydantic import Field
 from api_types import charts
 from api_types.labels import INFRASTRUCTURE_GROUP
 from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, ResourceModel, Whole
-from api_types.resources.status import ServingStackStatus
+from api_types.resources.status import GatewayAddress, ResourceStatus
 
 Pin = Annotated[str, Field(min_length=1, max_length=32)]
 Upto253 = Annotated[str, Field(max_length=253)]
@@ -76,6 +76,13 @@ class ServingStackSpec(ResourceModel):
     """Pins; absent means all defaults."""
     gateway: StackGateway | None = None
     """The inference gateway; absent means all defaults."""
+
+
+class ServingStackStatus(ResourceStatus):
+    """Where the stack's gateway is."""
+
+    gateway: GatewayAddress | None = None
+    """External address."""
 
 
 class ServingStack(Manifest):
