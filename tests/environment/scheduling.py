@@ -13,7 +13,7 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parents[2]
 # They take longest, so they begin first: what is short fills the gaps at the end.
-FIRST = ("tests/workflows/model_", "tests/workflows/")
+FIRST = ("tests/workflows/model_", "tests/workflows/", "tests/testbed/", "tests/client/")
 PROCESSES_MIN = 3
 
 

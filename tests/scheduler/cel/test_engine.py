@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -130,13 +129,12 @@ def test_threads_may_compile_and_match_at_the_same_time() -> None:
     assert verdicts == [True] * 80
 
 
+@pytest.mark.timeout(60)  # in an engine that backtracks it would not end at all
 def test_a_pattern_that_explodes_elsewhere_is_linear_here() -> None:
     """Only RE2 is used, so no user can stall a decision with a regular expression."""
     long = device({"text": ("string", "a" * 5_000)})
-    started = time.monotonic()
     verdict = compile_selector('device.attributes["gpu.nvidia.com"].text.matches("^(a+)+b$")').match(long)
     assert verdict == Match(matched=False)
-    assert time.monotonic() - started < 1
 
 
 def test_evaluations_do_not_see_each_other() -> None:
