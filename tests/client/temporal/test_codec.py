@@ -85,5 +85,5 @@ async def test_a_memo_written_through_an_encrypted_connection_is_encrypted_on_th
 
 
 async def plain_history(client: Client) -> list[Payload]:
-    history = await client.get_workflow_handle("sealed").fetch_history()
+    history = await client.get_workflow_handle("encrypted").fetch_history()
     return list(history.events[0].workflow_execution_started_event_attributes.input.payloads)
