@@ -25,7 +25,7 @@ from testbed.dataplane.config import processes as data_plane_processes
 from testbed.documents import read_json, write_json
 from testbed.fleet.fleet_file import CONTROL, FleetFile
 from testbed.fleet.home import Home
-from testbed.fleet.manifests import write_manifests
+from testbed.manifests import write_manifests
 from testbed.process.processes import ProcessSpec
 from testbed.process.supervision import Supervision
 from testbed.programs.install import Installer, needed

@@ -20,7 +20,7 @@ from client.errors import CommandFailed, Refused
 from testbed.cluster.kube import KubeError
 from testbed.fleet.fleet_file import CONTROL, FleetFile, FleetFileError
 from testbed.fleet.home import PORTS, HomeBusy, is_free
-from testbed.fleet.manifests import secret_name
+from testbed.manifests import secret_name
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed
 from testbed.programs.versions import TOOLS

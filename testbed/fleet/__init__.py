@@ -1,1 +1,1 @@
-"""Which fleet is simulated: the fleet file, remembered ports, and the manifests that make it known to the product."""
+"""Which fleet is simulated: the fleet file, and the ports and address ranges that its home remembers."""

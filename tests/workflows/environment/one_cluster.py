@@ -5,7 +5,7 @@ from typing import Any
 
 from activities.secrets.store import SecretStore, StoredSecret
 from api_types import labels
-from testbed.fleet.manifests import secret_name
+from testbed.manifests import secret_name
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 
 CLUSTER = "prod-eu"

@@ -1,6 +1,6 @@
-"""What a user of the product applies to make the testbed's fleet known to it.
+"""The manifests with which a user adds the testbed's fleet to the product.
 
-These are the only files in which the testbed speaks the product's language, written as a user would write them.
+These are the only files in which the testbed uses the product's API, written as a user would write them.
 """
 
 import base64
