@@ -1,6 +1,6 @@
 """Every row of the design's table of speeds, measured in one run: `python -m tests.bench` prints one JSON line a row.
 
-`ratio` is what was measured over what was asked for where less is better, and the other way round where more is: at most 1 is met.
+`ratio` is what was measured over the target where less is better, and the other way round where more is: at most 1 is met.
 Each measurement is a process of its own, so that no row warms another one up. Takes about two minutes.
 """
 
@@ -44,7 +44,7 @@ def run(script: str, **sizes: int) -> dict[str, Any]:
     return line
 
 
-def tell(row: str, measured: float, target: float, *, more_is_better: bool = False) -> None:
+def report(row: str, measured: float, target: float, *, more_is_better: bool = False) -> None:
     """Print one row."""
     ratio = target / measured if more_is_better else measured / target
     line = {"row": row, "measured": measured, "target": target, "ratio": round(ratio, 3), "met": ratio <= 1}
@@ -57,14 +57,14 @@ def main() -> None:
     for fleet in PURE:
         seen = run("decide.py", clusters=fleet.clusters, pools=fleet.pools, replicas=fleet.existing)
         name = f"decide, {fleet.clusters} clusters x {fleet.pools} pools, {fleet.existing} existing"
-        tell(f"{name}: placed per s", seen["placed_per_s"], fleet.placed_per_s, more_is_better=True)
+        report(f"{name}: placed per s", seen["placed_per_s"], fleet.placed_per_s, more_is_better=True)
         for figure, most in fleet.at_most.items():
-            tell(f"{name}: {figure}", seen[figure], most)
+            report(f"{name}: {figure}", seen[figure], most)
     costs = [run("decide.py", clusters=1_000, pools=4, replicas=existing)["p50_ms"] for existing in (FEW, MANY)]
-    tell(f"decide, 1000 clusters x 4 pools: p50 with {MANY} existing over p50 with {FEW}", round(costs[1] / costs[0], 3), GROWS_AT_MOST)
+    report(f"decide, 1000 clusters x 4 pools: p50 with {MANY} existing over p50 with {FEW}", round(costs[1] / costs[0], 3), GROWS_AT_MOST)
     through = run("temporal_burst.py")
     for figure, most in THROUGH_TEMPORAL.items():
-        tell(f"through Temporal: {figure}", through[figure], most)
+        report(f"through Temporal: {figure}", through[figure], most)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What many live replicas cost while nothing changes; prints one JSON line.
+"""What many running replicas cost while nothing changes; prints one JSON line.
 
 One testbed cluster with a node for every replica, the worker as users run it, a process of its own. First all replicas are made, which is
 timed. Then, when histories have stopped growing, the worker is watched for some minutes: its processor time in cores, its memory, and the
@@ -67,11 +67,11 @@ def note(what: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}, load {os.getloadavg()[0]:.1f}\n")
 
 
-async def until(look: Callable[[], Awaitable[bool]], what: str) -> float:
-    """Look until it holds; give the seconds that it took. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
+async def until(check: Callable[[], Awaitable[bool]], what: str) -> float:
+    """Poll until it holds; give the seconds that it took. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
     started = time.perf_counter()
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await look():  # noqa: ASYNC110 - what is looked at is in another process
+        while not await check():  # noqa: ASYNC110 - what is checked is in another process
             await asyncio.sleep(POLL_SECONDS)
     seconds = time.perf_counter() - started
     note(f"{what} after {seconds:.1f} s")
@@ -134,7 +134,7 @@ async def make(client: Client, deployments: int, replicas: int) -> float:
 
 
 async def histories(client: Client) -> Histories:
-    """Read the length of every running workflow's history; nobody's worker is asked."""
+    """Read the length of every running workflow's history; no worker is queried."""
     gate = asyncio.Semaphore(16)
 
     async def read(workflow_id: str) -> tuple[str, tuple[str, int]]:

@@ -92,7 +92,7 @@ def say(target: str, **figures: object) -> None:
 
 
 def cold(fleet: Fleet, requests: Sequence[ScheduleRequest]) -> None:
-    """T2: place everything, 256 requests at a time, and let it come to life."""
+    """T2: place everything, 256 requests at a time, and let it become Ready."""
     digest = hashlib.sha256()
     placed = 0
     started = time.process_time()

@@ -4,9 +4,9 @@ Server, workers and clients share this machine, workers and clients even one pro
 on a busy machine says little. Times are seconds of wall time. Three measurements, the third on a server of its own:
 
 * burst: all deployments applied at once by eight clients; until the scheduler has placed the last replica;
-* single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment, told that it is placed,
-  can say so. Both moments are those of the server's history: a query that gets lost would cost seconds and says nothing of the change;
-* restart: all workers stopped without grace among so many live entities; from the start of the new ones, and of a fresh deployment with
+* single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment has its decision
+  in its status. Both times are those of the server's history: a query that gets lost would cost seconds and says nothing of the change;
+* restart: all workers stopped without grace among so many running entities; from the start of the new ones, and of a fresh deployment with
   them, until that one is placed. The start of a Python process is not part of it.
 """
 
@@ -35,10 +35,10 @@ TIMEOUT_SECONDS = 300.0
 TARGETS = {"burst_decided_s": 15.0, "single_p50_s": 0.4, "single_p99_s": 1.0, "restart_fresh_decided_s": 5.0}
 
 
-async def until(look: Callable[[], Awaitable[bool]], every: float = POLL_SECONDS) -> None:
-    """Look until it holds. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
+async def until(check: Callable[[], Awaitable[bool]], every: float = POLL_SECONDS) -> None:
+    """Poll until it holds. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await look():  # noqa: ASYNC110 - what is looked at is in another process
+        while not await check():  # noqa: ASYNC110 - what is checked is in another process
             await asyncio.sleep(every)
 
 
@@ -84,7 +84,7 @@ async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]
 
 
 async def quiet(fleet: ProtocolFleet, documents: list[Json]) -> bool:
-    """Tell whether every deployment has heard its answer and started its replicas."""
+    """Whether every deployment got its decision and started its replicas."""
     for document in documents:
         if not await placed_count(fleet, document["metadata"]["name"], document["spec"]["replicas"]):
             return False
@@ -92,7 +92,7 @@ async def quiet(fleet: ProtocolFleet, documents: list[Json]) -> bool:
 
 
 async def placed_count(fleet: ProtocolFleet, name: str, replicas: int) -> bool:
-    """Tell whether a deployment says that so many replicas are placed and started."""
+    """Whether a deployment says that so many replicas are placed and started."""
     seen = await fleet.describe(name)
     if seen is None:
         return False
@@ -113,18 +113,18 @@ async def single_changes(fleet: ProtocolFleet, documents: list[Json], changes: i
 
 
 async def seconds_until_told(fleet: ProtocolFleet, name: str, request_id: str) -> float:
-    """Read from a deployment's history how long a scale order waited for the end of the task in which it heard of its places."""
+    """Read from a deployment's history how long a scale order waited for the end of the task in which it received its places."""
     history = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name)).fetch_history_events()
-    began, told = None, False
+    began, placed = None, False
     async for event in history:
         signal = event.workflow_execution_signaled_event_attributes
         if signal.signal_name == "scale" and request_id.encode() in signal.input.payloads[0].data:
             began = event.event_time.ToDatetime()
-        told = told or (began is not None and signal.signal_name == "placed")
-        if began and told and event.HasField("workflow_task_completed_event_attributes"):
+        placed = placed or (began is not None and signal.signal_name == "placed")
+        if began and placed and event.HasField("workflow_task_completed_event_attributes"):
             spent: float = (event.event_time.ToDatetime() - began).total_seconds()
             return spent
-    raise LookupError(f"{name} was not told of the places for {request_id}")
+    raise LookupError(f"{name} got no places for {request_id}")
 
 
 async def restart(fleet: ProtocolFleet) -> float:
@@ -153,8 +153,8 @@ async def measure(chosen: argparse.Namespace) -> dict[str, float]:
         figures["single_p99_s"] = spent[math.ceil(len(spent) * 0.99) - 1]
     async with protocol_fleet() as fleet:
         await with_clusters(fleet, chosen.clusters)
-        live = max(1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas)))
-        await burst(fleet, deployments(live, chosen.replicas))
+        running = max(1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas)))
+        await burst(fleet, deployments(running, chosen.replicas))
         figures["restart_fresh_decided_s"] = await restart(fleet)
     return figures
 

@@ -11,16 +11,16 @@ from testbed.running import ClusterRunning, Running
 
 
 class Eventually(Protocol):
-    """Call `look` until it answers `equals`; the last answer is in the failure."""
+    """Call `check` until it answers `equals`; the last answer is in the failure."""
 
-    def __call__(self, look: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None: ...
+    def __call__(self, check: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    def wait(look: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None:
+    def wait(check: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None:
         deadline = time.monotonic() + within
-        while (answer := look()) != equals and time.monotonic() < deadline:
+        while (answer := check()) != equals and time.monotonic() < deadline:
             time.sleep(0.1)
         assert answer == equals
 

@@ -135,7 +135,7 @@ def test_a_crashed_part_is_started_again(lab: Testbed, eventually: Callable[...,
 
 
 def answers(cluster: ClusterRunning) -> list[str] | None:
-    """Names of the nodes; None when nobody answers."""
+    """Names of the nodes; None when the API server does not answer."""
     try:
         return [node.metadata.name for node in core(cluster).list_node(_request_timeout=5).items]
     except (client.ApiException, HTTPError):
@@ -152,15 +152,15 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, f
     with Kube(cluster.server, Authority(folder / "home" / "clusters" / "lab" / "pki")) as kube, ThreadPoolExecutor(1) as caller:
         os.kill(server, signal.SIGSTOP)
         try:
-            asked = caller.submit(kube.apply, document)
+            request = caller.submit(kube.apply, document)
             with pytest.raises(TimeoutError):
-                asked.result(1.5)
+                request.result(1.5)
             monkeypatch.setattr("testbed.cluster.kube.SILENCE_SECONDS", 1.0)
             with pytest.raises(StartFailed, match=rf"GET {cluster.server}/version: no answer for 1 s"):
                 kube.get("/version")
         finally:
             os.kill(server, signal.SIGCONT)
-        assert asked.result(60)["data"] == {"a": "b"}
+        assert request.result(60)["data"] == {"a": "b"}
 
 
 def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:

@@ -139,7 +139,7 @@ def pod(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Life:
+class PodCase:
     story: str
     annotations: dict[str, str]
     phase: str
@@ -148,28 +148,32 @@ class Life:
     spec: dict[str, Any] = field(default_factory=dict)
 
 
-LIVES = [
-    Life("a plain pod becomes Ready", {}, "Running", ready=True),
-    Life("a pod with init containers becomes Ready", {}, "Running", ready=True, spec={"initContainers": [{"name": "init", "image": "i"}]}),
-    Life("ready=never stays not Ready", {"ready": "never"}, "Running", ready=False),
-    Life("ready-after=1h is Running and not Ready", {"ready-after": "1h"}, "Running", ready=False),
-    Life("fail=image cannot be pulled", {"fail": "image"}, "Pending", ready=False, waiting="ImagePullBackOff"),
-    Life("fail=crash crashes again and again", {"fail": "crash"}, "Running", ready=False, waiting="CrashLoopBackOff"),
-    Life("fail=exit fails for good", {"fail": "exit"}, "Failed", ready=False),
+POD_CASES = [
+    PodCase("a plain pod becomes Ready", {}, "Running", ready=True),
+    PodCase(
+        "a pod with init containers becomes Ready", {}, "Running", ready=True, spec={"initContainers": [{"name": "init", "image": "i"}]}
+    ),
+    PodCase("ready=never stays not Ready", {"ready": "never"}, "Running", ready=False),
+    PodCase("ready-after=1h is Running and not Ready", {"ready-after": "1h"}, "Running", ready=False),
+    PodCase("fail=image cannot be pulled", {"fail": "image"}, "Pending", ready=False, waiting="ImagePullBackOff"),
+    PodCase("fail=crash crashes again and again", {"fail": "crash"}, "Running", ready=False, waiting="CrashLoopBackOff"),
+    PodCase("fail=exit fails for good", {"fail": "exit"}, "Failed", ready=False),
 ]
 
 
-@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.story)
-def test_annotations_decide_how_a_pod_lives(life: Life, api: client.ApiClient, namespace: str, eventually: Callable[..., None]) -> None:
+@pytest.mark.parametrize("case", POD_CASES, ids=lambda case: case.story)
+def test_annotations_decide_the_lifecycle_of_a_pod(
+    case: PodCase, api: client.ApiClient, namespace: str, eventually: Callable[..., None]
+) -> None:
     core = client.CoreV1Api(api)
-    core.create_namespaced_pod(namespace, pod(life.annotations, **life.spec))
+    core.create_namespaced_pod(namespace, pod(case.annotations, **case.spec))
 
     def seen() -> tuple[str, bool, str | None]:
         status = core.read_namespaced_pod("engine", namespace).status
         waiting = status.container_statuses[0].state.waiting if status.container_statuses else None
         return status.phase, ready(core.read_namespaced_pod("engine", namespace)), waiting.reason if waiting else None
 
-    eventually(seen, equals=(life.phase, life.ready, life.waiting))
+    eventually(seen, equals=(case.phase, case.ready, case.waiting))
 
 
 def test_a_pod_that_was_ready_can_be_made_to_crash_and_to_recover(

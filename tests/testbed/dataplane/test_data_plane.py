@@ -76,7 +76,7 @@ def pods(wired: Running, eventually: Callable[..., None]) -> set[str]:
     return {pod.status.pod_ip for pod in core.list_namespaced_pod("default").items}
 
 
-def asked(url: str) -> tuple[set[str], set[str]]:
+def answers(url: str) -> tuple[set[str], set[str]]:
     """Ask eight times; answer which pods were reached, and at which paths."""
     answers = [httpx.get(url, trust_env=False) for _ in range(8)]
     if any(answer.status_code != httpx.codes.OK for answer in answers):
@@ -88,7 +88,7 @@ def test_a_request_to_the_gateway_reaches_every_pod_with_its_path_rewritten(
     wired: Running, pods: set[str], eventually: Callable[..., None]
 ) -> None:
     url = f"{wired.clusters['lab'].gateway_url}/ml/engine/v1/echo"
-    eventually(lambda: asked(url), equals=(pods, {"/v1/echo"}))
+    eventually(lambda: answers(url), equals=(pods, {"/v1/echo"}))
 
 
 def test_a_request_to_the_control_gateway_goes_through_the_clusters_gateway(
@@ -106,7 +106,7 @@ def test_a_request_to_the_control_gateway_goes_through_the_clusters_gateway(
     client.DiscoveryV1Api(api(control)).create_namespaced_endpoint_slice("default", endpoints)
     create_route(control, route("public", "modelplane", "/qwen", "/ml/engine", service="remote", port=80))
     url = f"{control.gateway_url}/qwen/v1/echo"
-    eventually(lambda: asked(url), equals=(pods, {"/v1/echo"}))
+    eventually(lambda: answers(url), equals=(pods, {"/v1/echo"}))
 
 
 def test_a_chat_completion_streams_through_the_gateway(wired: Running, pods: set[str], eventually: Callable[..., None]) -> None:

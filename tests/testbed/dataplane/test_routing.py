@@ -70,7 +70,7 @@ POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name":
         ),
         pytest.param(a_route(POOL), GOOD, id="a pool as backend"),
         pytest.param(a_route(POOL | {"name": "gone"}), [GOOD[0], ("False", "BackendNotFound")], id="no such pool"),
-        pytest.param(a_route(name="nobody"), [], id="no such Gateway"),
+        pytest.param(a_route(name="unknown"), [], id="no such Gateway"),
     ],
 )
 def test_a_route_is_judged_by_its_parent_and_backends(route: Document, want: list[tuple[str, str]]) -> None:
@@ -106,7 +106,7 @@ def test_what_another_controller_reported_is_kept() -> None:
 
 
 def test_a_gateway_of_an_unknown_class_waits_and_its_routes_hear_nothing() -> None:
-    objects = cluster(a_route(), gateways=(a_gateway(class_name="nobody"),))
+    objects = cluster(a_route(), gateways=(a_gateway(class_name="unknown"),))
     settle(objects)
     gateway = objects.gateways["modelplane-system", "inference-gateway"]["status"]
     assert [(each["type"], each["status"]) for each in gateway["conditions"]] == [("Accepted", "False"), ("Programmed", "False")]

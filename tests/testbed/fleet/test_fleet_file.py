@@ -35,7 +35,7 @@ FAULTS = [
     ),
     Fault("a missing field", ", nodes: 1", "", ("clusters[0].pools[0].nodes: is missing; add it",)),
     Fault(
-        "a class nobody described",
+        "a class that is not described",
         "class: small",
         "class: large",
         ("clusters.here.pools.gpus.class: large is not under classes; known are small",),

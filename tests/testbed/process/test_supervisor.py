@@ -1,4 +1,4 @@
-"""The supervisor keeps what is wanted, ends what is not, and takes nobody's place."""
+"""The supervisor keeps wanted processes running, ends all others, and never runs twice in one home."""
 
 import itertools
 import os
@@ -26,14 +26,14 @@ class House:
         command = [sys.executable, "-m", "testbed.process.supervisor", str(self.home)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
-    def tell(self, number: int) -> None:
+    def send(self, number: int) -> None:
         supervisor = self.files.identity(SUPERVISOR)
         if supervisor:
             os.kill(supervisor.pid, number)
 
     def want(self, name: str, script: str, **more: object) -> None:
         self.files.want(ProcessSpec(name, ["/bin/sh", "-c", script], **more))  # type: ignore[arg-type]
-        self.tell(signal.SIGHUP)
+        self.send(signal.SIGHUP)
 
     def log(self, name: str) -> str:
         path = self.home / "logs" / f"{name}.log"
@@ -45,7 +45,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     house = House(tmp_path)
     assert house.start().returncode == 0
     yield house
-    house.tell(signal.SIGKILL)
+    house.send(signal.SIGKILL)
 
 
 def test_a_wanted_process_runs_and_is_known_by_its_name(house: House, eventually: Callable[..., None]) -> None:
@@ -66,7 +66,7 @@ def test_a_process_that_ends_is_started_again_more_and_more_slowly(house: House,
 
 def test_a_program_that_is_not_there_is_reported_and_tried_again(house: House, eventually: Callable[..., None]) -> None:
     house.files.want(ProcessSpec("missing", ["/nowhere/program"]))
-    house.tell(signal.SIGHUP)
+    house.send(signal.SIGHUP)
     eventually(lambda: house.log("missing").count("cannot be started") >= 2)
 
 
@@ -78,7 +78,7 @@ def test_everything_ends_in_stages_with_the_last_stage_first(house: House, event
     identity = house.files.identity(SUPERVISOR)
     assert identity
 
-    house.tell(signal.SIGTERM)
+    house.send(signal.SIGTERM)
 
     eventually(lambda: identity.alive(), equals=False)  # noqa: PLW0108
     assert order.read_text().split() == ["worker", "server", "store"]
@@ -89,7 +89,7 @@ def test_what_will_not_end_is_killed(house: House, eventually: Callable[..., Non
     eventually(lambda: house.files.identity("stubborn") is not None)
     stubborn = house.files.identity("stubborn")
     assert stubborn
-    house.tell(signal.SIGTERM)
+    house.send(signal.SIGTERM)
     eventually(lambda: stubborn.alive(), equals=False)  # noqa: PLW0108
 
 

@@ -1,4 +1,4 @@
-"""How much history a life may cost (spec/workflows.md section 6)."""
+"""How many events of history the workflows of a deployment may use (spec/workflows.md section 6)."""
 
 import asyncio
 import uuid
@@ -15,14 +15,14 @@ async def events(plane: ControlPlane, workflow_id: str) -> int:
     return (await plane.client.get_workflow_handle(workflow_id).describe()).history_length
 
 
-LIVES = 5
+ATTEMPTS = 5
 
 
 async def test_a_replica_and_its_deployment_stay_within_their_budgets_of_events(plane: ControlPlane) -> None:
-    """Reports that a busy machine delivers one by one cost a workflow task each, so one of a few lives has to do."""
+    """Reports that a busy machine delivers one by one cost a workflow task each, so one of a few attempts must stay within them."""
     spent = []
-    for _ in range(LIVES):
-        spent.append(await life(plane))
+    for _ in range(ATTEMPTS):
+        spent.append(await events_used(plane))
         if within_budget(*spent[-1]):
             return
     pytest.fail(f"events for (replica to Ready, scale by 3, teardown): {spent}")
@@ -33,18 +33,18 @@ def within_budget(to_ready: int, scale: int, teardown: int) -> bool:
     return to_ready <= 25 and scale <= 15 + 3 * 4 * 3 and teardown <= 60
 
 
-async def life(plane: ControlPlane) -> tuple[int, int, int]:
+async def events_used(plane: ControlPlane) -> tuple[int, int, int]:
     namespace = f"t-{uuid.uuid4().hex[:8]}"
-    await plane.apply(a_deployment("thrifty", namespace, replicas=1))
-    seen = await plane.ready("ModelDeployment", "thrifty", namespace)
+    await plane.apply(a_deployment("budget", namespace, replicas=1))
+    seen = await plane.ready("ModelDeployment", "budget", namespace)
     await asyncio.sleep(3)
     replica = names.workflow_id("ModelReplica", namespace, seen["status"]["placements"][0]["replica"])
-    deployment = names.workflow_id("ModelDeployment", namespace, "thrifty")
+    deployment = names.workflow_id("ModelDeployment", namespace, "budget")
     to_ready = await events(plane, replica)
     before_scale = await events(plane, deployment)
-    await plane.scale("thrifty", namespace, 4)
-    await plane.until("ModelDeployment", "thrifty", lambda now: now["status"]["replicas"]["ready"] == 4, namespace)
+    await plane.scale("budget", namespace, 4)
+    await plane.until("ModelDeployment", "budget", lambda now: now["status"]["replicas"]["ready"] == 4, namespace)
     scale = await events(plane, deployment) - before_scale
-    await plane.delete("ModelDeployment", "thrifty", namespace)
-    await plane.gone("ModelDeployment", "thrifty", namespace)
+    await plane.delete("ModelDeployment", "budget", namespace)
+    await plane.gone("ModelDeployment", "budget", namespace)
     return to_ready, scale, await events(plane, replica) - to_ready

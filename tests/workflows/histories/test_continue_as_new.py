@@ -1,4 +1,4 @@
-"""Long lives: a storm of signals over many runs loses none and applies none twice."""
+"""Continue-as-new: thousands of signals over many runs are neither lost nor applied twice."""
 
 import asyncio
 import uuid
@@ -86,7 +86,7 @@ async def storm(client: Client) -> None:
 
 
 @pytest.mark.testbed
-async def test_a_model_lives_through_many_runs_of_all_its_workflows(
+async def test_a_model_is_served_across_many_runs_of_all_its_workflows(
     testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path: Path, hub: LocalHub
 ) -> None:
     await put_secrets(testbed, secret_store(Settings(secrets=SecretSettings(directory=tmp_path / "secrets"))))

@@ -20,7 +20,7 @@ from testbed.running import Running
 from tests.workflows.environment.harness import connected
 from worker import build_worker
 
-LIVES = 6
+WORKFLOWS = 6
 STEPS = 30
 POLL_SECONDS = 0.02
 # On a bad release the workflows stand still within seconds.
@@ -28,76 +28,80 @@ BOUND = timedelta(seconds=60)
 
 
 @activity.defn
-async def told_even(number: int) -> bool:
-    """Take about as long as a look at the workflow."""
+async def return_bool(number: int) -> bool:
+    """Take about as long as a query of the workflow."""
     await asyncio.sleep(number % 4 * POLL_SECONDS / 2)
     return True
 
 
 @activity.defn
-async def told_odd(number: int) -> dict[str, int]:
+async def return_dict(number: int) -> dict[str, int]:
     """The same, with an outcome of another type."""
-    await told_even(number)
+    await return_bool(number)
     return {"number": number}
 
 
 @workflow.defn
-class Attentive:
-    """Like an entity: signals decide which local activity comes next, and now and then it waits for one with a timer."""
+class SignalledWorkflow:
+    """Like an entity: signals decide which local activity comes next, and at times it waits for one with a timer."""
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.received = 0
 
     @workflow.signal
-    def say(self) -> None:
-        """Note a word."""
-        self.heard += 1
+    def count(self) -> None:
+        """Count a signal."""
+        self.received += 1
 
     @workflow.query
-    def look(self) -> int:
+    def slow_query(self) -> int:
         """Answer slowly, so that a local activity may end meanwhile."""
         time.sleep(POLL_SECONDS)
-        return self.heard
+        return self.received
 
-    def heard_more_than(self, heard: int) -> bool:
+    def received_more_than(self, received: int) -> bool:
         """Whether another signal arrived."""
-        return self.heard != heard
+        return self.received != received
 
     @workflow.run
     async def run(self) -> None:
         """Run for some steps."""
         for _ in range(STEPS):
-            heard = self.heard
-            tell = told_odd if heard % 2 else told_even
-            await workflow.execute_local_activity(tell, heard, start_to_close_timeout=timedelta(seconds=10))
-            if heard % 3 == 0:
+            received = self.received
+            step = return_dict if received % 2 else return_bool
+            await workflow.execute_local_activity(step, received, start_to_close_timeout=timedelta(seconds=10))
+            if received % 3 == 0:
                 with contextlib.suppress(TimeoutError):
-                    await workflow.wait_condition(partial(self.heard_more_than, heard), timeout=0.2)
+                    await workflow.wait_condition(partial(self.received_more_than, received), timeout=0.2)
 
 
-async def pester(handle: WorkflowHandle[Attentive, None]) -> None:
-    """Speak to a workflow and look at it until it has ended."""
+async def signal_and_query(handle: WorkflowHandle[SignalledWorkflow, None]) -> None:
+    """Signal and query a workflow until it has ended."""
     ended = asyncio.create_task(handle.result())
 
     async def again(act: Callable[[], Awaitable[Any]]) -> None:
         while not ended.done():
-            # It may end just now, or more is asked at once than the server keeps.
+            # It may end just now, or there are more queries at once than the server keeps.
             with contextlib.suppress(RPCError):
                 await act()
             await asyncio.sleep(POLL_SECONDS)
 
-    await asyncio.gather(ended, again(lambda: handle.signal(Attentive.say)), again(lambda: handle.query(Attentive.look)))
+    await asyncio.gather(
+        ended, again(lambda: handle.signal(SignalledWorkflow.count)), again(lambda: handle.query(SignalledWorkflow.slow_query))
+    )
 
 
 @pytest.mark.testbed
-async def test_what_was_looked_at_while_a_local_activity_ended_can_be_replayed(testbed: Running) -> None:
+async def test_a_workflow_that_is_queried_while_a_local_activity_ends_can_be_replayed(testbed: Running) -> None:
     async with connected(testbed) as client:
         queue = f"sdk-{uuid.uuid4().hex[:8]}"
         here = UnsandboxedWorkflowRunner()
-        async with Worker(client, task_queue=queue, workflows=[Attentive], activities=[told_even, told_odd], workflow_runner=here):
-            handles = await asyncio.gather(*(start(client, queue) for _ in range(LIVES)))
-            await asyncio.gather(*(pester(handle) for handle in handles))
-        replayer = Replayer(workflows=[Attentive], workflow_runner=here, data_converter=client.data_converter)
+        async with Worker(
+            client, task_queue=queue, workflows=[SignalledWorkflow], activities=[return_bool, return_dict], workflow_runner=here
+        ):
+            handles = await asyncio.gather(*(start(client, queue) for _ in range(WORKFLOWS)))
+            await asyncio.gather(*(signal_and_query(handle) for handle in handles))
+        replayer = Replayer(workflows=[SignalledWorkflow], workflow_runner=here, data_converter=client.data_converter)
         for handle in handles:
             await replayer.replay_workflow(await handle.fetch_history())
 
@@ -108,7 +112,7 @@ class Slow:
 
     @workflow.run
     async def run(self) -> None:
-        """Stand for a workflow that handles a storm of signals on a busy processor."""
+        """Stand for a workflow that handles thousands of signals on a busy processor."""
         time.sleep(3)  # noqa: ASYNC251
 
 
@@ -124,6 +128,8 @@ async def test_a_workflow_that_a_busy_processor_holds_up_is_not_taken_for_a_dead
         assert kinds.count("EVENT_TYPE_WORKFLOW_TASK_COMPLETED") == 1
 
 
-async def start(client: Client, queue: str) -> WorkflowHandle[Attentive, None]:
-    """Start one life."""
-    return await client.start_workflow(Attentive.run, id=f"{queue}-{uuid.uuid4().hex[:8]}", task_queue=queue, execution_timeout=BOUND)
+async def start(client: Client, queue: str) -> WorkflowHandle[SignalledWorkflow, None]:
+    """Start one workflow."""
+    return await client.start_workflow(
+        SignalledWorkflow.run, id=f"{queue}-{uuid.uuid4().hex[:8]}", task_queue=queue, execution_timeout=BOUND
+    )
