@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign coverage testbed testbed-down check fmt lock bench programs venv clean
+.PHONY: help demo up down test test-fast campaign coverage testbed testbed-down check fmt lock bench programs oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, with a first model Ready on two clusters"
@@ -33,7 +33,7 @@ down: venv
 	$(BIN)/modelplane down
 
 # Two processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
-test: venv check programs
+test: venv check programs oracle
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
 # For the inner loop: what it leaves out is counted at its end.
@@ -42,9 +42,9 @@ test-fast: venv
 
 # A random test that needs the testbed has one schedule of faults per seed, so there the seed alone makes the difference.
 campaign: SEED := $(or $(MODELPLANE_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-campaign: venv programs
+campaign: venv programs oracle
 	@echo "seed $(SEED); to repeat it: make campaign MODELPLANE_TEST_SEED=$(SEED)"
-	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --timeout 3600 -m random || { \
+	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 -m random || { \
 	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
 	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
 
@@ -85,6 +85,9 @@ bench: venv programs
 # Built before the tests and not by them, so that the progress of a long build is seen.
 programs: venv
 	$(BIN)/python -m testbed install
+
+oracle: venv
+	$(BIN)/python -c "from tests.oracle.client import build; print('oracle:', build())"
 
 venv: $(STAMP)
 
