@@ -54,7 +54,7 @@ async def test_an_object_that_is_encrypted_with_another_key_is_reported_as_such(
         try:
             assert await ControlPlane(client, right).describe(wanted) == {"kind": "ModelDeployment"}
             for wrong in (sealed_with(tmp_path, testbed), sealed_with(tmp_path, testbed, two=os.urandom(32))):
-                with pytest.raises(CommandFailed, match="is encrypted, and not with a key of this program"):
+                with pytest.raises(CommandFailed, match="is encrypted with a key that this program does not have"):
                     await ControlPlane(await connect(wrong), wrong).describe(wanted)
         finally:
             await handle.terminate()
