@@ -1,4 +1,4 @@
-"""Old histories still replay. `record_histories.py` records new ones; the runs of a session are replayed when its plane ends."""
+"""Old histories still replay. `record.py` records new ones; the runs of a session are replayed when its plane ends."""
 
 import json
 from pathlib import Path
