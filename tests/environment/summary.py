@@ -61,11 +61,11 @@ class Summary:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = []
-        if self._left_out:
+        if self._left_out and self._config.option.markexpr:
             parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self._left_out.items()))
             lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` runs all")
         if self._starts:
-            lines.append(f"testbed: started {len(self._starts)} times, in {', '.join(f'{each:.0f} s' for each in self._starts)}")
+            lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]
         if terminalreporter.stats.get("failed"):
             lines.append(random_cases.described())
