@@ -24,7 +24,7 @@ REMOVED = {
     "decode": _TO_PHASES,
     "poolSelector": "field was removed; select devices in engines[].members[].nodeSelector.devices",
     "nodeSelector": "field was removed; select devices in engines[].members[].nodeSelector.devices",
-    "scaling": "field was removed; scale spec.replicas through the scale subresource, with KEDA or an HPA",
+    "scaling": "field was removed; set spec.replicas, or send the signal `scale` (`modelplane scale`)",
     "source": _TO_CACHE,
     "huggingFace": _TO_CACHE,
     "model": "field was removed; name the model in the engine's args",
