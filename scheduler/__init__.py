@@ -34,7 +34,7 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
@@ -58,8 +58,8 @@ from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, expl
 __all__ = [
     "ClusterView",
     "Fleet",
+    "LedgerEntry",
     "Owner",
-    "ReplicaView",
     "SchedulerOptions",
     "SnapshotReader",
     "cluster_view",

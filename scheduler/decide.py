@@ -22,7 +22,7 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
-from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.constraints import required_anti_affinity
@@ -153,8 +153,8 @@ def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
     return changed
 
 
-def _ledger_entry(decision: Decision, placement: Placement) -> ReplicaView:
-    return ReplicaView(
+def _ledger_entry(decision: Decision, placement: Placement) -> LedgerEntry:
+    return LedgerEntry(
         uid=placement.uid,
         namespace=decision.namespace,
         deployment=decision.deployment,

@@ -13,7 +13,7 @@ from api_types.messages.observations import ObservedObject, ObservedPool, Observ
 POOL_WITHOUT_STATUS_AFTER = timedelta(seconds=60)
 
 
-class ReplicaView(NamedTuple):
+class ReplicaObservation(NamedTuple):
     """An observation, and when time alone would change it (None: never)."""
 
     observed: ObservedReplica
@@ -25,7 +25,7 @@ def observe_replica(
     pods: Mapping[WorkloadKey, Iterable[PodSeen]],
     endpoints: Mapping[tuple[str, str], int],
     now: datetime,
-) -> ReplicaView:
+) -> ReplicaObservation:
     """Build an observation.
 
     `objects` are the replica's own. `pods` are those of its workloads. `endpoints` counts ready endpoints by (namespace, Service).
@@ -52,7 +52,7 @@ def observe_replica(
         ],
         endpoints_ready=sum(endpoints.get((seen.target.namespace, seen.target.name), 0) for seen in ordered if seen.backend),
     )
-    return ReplicaView(observed, min(due, default=None))
+    return ReplicaObservation(observed, min(due, default=None))
 
 
 def workload_key(seen: ObjectSeen) -> WorkloadKey:

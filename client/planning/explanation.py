@@ -8,8 +8,8 @@ from scheduler import (
     ClusterView,
     Decision,
     DeploymentView,
+    LedgerEntry,
     Placement,
-    ReplicaView,
     ScheduleRequest,
     decide_and_explain,
     decision_tree,
@@ -56,7 +56,7 @@ def _replicas(live: LiveFleet, view: DeploymentView, decision: Decision) -> list
     return rows
 
 
-def _row(name: str, place: Placement | ReplicaView, entry: ReplicaView | None, action: str, why: str) -> Tree:
+def _row(name: str, place: Placement | LedgerEntry, entry: LedgerEntry | None, action: str, why: str) -> Tree:
     return {
         "replica": name,
         "cluster": place.cluster,
@@ -69,7 +69,7 @@ def _row(name: str, place: Placement | ReplicaView, entry: ReplicaView | None, a
     }
 
 
-def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement: Placement, entry: ReplicaView | None) -> Tree:
+def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement: Placement, entry: LedgerEntry | None) -> Tree:
     cluster = live.fleet.cluster(placement.cluster)
     own = sum(other.cluster == placement.cluster for other in decision.placements)
     parts = [_ACTIONS[placement.action]]

@@ -20,8 +20,8 @@ from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
     DeploymentView,
     Fleet,
+    LedgerEntry,
     Owner,
-    ReplicaView,
     cluster_view,
     deployment_view,
     read_policy,
@@ -137,10 +137,10 @@ async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObjec
     return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
 
 
-async def _ledger(plane: ControlPlane) -> tuple[list[ReplicaView], dict[str, Any]]:
+async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any]]:
     """Read the whole ledger, page by page, and what else decisions depend on. Raises `NoAnswer` when it changes whenever it is read."""
     for _ in range(_LEDGER_READS):
-        entries: list[ReplicaView] = []
+        entries: list[LedgerEntry] = []
         state: dict[str, Any] = {}
         versions: set[int] = set()
         after = ""

@@ -14,7 +14,7 @@ from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.identity import Owner, RefusedPool
-from scheduler.model.inputs import ClusterView, ReplicaView
+from scheduler.model.inputs import ClusterView, LedgerEntry
 from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
 from scheduler.model.reasons import BOUND, RESERVED
 
@@ -93,7 +93,7 @@ class Fleet:
 
     # Replicas
 
-    def put_replica(self, replica: ReplicaView) -> None:
+    def put_replica(self, replica: LedgerEntry) -> None:
         """Record a replica as observed or as its owner reports it, whatever was known of its uid."""
         if self.ledger.get(replica.uid) != replica:
             self.ledger.put(replica)
@@ -123,19 +123,19 @@ class Fleet:
         self.put_replica(replace(entry, ready=ready, serving=serving))
         return True
 
-    def replica(self, uid: str) -> ReplicaView | None:
+    def replica(self, uid: str) -> LedgerEntry | None:
         """Find a replica by uid."""
         return self.ledger.get(uid)
 
-    def owned(self, namespace: str, deployment: str) -> Mapping[str, ReplicaView]:
+    def owned(self, namespace: str, deployment: str) -> Mapping[str, LedgerEntry]:
         """Give the replicas of a deployment by uid."""
         return self.ledger.owned(namespace, deployment)
 
-    def entries(self) -> Iterator[ReplicaView]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """Give every replica in the ledger."""
         return self.ledger.entries()
 
-    def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
+    def on_cluster(self, cluster: str) -> Mapping[str, LedgerEntry]:
         """Give the replicas charged on a cluster by uid: while there are any, the cluster may not be torn down."""
         return self.ledger.on_cluster(cluster)
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ReplicaView
+from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import RELEASING
 
 Group = tuple[str, str, str]
-_NONE: Mapping[str, ReplicaView] = {}
+_NONE: Mapping[str, LedgerEntry] = {}
 _NOTHING: Mapping[str, int] = {}
 
 
@@ -32,12 +32,12 @@ class Ledger:
 
     def __init__(self, parent: Ledger | None = None) -> None:
         self._parent = parent
-        self._entries: dict[str, ReplicaView | None] = {}
-        self._owners: dict[Owner, dict[str, ReplicaView]] = {}
-        self._clusters: dict[str, dict[str, ReplicaView]] = {}
+        self._entries: dict[str, LedgerEntry | None] = {}
+        self._owners: dict[Owner, dict[str, LedgerEntry]] = {}
+        self._clusters: dict[str, dict[str, LedgerEntry]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
-        self._with_anti_affinity: dict[str, ReplicaView] = {}
+        self._with_anti_affinity: dict[str, LedgerEntry] = {}
         # (namespace, deployment, cluster) -> pool -> (nodes releasing, nodes of them reused). Only where there are any.
         self._releasing: dict[Group, dict[str, tuple[int, int]]] = {}
         # Clusters where nodes were freed, in order; a cache of full clusters reads on from where it stopped.
@@ -50,7 +50,7 @@ class Ledger:
 
     # Reading
 
-    def get(self, uid: str) -> ReplicaView | None:
+    def get(self, uid: str) -> LedgerEntry | None:
         """Find an entry by the replica's uid."""
         if uid in self._entries:
             return self._entries[uid]
@@ -61,13 +61,13 @@ class Ledger:
         """The number of entries; of a fork it takes a walk over all of them."""
         return len(self._entries) if self._parent is None else sum(1 for _ in self.entries())
 
-    def entries(self) -> Iterator[ReplicaView]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """Give all entries, in no meaningful order."""
         if self._parent:
             yield from (entry for entry in self._parent.entries() if entry.uid not in self._entries)
         yield from (entry for entry in self._entries.values() if entry is not None)
 
-    def owned(self, namespace: str, deployment: str) -> Mapping[str, ReplicaView]:
+    def owned(self, namespace: str, deployment: str) -> Mapping[str, LedgerEntry]:
         """Give a deployment's entries by uid."""
         owner = (namespace, deployment)
         if owner in self._owners:
@@ -81,13 +81,13 @@ class Ledger:
             known.update(self._parent.owners(namespaces))
         return sorted(owner for owner in known if owner[0] in namespaces)
 
-    def with_anti_affinity(self) -> Iterator[ReplicaView]:
+    def with_anti_affinity(self) -> Iterator[LedgerEntry]:
         """Give the entries of deployments with required anti-affinity."""
         if self._parent:
             yield from (entry for entry in self._parent.with_anti_affinity() if entry.uid not in self._entries)
         yield from self._with_anti_affinity.values()
 
-    def on_cluster(self, cluster: str) -> Mapping[str, ReplicaView]:
+    def on_cluster(self, cluster: str) -> Mapping[str, LedgerEntry]:
         """Give the entries of a cluster by uid."""
         if cluster in self._clusters:
             return self._clusters[cluster]
@@ -106,7 +106,7 @@ class Ledger:
             return self._releasing[group]
         return self._parent.releasing(namespace, deployment, cluster) if self._parent else {}
 
-    def named(self, name: str) -> Iterator[ReplicaView]:
+    def named(self, name: str) -> Iterator[LedgerEntry]:
         """Give the entries that carry a replica name."""
         for uid in self._named(name):
             entry = self.get(uid)
@@ -120,7 +120,7 @@ class Ledger:
 
     # Writing
 
-    def put(self, entry: ReplicaView) -> None:
+    def put(self, entry: LedgerEntry) -> None:
         """Add an entry, or replace the one with its uid."""
         old = self.get(entry.uid)
         charged = old is not None and _charge_key(old) == _charge_key(entry)
@@ -142,7 +142,7 @@ class Ledger:
         if not charged:
             self._charge(entry, 1)
 
-    def remove(self, uid: str) -> ReplicaView | None:
+    def remove(self, uid: str) -> LedgerEntry | None:
         """Remove an entry and free its nodes; an unknown uid changes nothing."""
         entry = self.get(uid)
         if entry is None:
@@ -163,7 +163,7 @@ class Ledger:
             self._end_reuse(entry)
         return entry
 
-    def _end_reuse(self, gone: ReplicaView) -> None:
+    def _end_reuse(self, gone: LedgerEntry) -> None:
         """Charge in full what reused the nodes of a removed replica: nodes can be reused only once."""
         group = _group(gone)
         if not any(reused for _, reused in self.releasing(*group).values()):
@@ -184,7 +184,7 @@ class Ledger:
                     kept.append((pool, nodes - paid))
             self.put(replace(entry, reuse=tuple(kept)))
 
-    def _drop_empty(self, owner: Owner, entry: ReplicaView) -> None:
+    def _drop_empty(self, owner: Owner, entry: LedgerEntry) -> None:
         if not self._owners.get(owner):
             self._owners.pop(owner, None)
         if not self._clusters.get(entry.cluster):
@@ -192,13 +192,13 @@ class Ledger:
         if not self._names.get(entry.name):
             self._names.pop(entry.name, None)
 
-    def _own_owner(self, owner: Owner) -> dict[str, ReplicaView]:
+    def _own_owner(self, owner: Owner) -> dict[str, LedgerEntry]:
         own = self._owners.get(owner)
         if own is None:
             own = self._owners[owner] = dict(self._parent.owned(*owner)) if self._parent else {}
         return own
 
-    def _own_cluster(self, cluster: str) -> dict[str, ReplicaView]:
+    def _own_cluster(self, cluster: str) -> dict[str, LedgerEntry]:
         own = self._clusters.get(cluster)
         if own is None:
             own = self._clusters[cluster] = dict(self._parent.on_cluster(cluster)) if self._parent else {}
@@ -217,7 +217,7 @@ class Ledger:
             self.touched.add(cluster)
         return own
 
-    def _charge(self, entry: ReplicaView, sign: int) -> None:
+    def _charge(self, entry: LedgerEntry, sign: int) -> None:
         """Add an entry's charges, or with sign -1 remove them; releasing nodes that are reused are charged once."""
         group = _group(entry)
         used = self._own_used(entry.cluster)
@@ -275,7 +275,7 @@ class Ledger:
         return found
 
 
-def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
+def rebuilt(entries: Iterable[LedgerEntry]) -> Ledger:
     """Build a ledger from entries alone."""
     ledger = Ledger()
     for entry in entries:
@@ -283,13 +283,13 @@ def rebuilt(entries: Iterable[ReplicaView]) -> Ledger:
     return ledger
 
 
-def _group(entry: ReplicaView) -> Group:
+def _group(entry: LedgerEntry) -> Group:
     """Name the deployment that may reuse an entry's nodes while it is releasing: its own, or the one it was preempted for."""
     namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
     return (namespace, deployment, entry.cluster)
 
 
-def _charge_key(entry: ReplicaView) -> tuple[object, ...]:
+def _charge_key(entry: LedgerEntry) -> tuple[object, ...]:
     """Give what the charges of an entry, and its indices, depend on."""
     return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
 

@@ -8,7 +8,7 @@ from typing import Any
 from api_types.names import replica_name
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.identity import replica_uid
-from scheduler.model.inputs import ReplicaView
+from scheduler.model.inputs import LedgerEntry
 from scheduler.model.wire import codec
 
 _READY, _SERVING = 1, 2
@@ -28,7 +28,7 @@ class _Table:
         return known[1]
 
 
-def pack_rows(entries: Sequence[ReplicaView]) -> dict[str, Any]:
+def pack_rows(entries: Sequence[LedgerEntry]) -> dict[str, Any]:
     """Give a tree from which `unpack_rows` makes equal entries in the same order."""
     texts, stamps, rest = _Table(), _Table(), _Table()
     rows = [_row(entry, texts, stamps, rest) for entry in entries]
@@ -41,7 +41,7 @@ def pack_rows(entries: Sequence[ReplicaView]) -> dict[str, Any]:
     }
 
 
-def _row(entry: ReplicaView, texts: _Table, stamps: _Table, rest: _Table) -> list[Any]:
+def _row(entry: LedgerEntry, texts: _Table, stamps: _Table, rest: _Table) -> list[Any]:
     identity = (entry.namespace, entry.deployment, entry.cluster, entry.index)
     made_name = replica_name(*identity, entry.name_counter)
     made_uid = replica_uid(*identity[:2], entry.origin, *identity[2:])
@@ -67,7 +67,7 @@ def _row(entry: ReplicaView, texts: _Table, stamps: _Table, rest: _Table) -> lis
     ]
 
 
-def unpack_rows(tree: Mapping[str, Any]) -> Iterator[ReplicaView]:
+def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
     """Give the entries that `pack_rows` wrote."""
     texts: list[str] = tree["texts"]
     read = codec(tuple[EnginePlacement, ...])[1]
@@ -79,7 +79,7 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[ReplicaView]:
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
         reuse, labels, avoids, nominated_for = rest[more]
-        yield ReplicaView(
+        yield LedgerEntry(
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
             name=name or replica_name(*identity, counter),

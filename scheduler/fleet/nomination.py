@@ -13,10 +13,10 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ReplicaView
+from scheduler.model.inputs import LedgerEntry
 
 
-def nominate(ledger: Ledger, victim: ReplicaView, preemptor: Owner, now: int) -> None:
+def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) -> None:
     """Release a preempted replica and nominate its nodes for the preemptor, with those nominated for the victim itself; `now` in ms."""
     promised = Counter(dict(victim.reuse))
     entitled = victim.nominated_for or (victim.namespace, victim.deployment)

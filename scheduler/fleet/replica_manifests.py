@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from api_types import labels
 from scheduler.fleet.manifests import Tree, template_digest
 from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
-from scheduler.model.inputs import ReplicaView
+from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import BOUND, RELEASING
 
 
-def replica_view(manifest: Tree) -> ReplicaView:
+def ledger_entry(manifest: Tree) -> LedgerEntry:
     """Read a ModelReplica; its owner and its index are in its labels, an index that is no number counts as 0."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     own_labels = metadata.get("labels") or {}
@@ -22,29 +22,29 @@ def replica_view(manifest: Tree) -> ReplicaView:
     index = str(own_labels.get(labels.REPLICA_INDEX) or "")
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     engines = spec.get("engines") or ()
-    return ReplicaView(
+    return LedgerEntry(
         uid=metadata.get("uid") or f"{namespace}/{metadata['name']}",
         namespace=namespace,
         deployment=own_labels.get(labels.DEPLOYMENT) or "",
         cluster=spec["clusterName"],
         index=int(index) if index.isascii() and index.isdigit() else 0,
         name=metadata["name"],
-        engines=_stamped_engines(engines),
+        engines=_placed_engines(engines),
         state=RELEASING if metadata.get("deletionTimestamp") else BOUND,
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
         template=template_digest(spec) if engines else "",
     )
 
 
-def _stamped_engines(engines: Iterable[Tree]) -> tuple[EnginePlacement, ...]:
+def _placed_engines(engines: Iterable[Tree]) -> tuple[EnginePlacement, ...]:
     """Read the engines of a ModelReplica: which pool each member has and what its requests resolved to."""
     return tuple(
-        EnginePlacement(engine["name"], tuple(_stamped_member(member) for member in engine["members"]), engine.get("copies") or 1)
+        EnginePlacement(engine["name"], tuple(_placed_member(member) for member in engine["members"]), engine.get("copies") or 1)
         for engine in engines
     )
 
 
-def _stamped_member(member: Tree) -> MemberPlacement:
+def _placed_member(member: Tree) -> MemberPlacement:
     requests = tuple(
         ResolvedRequest(
             r["name"],

@@ -213,11 +213,11 @@ class KeptReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaView:
-    """A replica as the ledger knows it: its identity, its stamp, and its state.
+class LedgerEntry:
+    """A replica as the ledger knows it: its identity, its placed engines, and its state.
 
     Attributes:
-        engines: as stamped: pools, pods and resolved requests.
+        engines: as placed: pools, pods and resolved requests.
         template: digest of the template it carries, "" when unknown.
         name_counter: how often another name was made because of a collision.
         reuse: nodes per pool that releasing replicas of its own deployment still hold.
@@ -250,7 +250,7 @@ class ReplicaView:
     nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
 
-    def as_releasing(self, since: int) -> ReplicaView:
+    def as_releasing(self, since: int) -> LedgerEntry:
         """Give the entry once its replica is released: it holds its nodes until its objects are gone, and serves no traffic."""
         return replace(self, state=RELEASING, since=since, ready=False, serving=False)
 

@@ -12,7 +12,7 @@ from scheduler.hardware.device_matching import selector_problems
 from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units, stamped_nodes
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
-from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.device_accounting import counts_devices, grown_fits
 from scheduler.placement.filters import hold_reason
 from scheduler.placement.placer import ReplicaPlacer, place_gang
@@ -40,14 +40,14 @@ class SchedulingCycle:
     retained: RetainResult = field(default_factory=RetainResult)
     kept: list[RetainedReplica] = field(default_factory=list)
     updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
-    restamped: list[ReplicaView] = field(default_factory=list)
+    restamped: list[LedgerEntry] = field(default_factory=list)
     placed: list[Placement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     placer: ReplicaPlacer | None = None
     quota: QuotaGate | None = None
-    evicted_entries: list[ReplicaView] = field(default_factory=list)
+    evicted_entries: list[LedgerEntry] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     more: bool = False
     preemption: str = ""
@@ -286,7 +286,7 @@ class SchedulingCycle:
             raise RuntimeError("growth is checked before quotas are read")
         return self.quota
 
-    def _standing(self) -> list[ReplicaView]:
+    def _standing(self) -> list[LedgerEntry]:
         """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
         gone = {entry.uid for entry in self.evicted_entries}
         terminating = [e.as_releasing(e.since) for e in self.retained.terminating if e.uid not in gone]
@@ -296,14 +296,14 @@ class SchedulingCycle:
         self.kept.remove(kept)
         self._evict(kept.entry, reason, detail)
 
-    def _evict(self, entry: ReplicaView, reason: str, detail: str, *, vacates: bool = True) -> None:
+    def _evict(self, entry: LedgerEntry, reason: str, detail: str, *, vacates: bool = True) -> None:
         self.overlay.ledger.put(entry.as_releasing(self.overlay.now))
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
             self.evicted_entries.append(entry)
 
 
-def restamped(entry: ReplicaView, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> ReplicaView:
+def restamped(entry: LedgerEntry, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> LedgerEntry:
     """Give the ledger entry of a replica that is updated to the current template."""
     return replace(entry, engines=engines, template=deployment.template, ready=False)
 
@@ -316,5 +316,5 @@ def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement,
     )
 
 
-def _eviction(entry: ReplicaView, reason: str, detail: str) -> Eviction:
+def _eviction(entry: LedgerEntry, reason: str, detail: str) -> Eviction:
     return Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment)

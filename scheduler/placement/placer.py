@@ -17,7 +17,7 @@ from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Placement
 from scheduler.model.identity import replica_uid
-from scheduler.model.inputs import DeploymentView, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.constraints import Constraints, required_anti_affinity
 from scheduler.placement.device_accounting import counts_devices
 from scheduler.placement.filters import passing, run_filters
@@ -33,7 +33,7 @@ class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
 
     def __init__(
-        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, standing: Iterable[ReplicaView], quota: QuotaGate
+        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, standing: Iterable[LedgerEntry], quota: QuotaGate
     ) -> None:
         self.overlay = overlay
         self.request = request
@@ -46,7 +46,7 @@ class ReplicaPlacer:
         self.own: dict[str, int] = {}
         self._indices: dict[str, set[int]] = defaultdict(set)
         self._levels: dict[int, ClusterSet] = {}
-        self._replaceable: dict[tuple[str, int], ReplicaView] = {}
+        self._replaceable: dict[tuple[str, int], LedgerEntry] = {}
         releasing = 0
         for entry in standing:
             self._indices[entry.cluster].add(entry.index)
@@ -77,7 +77,7 @@ class ReplicaPlacer:
         if after:
             self._levels[after] = ClusterSet(self._levels.get(after, 0) | bit)
 
-    def vacate(self, entry: ReplicaView) -> None:
+    def vacate(self, entry: LedgerEntry) -> None:
         """Move a replica out of its place: its index and, for this deployment, its nodes are free at once."""
         self._indices[entry.cluster].discard(entry.index)
         self._load(entry.cluster, -1)
@@ -85,7 +85,7 @@ class ReplicaPlacer:
         self._replaceable[(entry.cluster, entry.index)] = entry
         self._mark_open(entry.cluster)
 
-    def restore(self, entry: ReplicaView) -> None:
+    def restore(self, entry: LedgerEntry) -> None:
         """Put a vacated replica back into its place."""
         self._indices[entry.cluster].add(entry.index)
         self._load(entry.cluster, 1)
@@ -93,12 +93,12 @@ class ReplicaPlacer:
         self._replaceable.pop((entry.cluster, entry.index), None)
         self._mark_open(entry.cluster)
 
-    def _charge_quota(self, entry: ReplicaView, sign: int) -> None:
+    def _charge_quota(self, entry: LedgerEntry, sign: int) -> None:
         info = self.overlay.clusters.get(entry.cluster)
         if info is not None:
             self.quota.charge(info, entry.engines, sign)
 
-    def mark_vacated(self, entry: ReplicaView) -> None:
+    def mark_vacated(self, entry: LedgerEntry) -> None:
         """Record a replica that was evicted before placing began: its name and index may be used again."""
         self._replaceable[(entry.cluster, entry.index)] = entry
         self._mark_open(entry.cluster)
@@ -205,7 +205,7 @@ class ReplicaPlacer:
         releasing = self.overlay.ledger.releasing(*self._owner, info.name)
         return tuple((pool, min(count, releasing.get(pool, _NOTHING)[0])) for pool, count in short if releasing.get(pool, _NOTHING)[0])
 
-    def _predecessors(self, cluster: str, replaced: ReplicaView | None) -> tuple[str, ...]:
+    def _predecessors(self, cluster: str, replaced: LedgerEntry | None) -> tuple[str, ...]:
         """Name the replicas whose objects have to be gone before the pods of a new one are applied."""
         owned = self.overlay.ledger.owned(*self._owner).values()
         found = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
@@ -214,7 +214,7 @@ class ReplicaPlacer:
             found.add(replaced.uid)
         return tuple(sorted(found))
 
-    def _name(self, cluster: str, index: int, replaced: ReplicaView | None) -> tuple[str, int]:
+    def _name(self, cluster: str, index: int, replaced: LedgerEntry | None) -> tuple[str, int]:
         deployment = self.deployment
         counter = replaced.name_counter if replaced else 0
         identity = (deployment.namespace, deployment.name, cluster, index)
@@ -226,7 +226,7 @@ class ReplicaPlacer:
             counter += 1
 
 
-def _clashes(entry: ReplicaView, identity: tuple[str, str, str, int]) -> bool:
+def _clashes(entry: LedgerEntry, identity: tuple[str, str, str, int]) -> bool:
     if (entry.namespace, entry.deployment, entry.cluster, entry.index) == identity:
         return False
     return entry.namespace == identity[0] or entry.cluster == identity[2]
@@ -239,10 +239,10 @@ def _lowest_free(taken: set[int]) -> int:
     return index
 
 
-def reserved_entry(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> ReplicaView:
+def reserved_entry(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> LedgerEntry:
     """Give the ledger entry of a new placement."""
     deployment = request.deployment
-    return ReplicaView(
+    return LedgerEntry(
         uid=placement.uid,
         namespace=deployment.namespace,
         deployment=deployment.name,

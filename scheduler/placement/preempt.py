@@ -18,7 +18,7 @@ from scheduler.hardware.node_fitting import fit_nodes
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
-from scheduler.model.inputs import ReplicaView
+from scheduler.model.inputs import LedgerEntry
 from scheduler.placement.placer import ReplicaPlacer
 
 # Sets of victims tried on one cluster; beyond that a good set is taken instead of the best.
@@ -32,7 +32,7 @@ class Choice:
 
     cost: Cost
     info: ClusterInfo
-    victims: tuple[ReplicaView, ...]
+    victims: tuple[LedgerEntry, ...]
 
 
 def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction]] | str:
@@ -68,7 +68,7 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     return placement, evictions
 
 
-def _candidates(placer: ReplicaPlacer, info: ClusterInfo, seen: Counter[str]) -> Iterator[ReplicaView]:
+def _candidates(placer: ReplicaPlacer, info: ClusterInfo, seen: Counter[str]) -> Iterator[LedgerEntry]:
     overlay = placer.overlay
     requester = (placer.deployment.namespace, placer.deployment.name)
     cooldown = overlay.options.preemption_cooldown_seconds * 1000
@@ -89,13 +89,13 @@ def _candidates(placer: ReplicaPlacer, info: ClusterInfo, seen: Counter[str]) ->
         yield entry
 
 
-def _spare(placer: ReplicaPlacer, entry: ReplicaView) -> int:
+def _spare(placer: ReplicaPlacer, entry: LedgerEntry) -> int:
     """Give how many replicas the entry's deployment can lose."""
     owned = placer.overlay.ledger.owned(entry.namespace, entry.deployment).values()
     return sum(e.state != reasons.RELEASING for e in owned) - entry.min_available
 
 
-def _cheapest(placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[ReplicaView], best: Choice | None) -> Choice | None:
+def _cheapest(placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[LedgerEntry], best: Choice | None) -> Choice | None:
     for highest in sorted({entry.priority for entry in candidates}):
         if best is not None and highest > best.cost[0]:
             return None
@@ -114,7 +114,7 @@ def _cheapest(placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[Rep
     return None
 
 
-def _limited(placer: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[ReplicaView]:
+def _limited(placer: ReplicaPlacer, chosen: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """Leave out what would take a deployment below its `minAvailable`."""
     taken: Counter[tuple[str, str]] = Counter()
     kept = []
@@ -126,7 +126,7 @@ def _limited(placer: ReplicaPlacer, chosen: Sequence[ReplicaView]) -> list[Repli
     return kept
 
 
-def _pruned(placer: ReplicaPlacer, info: ClusterInfo, chosen: list[ReplicaView]) -> tuple[ReplicaView, ...]:
+def _pruned(placer: ReplicaPlacer, info: ClusterInfo, chosen: list[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     """Leave out victims one by one, the highest priority first, as long as the rest still frees enough."""
     kept = list(chosen)
     for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
@@ -136,7 +136,7 @@ def _pruned(placer: ReplicaPlacer, info: ClusterInfo, chosen: list[ReplicaView])
     return tuple(kept)
 
 
-def _fits(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaView]) -> bool:
+def _fits(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[LedgerEntry]) -> bool:
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_freed_by(victim))
@@ -144,7 +144,7 @@ def _fits(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaVie
     return fit_nodes(placer.compiled.on(info.layout), free).failed < 0
 
 
-def _choice(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaView]) -> Choice:
+def _choice(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[LedgerEntry]) -> Choice:
     freed = sum(sum(_freed_by(victim).values()) for victim in victims)
     needed = sum(engine.cost for engine in placer.compiled.on(info.layout).engines)
     cost = (
@@ -158,7 +158,7 @@ def _choice(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[ReplicaV
     return Choice(cost, info, tuple(victims))
 
 
-def _freed_by(entry: ReplicaView) -> Mapping[str, int]:
+def _freed_by(entry: LedgerEntry) -> Mapping[str, int]:
     """Give the nodes that are freed with an entry: its own, or those that were nominated for it and are nominated again."""
     return charges(entry.engines)
 

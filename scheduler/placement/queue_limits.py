@@ -12,7 +12,7 @@ from api_types.names import tenant_queue, workload_name
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import charges
-from scheduler.model.inputs import AdmissionView, ClusterView, PoolView, QueueView, ReplicaView
+from scheduler.model.inputs import AdmissionView, ClusterView, LedgerEntry, PoolView, QueueView
 from scheduler.model.policy import SchedulerOptions
 
 ADMITTED = "Admitted"
@@ -81,7 +81,7 @@ def _waiting(overlay: FleetOverlay, info: ClusterInfo, queue: QueueView) -> int:
     return total
 
 
-def not_admitted(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> str:
+def not_admitted(overlay: FleetOverlay, info: ClusterInfo, entry: LedgerEntry) -> str:
     """Say why a replica that serves no traffic has waited too long for admission, "" if it has not."""
     seen = None if entry.serving or entry.ready else _unadmitted_workload(overlay, info, entry)
     if seen is None or not seen.since:
@@ -94,7 +94,7 @@ def not_admitted(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -
     return f"its pods are not admitted on {_where(info, entry)} for {waited} s: {seen.reason}"
 
 
-def eviction_text(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> str:
+def eviction_text(overlay: FleetOverlay, info: ClusterInfo, entry: LedgerEntry) -> str:
     """Say why the cluster's admission evicted pods of a replica, "" if it did not; nothing is moved for that yet."""
     seen = _unadmitted_workload(overlay, info, entry)
     return f"pods of it were evicted from {_where(info, entry)}: {seen.reason}" if seen and seen.state == EVICTED else ""
@@ -105,7 +105,7 @@ def evicted_workloads(view: ClusterView) -> frozenset[str]:
     return frozenset(seen.workload for seen in view.admission if seen.state == EVICTED)
 
 
-def _unadmitted_workload(overlay: FleetOverlay, info: ClusterInfo, entry: ReplicaView) -> AdmissionView | None:
+def _unadmitted_workload(overlay: FleetOverlay, info: ClusterInfo, entry: LedgerEntry) -> AdmissionView | None:
     """Give what an observed cluster reports of a replica whose pods are not all admitted."""
     if not info.view.admission or is_old(info.view, overlay.now, overlay.options):
         return None
@@ -114,7 +114,7 @@ def _unadmitted_workload(overlay: FleetOverlay, info: ClusterInfo, entry: Replic
     return seen if seen and seen.state in _WAITING_STATES else None
 
 
-def _where(info: ClusterInfo, entry: ReplicaView) -> str:
+def _where(info: ClusterInfo, entry: LedgerEntry) -> str:
     return f"{info.name}/{', '.join(sorted(charges(entry.engines)))}"
 
 

@@ -16,7 +16,7 @@ from scheduler.hardware.template import CompiledTemplate, charges, stamp
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
-from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, MemberView, ReplicaView
+from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, LedgerEntry, MemberView
 from scheduler.placement.queue_limits import eviction_text, not_admitted
 
 
@@ -33,7 +33,7 @@ class RetainedReplica:
 
     """
 
-    entry: ReplicaView
+    entry: LedgerEntry
     target: tuple[EnginePlacement, ...] | None = None
     replace_reason: str = ""
     detail: str = ""
@@ -45,7 +45,7 @@ class RetainedReplica:
 class EvictedReplica:
     """A replica that is evicted now."""
 
-    entry: ReplicaView
+    entry: LedgerEntry
     reason: str
     detail: str
 
@@ -56,12 +56,12 @@ class RetainResult:
 
     kept: list[RetainedReplica] = field(default_factory=list)
     evicted: list[EvictedReplica] = field(default_factory=list)
-    terminating: list[ReplicaView] = field(default_factory=list)
+    terminating: list[LedgerEntry] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    duplicates: list[ReplicaView] = field(default_factory=list)
+    duplicates: list[LedgerEntry] = field(default_factory=list)
 
 
-def own_entries(overlay: FleetOverlay, deployment: DeploymentView, reported: Mapping[str, KeptReplica]) -> list[ReplicaView]:
+def own_entries(overlay: FleetOverlay, deployment: DeploymentView, reported: Mapping[str, KeptReplica]) -> list[LedgerEntry]:
     """Give the deployment's replicas in name order, with the health that the deployment reports by uid."""
     entries = []
     for entry in overlay.ledger.owned(deployment.namespace, deployment.name).values():
@@ -76,7 +76,7 @@ def own_entries(overlay: FleetOverlay, deployment: DeploymentView, reported: Map
 
 
 def retain(
-    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, entries: list[ReplicaView], *, held: bool
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, entries: list[LedgerEntry], *, held: bool
 ) -> RetainResult:
     """Sort the deployment's replicas into those that are retained and those that are evicted.
 
@@ -228,7 +228,7 @@ def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> b
     return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
 
 
-def lost_capacity(overlay: FleetOverlay, entry: ReplicaView) -> Iterator[Note]:
+def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[Note]:
     """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
     info = overlay.clusters.get(entry.cluster)
     if info is None or not info.observed:

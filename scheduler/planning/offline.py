@@ -14,10 +14,10 @@ from api_types.prices import price_milli
 from scheduler.decide import ExplainedDecision, priority_of
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain
-from scheduler.fleet.replica_manifests import replica_view
+from scheduler.fleet.replica_manifests import ledger_entry
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
-from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView
+from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.constraints import required_anti_affinity
 from scheduler.planning.settle import settle_and_explain
@@ -115,14 +115,14 @@ def offline_fleet(documents: Documents, options: SchedulerOptions | None = None)
     return fleet
 
 
-def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[ReplicaView]:
+def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[LedgerEntry]:
     """Read the ModelReplicas. What the live ledger keeps of their deployment is read from it, so that it protects them here too."""
     owners = {
         (manifest["metadata"].get("namespace") or "default", manifest["metadata"]["name"]): deployment_view(manifest)
         for manifest in documents.deployments
     }
     for manifest in documents.replicas:
-        replica = replica_view(manifest)
+        replica = ledger_entry(manifest)
         owner = owners.get((replica.namespace, replica.deployment))
         if owner is None:
             yield replica

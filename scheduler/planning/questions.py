@@ -18,7 +18,7 @@ from scheduler.hardware.template import charges
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Placement
-from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, ReplicaView, ScheduleRequest
+from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView, ScheduleRequest
 from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
 from scheduler.planning.settle import end_state, settle
 from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, plan, with_changes
@@ -42,7 +42,7 @@ class DrainCheck:
     possible: bool
     short: tuple[DeploymentDiff, ...]
     moves: tuple[DeploymentDiff, ...]
-    stays: tuple[tuple[ReplicaView, bool], ...] = ()
+    stays: tuple[tuple[LedgerEntry, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def can_drain(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView],
     return DrainCheck(not short, short, result.deployments, tuple(_staying(fleet, cluster, deployments)))
 
 
-def _staying(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView]) -> Iterator[tuple[ReplicaView, bool]]:
+def _staying(fleet: Fleet, cluster: str, deployments: Sequence[DeploymentView]) -> Iterator[tuple[LedgerEntry, bool]]:
     tolerates = {(view.namespace, view.name): untolerated([MAINTENANCE], view.tolerations) is None for view in deployments}
     for entry in sorted(fleet.on_cluster(cluster).values(), key=lambda entry: (entry.namespace, entry.name)):
         known = tolerates.get((entry.namespace, entry.deployment))

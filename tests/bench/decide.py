@@ -18,7 +18,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_sets import make_set
 from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
 from scheduler.model.devices import DeviceEntry
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, ReplicaView, RequestView, ScheduleRequest
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, LedgerEntry, MemberView, PoolView, RequestView, ScheduleRequest
 
 REGIONS = ("us", "eu", "ap", "sa")
 MEMORY_GI = (24, 80, 141, 192)
@@ -45,7 +45,7 @@ def synthetic_fleet(clusters: int, pools: int, replicas: int) -> Fleet:
         cluster = f"cluster-{k % clusters:05d}"
         name = f"existing-{k // WANTED}"
         fleet.put_replica(
-            ReplicaView(f"uid-{k}", "others", name, cluster, k // clusters, f"{name}-{k:08x}", stamp, ready=True, serving=True)
+            LedgerEntry(f"uid-{k}", "others", name, cluster, k // clusters, f"{name}-{k:08x}", stamp, ready=True, serving=True)
         )
     return fleet
 

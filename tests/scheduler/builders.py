@@ -15,9 +15,9 @@ from scheduler.model.inputs import (
     ClusterView,
     DeploymentView,
     EngineView,
+    LedgerEntry,
     MemberView,
     PoolView,
-    ReplicaView,
     RequestView,
     ScheduleRequest,
     Taint,
@@ -143,7 +143,7 @@ def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequ
         at, index = place.rsplit("/", 1)
         name = fields.get("name") or replica_name(view.namespace, view.name, at, int(index))
         uid = f"{view.namespace}-{view.name}-{place}-{name}"
-        entry = ReplicaView(
+        entry = LedgerEntry(
             uid,
             view.namespace,
             view.name,

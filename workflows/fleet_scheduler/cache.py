@@ -9,7 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from api_types.messages.scheduling import Place
-from scheduler import Fleet, ReplicaView, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
+from scheduler import Fleet, LedgerEntry, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
 from workflows.fleet_scheduler.admission import AdmissionTimeouts, DeploymentKey
 from workflows.fleet_scheduler.answers import AnswerCache
 from workflows.fleet_scheduler.carry_over import PackedFleet
@@ -100,11 +100,11 @@ class SchedulerCache:
         page = {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
         return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
-    def unbound_entry(self, uid: str) -> ReplicaView | None:
+    def unbound_entry(self, uid: str) -> LedgerEntry | None:
         """Find a replica that was not reported as started; None for all others."""
         return self.fleet.replica(uid) if uid in self.unbound else None
 
-    def expired_reservations(self) -> list[ReplicaView]:
+    def expired_reservations(self) -> list[LedgerEntry]:
         """Give the replicas that were not started within their time, released meanwhile or not, oldest first."""
         limit = self.now() - self.fleet.options.reservation_ttl_seconds * 1000
         waiting = [entry for uid in self.unbound if (entry := self.unbound_entry(uid))]

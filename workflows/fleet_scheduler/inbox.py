@@ -12,7 +12,7 @@ from typing import Any
 from api_types.messages.delivery import MessageT, Signal
 from api_types.messages.scheduling import Bound, Forget, KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
-from scheduler import ClusterView, ReplicaView, cluster_view, from_wire, read_policy, reasons
+from scheduler import ClusterView, LedgerEntry, cluster_view, from_wire, read_policy, reasons
 from workflows.fleet_scheduler.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache import SchedulerCache
 
@@ -95,7 +95,7 @@ class Inbox:
         for uid, wire in message.entries.items():
             if cache.fleet.replica(uid) is None:
                 # Placed by a scheduler that was lost before this arrived: what runs is charged, whatever would be decided now.
-                cache.fleet.put_replica(replace(from_wire(ReplicaView, wire), since=cache.now()))
+                cache.fleet.put_replica(replace(from_wire(LedgerEntry, wire), since=cache.now()))
             cache.fleet.bind(uid, cache.now())
             cache.unbound.pop(uid, None)
 

@@ -6,7 +6,7 @@ from typing import Any
 from api_types.messages.delivery import EntityRef, SignalRequest, entity
 from api_types.messages.scheduling import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
 from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
-from scheduler import Decision, Eviction, Fleet, ReplicaView, to_wire
+from scheduler import Decision, Eviction, Fleet, LedgerEntry, to_wire
 
 # A placement takes one to two kilobytes in an answer, and a payload holds two thousand kilobytes.
 PLACEMENTS_AT_ONCE = 800
@@ -25,7 +25,7 @@ def eviction(victim: Eviction, epoch: int) -> SignalRequest:
     return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), Evict(epoch=epoch, eviction=evicted))
 
 
-def revoke(entry: ReplicaView, epoch: int) -> SignalRequest:
+def revoke(entry: LedgerEntry, epoch: int) -> SignalRequest:
     """Ask the deployment of an old reservation whether it is still wanted."""
     return ModelDeploymentSignals.REVOKE.request(deployment(entry.namespace, entry.deployment), Revoke(uid=entry.uid, epoch=epoch))
 

@@ -13,7 +13,7 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
 from api_types.messages.scheduling import ReplicaState, ReportClass, ReportCluster, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
-from scheduler import ReplicaView, from_wire, reasons
+from scheduler import LedgerEntry, from_wire, reasons
 from workflows.entity import activity_options
 from workflows.fleet_scheduler.cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
@@ -95,7 +95,7 @@ class Rebuild:
             if state == reasons.BOUND:
                 cache.fleet.bind(replica.uid, cache.now())
             return
-        entry = from_wire(ReplicaView, replica.entry)
+        entry = from_wire(LedgerEntry, replica.entry)
         state = reasons.RELEASING if replica.deleting else state
         cache.fleet.put_replica(replace(entry, state=state, since=cache.now(), ready=replica.ready, serving=replica.serving))
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from scheduler.fleet.manifests import cache_view, cluster_view, deployment_view, template_digest
-from scheduler.fleet.replica_manifests import replica_view
+from scheduler.fleet.replica_manifests import ledger_entry
 from scheduler.model.inputs import (
     CacheView,
     ClusterView,
     DeploymentView,
     EngineView,
+    LedgerEntry,
     MemberView,
-    ReplicaView,
     RequestView,
     ScheduleRequest,
     Taint,
@@ -242,16 +242,16 @@ def a_replica(**metadata: Any) -> Tree:
 
 
 def test_a_replica_is_read_whole() -> None:
-    view = replica_view(a_replica())
-    assert replace(view, engines=()) == ReplicaView(
+    entry = ledger_entry(a_replica())
+    assert replace(entry, engines=()) == LedgerEntry(
         "u", "ml", "m", "a", 1, "m-1", (), state="Bound", ready=True, template=template_digest(TEMPLATE)
     )
-    members = [(m.role, m.pool, m.pods, [r.name for r in m.requests]) for e in view.engines for m in e.members]
+    members = [(m.role, m.pool, m.pods, [r.name for r in m.requests]) for e in entry.engines for m in e.members]
     assert members == [("Leader", "p", 1, []), ("Worker", "p", 3, ["gpu"]), ("Standalone", "p", 1, ["gpu"])]
 
 
 def test_a_replica_that_is_being_deleted_is_releasing() -> None:
-    assert replica_view(a_replica(deletionTimestamp="2026-01-01T00:00:00Z")).state == "Releasing"
+    assert ledger_entry(a_replica(deletionTimestamp="2026-01-01T00:00:00Z")).state == "Releasing"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_replica_that_is_being_deleted_is_releasing() -> None:
         cluster_view(CLUSTER),
         cluster("a", pool("p", 3, gpu(), nic()), 4, taints=["x:NoExecute"]),
         ScheduleRequest("1", deployment(engine("main", alone(ask(), ask(name="b"))))),
-        replica_view(a_replica()),
+        ledger_entry(a_replica()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -271,8 +271,8 @@ def test_everything_survives_the_wire(value: Any) -> None:
 
 def test_an_old_payload_without_newer_fields_is_still_read() -> None:
     assert from_wire(ClusterView, {"name": "a", "unheardOf": 1}) == ClusterView("a")
-    with pytest.raises(ValueError, match="not a ReplicaView"):
-        from_wire(ReplicaView, {"uid": "u"})
+    with pytest.raises(ValueError, match="not a LedgerEntry"):
+        from_wire(LedgerEntry, {"uid": "u"})
 
 
 def test_a_duplicate_pool_name_counts_once() -> None:
@@ -295,7 +295,7 @@ def test_every_change_raises_the_version_and_a_repeat_does_not() -> None:
     world = fleet()
     seen = [world.version]
     view = cluster("a", 2)
-    entry = ReplicaView("u", "ml", "m", "a", 0, "m-0", ())
+    entry = LedgerEntry("u", "ml", "m", "a", 0, "m-0", ())
     steps: list[Callable[[], object]] = [
         lambda: world.put_cluster(view, NOW),
         lambda: world.put_replica(entry),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from scheduler.fleet.fleet import Fleet
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, MemberView, PoolView, ReplicaView, Taint
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, LedgerEntry, MemberView, PoolView, Taint
 from tests.scheduler.builders import (
     NOW,
     alone,
@@ -43,7 +43,7 @@ class World:
 
     seed: int
     clusters: tuple[ClusterView, ...]
-    replicas: tuple[ReplicaView, ...]
+    replicas: tuple[LedgerEntry, ...]
     deployments: tuple[DeploymentView, ...]
 
     def build(self) -> Fleet:
@@ -106,7 +106,7 @@ def random_world(seed: int) -> World:
     views = tuple(random_cluster(dice, name) for name in names)
     asking = tuple(random_deployment(dice, f"d{i}") for i in range(dice.randint(1, 3)))
     built = fleet(*views)
-    entries: dict[tuple[str, str, int], ReplicaView] = {}
+    entries: dict[tuple[str, str, int], LedgerEntry] = {}
     for number in range(dice.randint(0, 6)):
         owner = dice.choice(asking)
         at = dice.choice((*names, *names, "gone"))
@@ -115,7 +115,7 @@ def random_world(seed: int) -> World:
         published = [*(built.clusters[at].positions if at in built.clusters else ()), "lost"]
         state = dice.choice(STATES)
         ready = state == "Bound" and chance(dice, 0.7)
-        entries[owner.name, at, index] = ReplicaView(
+        entries[owner.name, at, index] = LedgerEntry(
             f"uid-{number}",
             owner.namespace,
             owner.name,

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.model.decision import EnginePlacement
-from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, EngineView, MemberView, PoolView, ReplicaView, Taint, Toleration
+from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, EngineView, LedgerEntry, MemberView, PoolView, Taint, Toleration
 
 _AT_LEAST = re.compile(r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0')
 Charges = Counter[tuple[str, str]]
@@ -24,7 +24,7 @@ class PlacedReplica:
     pools: tuple[tuple[str, str], ...]
 
 
-def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wants: DeploymentView) -> list[PlacedReplica]:
+def decide_naively(clusters: list[ClusterView], replicas: list[LedgerEntry], wants: DeploymentView) -> list[PlacedReplica]:
     """Give where the replicas of one deployment are placed in the end."""
     selected = {c.name: c for c in clusters if all(c.labels.get(k) == v for k, v in wants.match_labels.items())}
     own = sorted((r for r in replicas if (r.namespace, r.deployment) == (wants.namespace, wants.name)), key=lambda r: r.name)
@@ -42,8 +42,8 @@ def decide_naively(clusters: list[ClusterView], replicas: list[ReplicaView], wan
     return sorted(places, key=lambda s: (s.cluster, s.index))
 
 
-def retained(own: list[ReplicaView], selected: dict[str, ClusterView], wants: DeploymentView) -> list[ReplicaView]:
-    kept: list[ReplicaView] = []
+def retained(own: list[LedgerEntry], selected: dict[str, ClusterView], wants: DeploymentView) -> list[LedgerEntry]:
+    kept: list[LedgerEntry] = []
     for replica in own:
         cluster = selected.get(replica.cluster)
         if cluster is None or any((r.cluster, r.index) == (replica.cluster, replica.index) for r in kept):
@@ -74,7 +74,7 @@ def pins_hold(stamped: tuple[EnginePlacement, ...], cluster: ClusterView, engine
     return True
 
 
-def scaled_down(kept: list[ReplicaView], wanted: int) -> list[ReplicaView]:
+def scaled_down(kept: list[LedgerEntry], wanted: int) -> list[LedgerEntry]:
     left = list(kept)
     while len(left) > wanted:
         load = Counter(r.cluster for r in left)
@@ -148,7 +148,7 @@ def least(selector: str) -> int:
     return int(found[1])
 
 
-def charged(replica: ReplicaView) -> Charges:
+def charged(replica: LedgerEntry) -> Charges:
     total: Charges = Counter()
     for engine in replica.engines:
         for member in engine.members:
@@ -157,7 +157,7 @@ def charged(replica: ReplicaView) -> Charges:
     return total
 
 
-def grows(replica: ReplicaView, wants: DeploymentView, clusters: list[ClusterView]) -> bool:
+def grows(replica: LedgerEntry, wants: DeploymentView, clusters: list[ClusterView]) -> bool:
     """Whether keeping a replica would make it larger than it was stamped: there the reference overcommits (D2)."""
     cluster = next((c for c in clusters if c.name == replica.cluster), None)
     engines = {e.name: e for e in wants.engines}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.decide import apply, decide
-from scheduler.fleet.replica_manifests import replica_view
+from scheduler.fleet.replica_manifests import ledger_entry
 from scheduler.model.decision import Decision, MemberPlacement
 from scheduler.model.inputs import CacheView, ClusterView, FillGate, ScheduleRequest
 from tests.scheduler.builders import (
@@ -165,7 +165,7 @@ def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(step: int)
 def test_the_index_is_read_from_its_label(label: str | None, index: int) -> None:
     labels = {"modelplane.ai/deployment": "m", **({} if label is None else {"modelplane.ai/replica-index": label})}
     document = {"metadata": {"name": "m-1", "namespace": "ml", "labels": labels}, "spec": {"clusterName": "a", "engines": []}}
-    assert replica_view(document).index == index
+    assert ledger_entry(document).index == index
 
 
 def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:
