@@ -112,8 +112,8 @@ class Entity(Generic[StateT]):
         """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
         return spec
 
-    def on_spec_changed(self) -> None:
-        """React to a new generation."""
+    def on_manifest_changed(self, *, new_generation: bool) -> None:
+        """React to a changed spec, which makes a new generation, or to changed labels and annotations alone."""
 
     def on_delete_requested(self, message: Delete) -> None:
         """React to a request for deletion."""
@@ -233,12 +233,15 @@ class Entity(Generic[StateT]):
 
     def accept(self, manifest: Manifest, by: str) -> None:
         """Store a checked manifest; a spec that changes nothing makes no new generation."""
-        document = dump(manifest)
+        document, before = dump(manifest), self.state.generation
         if not admission.store(self.context, document["metadata"], self.merge_spec(document["spec"])):
             return
-        self.on_spec_changed()
-        if by:
+        new_generation = self.state.generation != before
+        self.on_manifest_changed(new_generation=new_generation)
+        if by and new_generation:
             self.context.event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
+        elif by:
+            self.context.event("Normal", "MetadataChanged", f"labels or annotations changed by {by}")
         self.context.touch()
 
     def manifest(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def answer_to(place: Place, answer: dict[str, Any]) -> SignalRequest:
 
 def eviction(victim: Eviction, epoch: int) -> SignalRequest:
     """Tell a deployment that one of its replicas is preempted."""
-    evicted = ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
-    return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), Evict(epoch=epoch, eviction=evicted))
+    message = Evict(epoch=epoch, eviction=_evicted(victim))
+    return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), message)
 
 
 def revoke(entry: LedgerEntry, epoch: int) -> SignalRequest:
@@ -83,10 +83,7 @@ def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, v
             )
             for placement in decision.placements
         ],
-        evictions=[
-            ReplicaEviction(uid=eviction.uid, name=eviction.replica_name, cluster=eviction.cluster, reason=eviction.reason)
-            for eviction in decision.evictions
-        ],
+        evictions=[_evicted(victim) for victim in decision.evictions],
         shortfall=decision.shortfall,
         message=decision.message,
         conditions=[
@@ -95,6 +92,11 @@ def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, v
         more=decision.more,
         scheduler_version=version,
     )
+
+
+def _evicted(victim: Eviction) -> ReplicaEviction:
+    # Users read the reason, and the detail says more: the taint, or who is preferred.
+    return ReplicaEviction(uid=victim.uid, name=victim.replica_name, cluster=victim.cluster, reason=victim.detail or victim.reason)
 
 
 def _entry(fleet: Fleet, uid: str) -> dict[str, Any]:

@@ -100,8 +100,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
-    def on_spec_changed(self) -> None:
-        """Connect with the new spec at once; what annotations declare holds from now on."""
+    def on_manifest_changed(self, *, new_generation: bool) -> None:
+        """Connect as the manifest now says at once; what annotations declare holds from now on."""
+        del new_generation
         self.connection.reset_backoff()
         self.connection.update_declared()
 

@@ -101,8 +101,9 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
-    def on_spec_changed(self) -> None:
-        """Query all clusters again, and retry what failed: the new spec may have fixed it."""
+    def on_manifest_changed(self, *, new_generation: bool) -> None:
+        """Query all clusters again, and retry what failed: a new spec, or the annotation that asks for a refresh, may have fixed it."""
+        del new_generation
         self.clusters.repeat_survey()
         self.on_retry_requested()
 

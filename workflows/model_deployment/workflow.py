@@ -103,7 +103,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             self.context.event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}")
             self.state.spec = {**self.state.spec, "replicas": count}
             self.state.generation += 1
-            self.on_spec_changed()
+            self.on_manifest_changed(new_generation=True)
         self.context.touch()
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -112,9 +112,10 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         record_revision(self.state, spec, self.context.now())
         return merged
 
-    def on_spec_changed(self) -> None:
-        """Measure how long the new generation takes."""
-        self.state.pace = Pace(generation=self.state.generation, accepted=workflow.time())
+    def on_manifest_changed(self, *, new_generation: bool) -> None:
+        """Measure how long a new generation takes."""
+        if new_generation:
+            self.state.pace = Pace(generation=self.state.generation, accepted=workflow.time())
 
     # --- messages from other entities -----------------------------------------------------------------------------------------------
 

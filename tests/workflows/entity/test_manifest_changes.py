@@ -1,0 +1,57 @@
+"""What a changed manifest changes: a new generation only if the spec is another one. No server is needed."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from api_types.messages.entities import SetSpec
+from tests.api_types.builders import a_deployment
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """The time of the workflow, which a test sets."""
+    now = [START]
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="modeldeployment/ml/qwen"))
+    monkeypatch.setattr(workflow, "now", lambda: now[0])
+    monkeypatch.setattr(workflow, "time", lambda: workflow.now().timestamp())
+    return now
+
+
+def apply(deployment: ModelDeploymentWorkflow, document: dict[str, Any]) -> None:
+    deployment.set_spec(SetSpec(by="ann", manifest=document).wire())
+
+
+def annotated(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "metadata": {**document["metadata"], "annotations": {"note": "changed"}}}
+
+
+def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(time: list[datetime]) -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    timings = deployment.state.pace
+    time[0] += timedelta(minutes=1)
+    apply(deployment, annotated(a_deployment()))
+    assert (deployment.state.generation, deployment.state.annotations) == (1, {"note": "changed"})
+    assert timings is not None
+    assert deployment.state.pace == timings
+    assert [(event.reason, event.message) for event in deployment.state.events] == [
+        ("SpecChanged", "generation 1 was written by ann"),
+        ("MetadataChanged", "labels or annotations changed by ann"),
+    ]
+
+
+def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(time: list[datetime]) -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    time[0] += timedelta(minutes=1)
+    apply(deployment, a_deployment(top={"rollout": {"paused": True}}))
+    assert deployment.state.pace is not None
+    assert (deployment.state.pace.generation, deployment.state.pace.accepted) == (2, time[0].timestamp())
+    assert [event.reason for event in deployment.state.events] == ["SpecChanged", "SpecChanged"]
