@@ -41,7 +41,7 @@ class ClassState(EntityState):
 
 @workflow.defn(name="InferenceClass")
 class InferenceClassWorkflow(Entity[ClassState]):
-    """One class of nodes."""
+    """Workflow id inferenceclass/<name>; ends when it is deleted and no cluster uses it."""
 
     kind = "InferenceClass"
 
@@ -57,7 +57,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
-    @handles(InferenceClassSignals.CLASS_WANTED)
+    @handles(InferenceClassSignals.CLASS_USED)
     def class_used(self, message: ClassUse) -> None:
         """Note that a cluster uses this class, or no longer does."""
         others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
@@ -146,7 +146,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         await workflow.execute_activity_method(
             EntityClient.broadcast,
             InferenceClusterSignals.CLASS_CHANGED.broadcast(self._cluster_report(), InferenceClusterSignals),
-            **activity_options.remote(activity_options.ENTITY_BATCH, "tell all clusters that this class exists"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, "report to all clusters that this class exists"),
         )
 
     def _cluster_report(self) -> ClassChanged:

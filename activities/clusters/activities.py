@@ -28,7 +28,7 @@ from api_types.messages.caches import CacheAccount
 from api_types.messages.cluster_work import ClusterFacts, Connect, WatchCluster
 from api_types.messages.delivery import EntityRef
 from api_types.messages.observations import Observed
-from api_types.messages.scheduling import ReplicaState
+from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ObservedSignals
 
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
@@ -115,7 +115,7 @@ async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
 
 async def _find_absent(cluster: str, here: frozenset[str]) -> list[Owner]:
     """Find the replicas and caches that should have objects on a cluster and are not among `here`."""
-    replicas = [ReplicaState.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
+    replicas = [ReplicaAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
     # Caches span clusters, so visibility cannot find them by one.
     caches = [CacheAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[MODEL_CACHE]), here)]
     return [

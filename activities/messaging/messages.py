@@ -44,8 +44,8 @@ class QueryEach(Message):
 
 
 class SurveyResult(Message):
-    """The answers by workflow id; `silent`: the ids of those that run but did not answer in time, with their clusters."""
+    """The answers by workflow id; `unresponsive`: the ids of those that run but did not answer in time, with their clusters."""
 
     answers: dict[str, Any] = Field(default_factory=dict)
-    silent: dict[str, str] = Field(default_factory=dict)
+    unresponsive: dict[str, str] = Field(default_factory=dict, alias="silent")
     after: str = ""

@@ -27,15 +27,15 @@ async def survey(client: Client, wanted: Survey) -> SurveyResult:
     after = (listing.next_page_token or b"").hex()
     if not wanted.query:
         return SurveyResult(answers=dict.fromkeys(found), after=after)
-    answers, silent = await _query_each(client, list(found), wanted.query)
-    return SurveyResult(answers=answers, silent={workflow_id: found[workflow_id] for workflow_id in silent}, after=after)
+    answers, unresponsive = await _query_each(client, list(found), wanted.query)
+    return SurveyResult(answers=answers, unresponsive={workflow_id: found[workflow_id] for workflow_id in unresponsive}, after=after)
 
 
 async def query_each(client: Client, workflow_ids: Sequence[str], query: str) -> SurveyResult:
     """Query several entities; those that do not run any more are in neither list."""
-    answers, silent = await _query_each(client, workflow_ids, query)
+    answers, unresponsive = await _query_each(client, workflow_ids, query)
     running: dict[str, str] = {}
-    for workflow_id in silent:
+    for workflow_id in unresponsive:
         try:
             description = await client.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
@@ -44,13 +44,13 @@ async def query_each(client: Client, workflow_ids: Sequence[str], query: str) ->
             continue
         if description.status == WorkflowExecutionStatus.RUNNING:
             running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
-    return SurveyResult(answers=answers, silent=running)
+    return SurveyResult(answers=answers, unresponsive=running)
 
 
 async def _query_each(client: Client, workflow_ids: Sequence[str], query: str) -> tuple[dict[str, Any], list[str]]:
     """Give the answers by id, in order, and the ids that gave none in time."""
     answers: dict[str, Any] = {}
-    silent: list[str] = []
+    unresponsive: list[str] = []
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def send(workflow_id: str) -> None:
@@ -58,10 +58,10 @@ async def _query_each(client: Client, workflow_ids: Sequence[str], query: str) -
             try:
                 answers[workflow_id] = await client.get_workflow_handle(workflow_id).query(query, rpc_timeout=_QUERY_TIMEOUT)
             except (RPCError, WorkflowQueryFailedError):
-                silent.append(workflow_id)
+                unresponsive.append(workflow_id)
 
     await asyncio.gather(*(send(workflow_id) for workflow_id in workflow_ids))
-    return {workflow_id: answers[workflow_id] for workflow_id in sorted(answers)}, sorted(silent)
+    return {workflow_id: answers[workflow_id] for workflow_id in sorted(answers)}, sorted(unresponsive)
 
 
 async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:

@@ -1,6 +1,7 @@
 """Signals and updates between entities, and from users to entities.
 
-Each argument is one JSON object in camelCase; every message that changes something carries a request id, so that a repeat is recognised.
+Each argument is one JSON object in camelCase. A repeat changes nothing: a message carries a whole value, and where order matters a
+request id, a sequence number or a uid.
 `manifest` is plain JSON: it is checked by the receiver, because a signal cannot be rejected.
 """
 

@@ -26,7 +26,7 @@ class KnownReplica(Message):
     terminating: bool = False
 
 
-class Place(Message):
+class PlacementRequest(Message):
     """Request placements: the desired state of one deployment and the replicas it has."""
 
     request_id: str
@@ -74,8 +74,8 @@ class PlacedCondition(Message):
     message: str = ""
 
 
-class Placed(Message):
-    """The answer to a `Place`. `more`: steps remain that wait for the health of replicas; send `Place` again when it changes."""
+class PlacementResponse(Message):
+    """The answer to a `PlacementRequest`. `more`: steps remain that wait for the health of replicas; request again when it changes."""
 
     request_id: str
     epoch: int
@@ -165,12 +165,12 @@ class Forget(Message):
 
 
 class Resync(Message):
-    """A scheduler that lost its state asks all deployments and replicas to report theirs."""
+    """A scheduler that lost its state asks all deployments, clusters and classes to report again."""
 
     epoch: int
 
 
-class ReplicaState(Message):
+class ReplicaAccount(Message):
     """The state of one replica: identity, ledger entry, health. `gone`: its objects are removed and its nodes were released."""
 
     uid: str

@@ -28,8 +28,8 @@ from api_types.messages.scheduling import (
     Evict,
     Forget,
     Occupied,
-    Place,
-    Placed,
+    PlacementRequest,
+    PlacementResponse,
     Released,
     ReportClass,
     ReportCluster,
@@ -78,7 +78,7 @@ class InferenceClassSignals(EntitySignals, ReportingSignals):
 
     kind = "InferenceClass"
 
-    CLASS_WANTED = Signal["InferenceClassSignals", ClassUse]("class_wanted", ClassUse)
+    CLASS_USED = Signal["InferenceClassSignals", ClassUse]("class_wanted", ClassUse)
 
 
 class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
@@ -96,7 +96,7 @@ class ModelCacheSignals(EntitySignals, ObservedSignals):
 
     kind = "ModelCache"
 
-    CACHE_WANTED = Signal["ModelCacheSignals", CacheUse]("cache_wanted", CacheUse)
+    CACHE_USED = Signal["ModelCacheSignals", CacheUse]("cache_wanted", CacheUse)
     CLUSTER_CHANGED = Signal["ModelCacheSignals", CacheSite]("cluster_changed", CacheSite)
 
 
@@ -106,7 +106,7 @@ class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
     kind = "ModelDeployment"
 
     SCALE = Signal["ModelDeploymentSignals", Scale]("scale", Scale)
-    PLACED = Signal["ModelDeploymentSignals", Placed]("placed", Placed)
+    PLACED = Signal["ModelDeploymentSignals", PlacementResponse]("placed", PlacementResponse)
     REPLICA_CHANGED = Signal["ModelDeploymentSignals", ReplicaChanged]("replica_changed", ReplicaChanged)
     REVOKE = Signal["ModelDeploymentSignals", Revoke]("revoke", Revoke)
     EVICT = Signal["ModelDeploymentSignals", Evict]("evict", Evict)
@@ -128,7 +128,7 @@ class FleetSchedulerSignals(Receiver):
 
     kind = "FleetScheduler"
 
-    PLACE = Signal["FleetSchedulerSignals", Place]("place", Place)
+    PLACE = Signal["FleetSchedulerSignals", PlacementRequest]("place", PlacementRequest)
     BOUND = Signal["FleetSchedulerSignals", Bound]("bound", Bound)
     RELEASED = Signal["FleetSchedulerSignals", Released]("released", Released)
     REVOKED = Signal["FleetSchedulerSignals", Revoked]("revoked", Revoked)

@@ -40,7 +40,7 @@ CORRECT = """
 from api_types.messages.caches import CacheChanged
 from api_types.messages.delivery import entity
 from api_types.messages.entities import Delete, SetTemplate
-from api_types.messages.scheduling import Place, Resync
+from api_types.messages.scheduling import PlacementRequest, Resync
 from api_types.messages.signals import *
 from workflows.entity.context import EntityContext
 from workflows.entity.entity import Entity
@@ -59,7 +59,7 @@ ModelReplicaSignals.SET_TEMPLATE.request(replica, template)
 ModelReplicaSignals.RESYNC.request(replica, None)
 EntitySignals.DELETE.request(cache, Delete())
 ModelReplicaSignals.CACHE_CHANGED.broadcast(CacheChanged(cache="a"), ModelReplicaSignals, ModelDeploymentSignals)
-sent = context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.PLACE, Place.model_validate({}))
+sent = context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.PLACE, PlacementRequest.model_validate({}))
 handles(ModelReplicaSignals.SET_TEMPLATE)(takes_template)
 """
 

@@ -29,6 +29,12 @@ DECIDE = LocalActivityConfig(
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=5), maximum_attempts=3),
 )
 
+# A pass over the whole cache of the scheduler: seconds with 100,000 replicas, more on a machine that has other work.
+WHOLE_CACHE = LocalActivityConfig(
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+)
+
 # A call to a cluster that answers at once or fails. After two minutes the workflow reports the failure and starts again.
 CLUSTER_CALL = ActivityConfig(
     start_to_close_timeout=timedelta(seconds=120),
@@ -63,8 +69,8 @@ TEARDOWN_STEP = ActivityConfig(
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
 
-# A wait until something is really gone: effectively without a limit, but with heartbeats.
-UNTIL_GONE = ActivityConfig(
+# A wait until objects are gone, or until a Secret is there: effectively without a limit, but with heartbeats.
+LONG_WAIT = ActivityConfig(
     start_to_close_timeout=timedelta(days=7),
     heartbeat_timeout=timedelta(seconds=30),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1)),

@@ -14,7 +14,7 @@ def transient(attempt: int) -> timedelta:
 
 
 def permanent(attempt: int) -> timedelta:
-    """Give the wait before the next attempt at what only a person or a new spec can fix: 1, 2, 4 ... 30 minutes."""
+    """Give the wait before the next attempt at what only a new spec can fix: 1, 2, 4 ... 30 minutes."""
     return timedelta(minutes=min(2 ** min(attempt, 8), _PERMANENT_MINUTES_MAX))
 
 

@@ -1,8 +1,8 @@
 """What the parts of an entity workflow may use of their entity.
 
-A workflow class has signals, queries and one loop; what it does lives in parts. A part gets this context: the carried state, conditions
-and events, the next pass of the loop, signals to other entities, and `publish`, which shows the present state before a long step. It gets
-nothing else of the workflow, so it reads on its own.
+A workflow class has signals, queries and one loop; what it does is in parts. A part gets this context: the carried state, conditions
+and events, the next pass of the loop, signals to other entities, and `publish`, which shows the present state before a long step and is
+the only call back into the workflow. A part may get other parts too, but never the workflow itself.
 """
 
 import asyncio

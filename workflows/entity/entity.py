@@ -7,7 +7,7 @@ modules beside this one.
 """
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
@@ -39,7 +39,7 @@ RESYNC = timedelta(minutes=30)
 StateT = TypeVar("StateT", bound=EntityState)
 
 
-class Entity(Generic[StateT]):
+class Entity(ABC, Generic[StateT]):
     """One object. A subclass says what its kind does in `reconcile`, and what its status shows in `status`."""
 
     kind: ClassVar[str]

@@ -28,5 +28,5 @@ def failure_of(error: BaseException, default_type: str = ClusterUnreachable.__na
 
 
 def backoff_after(failure: Failure, attempt: int) -> timedelta:
-    """Give the wait before the next attempt: long if only a person or a new spec can fix it."""
+    """Give the wait before the next attempt: long if only a new spec can fix it."""
     return backoff.permanent(attempt) if is_permanent(failure.type) else backoff.transient(attempt)

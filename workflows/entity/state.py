@@ -28,3 +28,8 @@ class EntityState(BaseModel):
     left_behind: list[LeftBehind] = Field(default_factory=list)
     forced: str = ""
     attempts: int = 0
+
+
+def none_if_empty(value: Any) -> Any:
+    """Read an empty value, which earlier versions carried, as None."""
+    return value or None

@@ -1,6 +1,12 @@
 """FleetScheduler: the singleton that serialises placement decisions.
 
-`workflow` has signals, queries and the loop; `cache` is what it knows, and `inbox` how each message changes that; `queue` has the
-requests, `deciding` has them decided in a local activity and charges the ledger; `outgoing` builds what `sending` sends; `rebuild` starts
-without state, `continue_as_new` with that of the run before.
+`workflow` has signals, queries and the loop.
+
+What it knows: `state` is carried from run to run; `cache` adds the fleet with its ledger; `queue` has the requests, `answers` those already
+answered, `queueing_hints` what happened that may change an answer, `admission` the replicas that wait for the admission of their cluster.
+
+What it does: `inbox` reads messages; `deciding` has requests decided by `decide_activity` and charges the ledger; `outgoing` builds what
+`sending` sends; `ledger_audit` recounts the ledger.
+
+How it starts: `rebuild` without state, `continue_as_new` with that of the run before, written by `carry_over` with `packing`.
 """

@@ -4,10 +4,7 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from api_types import names
-from scheduler import ClusterView, Fleet, evicted_workloads, next_timeouts
-
-# A deployment: namespace and name.
-DeploymentKey = tuple[str, str]
+from scheduler import ClusterView, Fleet, Owner, evicted_workloads, next_timeouts
 
 
 class AdmissionTimeouts:
@@ -30,10 +27,10 @@ class AdmissionTimeouts:
         """Forget a cluster."""
         self._due.pop(cluster, None)
 
-    def take_overdue(self) -> list[DeploymentKey]:
+    def take_overdue(self) -> list[Owner]:
         """Give the deployments whose replicas have waited too long by now, each replica once."""
         now = self._now()
-        owners: list[DeploymentKey] = []
+        owners: list[Owner] = []
         for cluster in [name for name, waiting in self._due.items() if min(waiting.values()) <= now]:
             overdue = {workload for workload, due in self._due[cluster].items() if due <= now}
             self._due[cluster] = {workload: due for workload, due in self._due[cluster].items() if due > now}
@@ -47,14 +44,14 @@ class AdmissionTimeouts:
         return [timedelta(milliseconds=max(1, min(waiting.values()) - self._now())) for waiting in self._due.values()]
 
 
-def evicted_or_readmitted(fleet: Fleet, view: ClusterView) -> list[DeploymentKey]:
+def evicted_or_readmitted(fleet: Fleet, view: ClusterView) -> list[Owner]:
     """Give the deployments whose pods an admission has evicted, or admitted again, since the last report: it changes their answer."""
     old = fleet.cluster(view.name)
     changed = evicted_workloads(view) ^ (evicted_workloads(old) if old else frozenset())
     return owners_of(fleet, view.name, changed) if changed else []
 
 
-def owners_of(fleet: Fleet, cluster: str, workloads: Collection[str]) -> list[DeploymentKey]:
+def owners_of(fleet: Fleet, cluster: str, workloads: Collection[str]) -> list[Owner]:
     """Give the deployments of replicas on a cluster, by the base names of the replicas' objects."""
     return [
         (entry.namespace, entry.deployment)

@@ -1,6 +1,6 @@
 """The scheduler's cache: the fleet with its ledger, the queue and the answers, as one run of the workflow keeps them.
 
-Nothing here waits or calls out. How messages change it is in `inbox`, how entities' own accounts do, in `accounts`.
+Nothing here waits or calls out. How messages change it is in `inbox`, how entities' own accounts do, in `rebuild`.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,15 +8,15 @@ from datetime import timedelta
 from heapq import nsmallest
 from typing import Any
 
-from api_types.messages.scheduling import Place
-from scheduler import Fleet, LedgerEntry, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
-from workflows.fleet_scheduler.admission import AdmissionTimeouts, DeploymentKey
+from api_types.messages.scheduling import PlacementRequest
+from scheduler import Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
+from workflows.fleet_scheduler.admission import AdmissionTimeouts
 from workflows.fleet_scheduler.answers import AnswerCache
 from workflows.fleet_scheduler.carry_over import PackedFleet
 from workflows.fleet_scheduler.packing import pack, unpack, unpack_bytes
 from workflows.fleet_scheduler.queue import SchedulingQueue
 from workflows.fleet_scheduler.queueing_hints import QueueingHints
-from workflows.fleet_scheduler.state import SchedulerState
+from workflows.fleet_scheduler.state import ReceivedSignal, SchedulerState
 
 # Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
 LEDGER_PAGE = 5_000
@@ -38,11 +38,11 @@ class SchedulerCache:
         self.unbound: dict[str, None] = {}
         self._released_unbound: list[str] = []
         # Deployments that have to request placements again.
-        self.resyncs: dict[DeploymentKey, None] = {}
+        self.resyncs: dict[Owner, None] = {}
         if state.carried_extras:
             self._read_carried_extras(unpack(state.carried_extras))
         if state.arrived:
-            state.inbox = [(signal, payload) for signal, payload in unpack(state.arrived)] + state.inbox
+            state.inbox = [ReceivedSignal(*signal) for signal in unpack(state.arrived)] + state.inbox
         state.fleet, state.answers, state.carried_extras, state.arrived = [], "", "", ""
         if state.policy is not None and not self.parts_left:
             self.fleet.set_options(read_policy(state.policy))
@@ -71,23 +71,23 @@ class SchedulerCache:
             "unplaced": {owner: place.wire() for owner, place in state.unplaced.items()},
             "clusters": state.clusters,
             "classes": state.classes,
-            "silent": state.silent,
+            "silent": state.unresponsive,
             "leaving": state.deleting_clusters,
             "takenBack": [uid for uid in self.unbound if (entry := self.unbound_entry(uid)) and entry.state == reasons.RELEASING],
         }
 
     def _read_carried_extras(self, extras: dict[str, Any]) -> None:
         state = self.state
-        state.unplaced = {owner: Place.model_validate(place) for owner, place in extras["unplaced"].items()}
+        state.unplaced = {owner: PlacementRequest.model_validate(place) for owner, place in extras["unplaced"].items()}
         state.clusters, state.classes = extras["clusters"], extras["classes"]
-        state.silent, state.deleting_clusters = extras["silent"], extras["leaving"]
+        state.unresponsive, state.deleting_clusters = extras["silent"], extras["leaving"]
         self._released_unbound = extras.get("takenBack", [])
 
     def carried(self, packed: PackedFleet) -> SchedulerState:
         """Give everything in the form that continue-as-new carries; the next run rebuilds what is too large to be carried."""
         state = self.state
         carried = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers, "rebuild": packed.too_large}
-        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "clusters": {}, "classes": {}, "silent": {}, "deleting_clusters": {}}
+        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "clusters": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
         # Thousands of messages may have arrived meanwhile, and most of them are alike.
         return state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
 
@@ -125,7 +125,7 @@ class SchedulerCache:
         hints, self.hints = self.hints, QueueingHints()
         self.queue.requeue_unplaced(hints)
 
-    def request_resync(self, deployments: Iterable[DeploymentKey]) -> None:
+    def request_resync(self, deployments: Iterable[Owner]) -> None:
         """Note deployments that have to request placements again."""
         self.resyncs |= dict.fromkeys(deployments)
 

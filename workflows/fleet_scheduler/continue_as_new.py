@@ -3,9 +3,7 @@
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
-from temporalio.workflow import LocalActivityConfig
 
 from api_types.errors import error_message
 from scheduler import registry
@@ -16,12 +14,6 @@ from workflows.fleet_scheduler.carry_over import CacheVersion, PackedFleet, pack
 # The parts of a small fleet, which are read at once, and the pause between the parts of a large one.
 PARTS_AT_ONCE = 3
 TASK_PAUSE = timedelta(milliseconds=1)
-
-# A pass over the whole cache: seconds with 100,000 replicas, more on a machine that has other work.
-WHOLE_CACHE = LocalActivityConfig(
-    start_to_close_timeout=timedelta(minutes=2),
-    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
-)
 
 
 async def load(cache: SchedulerCache) -> None:
@@ -39,7 +31,7 @@ async def pack(cache: SchedulerCache) -> PackedFleet:
     """Pack the cache; the next run rebuilds what cannot be packed, as after a loss."""
     try:
         packed: PackedFleet = await workflow.execute_local_activity(
-            pack_cache, version_of(cache), **activity_options.local(WHOLE_CACHE, "pack the cache for the next run")
+            pack_cache, version_of(cache), **activity_options.local(activity_options.WHOLE_CACHE, "pack the cache for the next run")
         )
     except ActivityError as error:
         workflow.logger.exception("the cache could not be packed", extra={"problem": error_message(error)})

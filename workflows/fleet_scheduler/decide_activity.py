@@ -11,7 +11,7 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.errors import StaleSnapshot
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, registry, to_wire
 
 
@@ -21,7 +21,7 @@ class DecideBatch(Message):
     run_id: str
     version: int
     now: int
-    requests: list[Place]
+    requests: list[PlacementRequest]
 
 
 class Decided(Message):
@@ -55,7 +55,7 @@ def decide_batch(batch: DecideBatch) -> Decided:
     return Decided(scheduler_version=SCHEDULER_VERSION, decisions=decisions, problems=problems)
 
 
-def schedule_request(place: Place) -> ScheduleRequest:
+def schedule_request(place: PlacementRequest) -> ScheduleRequest:
     """Read what a deployment asks for."""
     return ScheduleRequest(
         request_id=place.request_id,

@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from scheduler import Decision, DeploymentView, apply, from_wire, reasons
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing
@@ -13,7 +13,7 @@ from workflows.fleet_scheduler.cache import SchedulerCache
 from workflows.fleet_scheduler.decide_activity import DecideBatch, Decided, decide_batch
 
 
-async def decide_requests(cache: SchedulerCache, places: list[Place]) -> Decided:
+async def decide_requests(cache: SchedulerCache, places: list[PlacementRequest]) -> Decided:
     """Have requests decided. A batch that fails is halved until the request is found that cannot be decided: that one is dropped."""
     if not places:
         return Decided()
@@ -32,7 +32,7 @@ async def decide_requests(cache: SchedulerCache, places: list[Place]) -> Decided
     return decided
 
 
-def charge(cache: SchedulerCache, place: Place, decision: Decision, version: str) -> list[SignalRequest]:
+def charge(cache: SchedulerCache, place: PlacementRequest, decision: Decision, version: str) -> list[SignalRequest]:
     """Charge a decision to the ledger and give the signals that follow from it, the answer last."""
     if decision.waiting_since < 0:
         cache.end_queue_reservation(place.namespace, place.name)
@@ -44,7 +44,7 @@ def charge(cache: SchedulerCache, place: Place, decision: Decision, version: str
             cache.hints.add_cluster(placement.cluster)
     cache.state.decided += 1
     cache.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
-    answer = outgoing.placed_message(place, decision, cache.fleet, cache.state.epoch, version).wire()
+    answer = outgoing.placement_response(place, decision, cache.fleet, cache.state.epoch, version).wire()
     is_new = cache.answers.record(place.request_id, answer)
     if decision.waits_for_capacity:
         cache.queue.wait_for_capacity(place)

@@ -10,11 +10,22 @@ from dataclasses import replace
 from typing import Any
 
 from api_types.messages.delivery import MessageT, Signal
-from api_types.messages.scheduling import Bound, Forget, KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.messages.scheduling import (
+    Bound,
+    Forget,
+    KnownReplica,
+    PlacementRequest,
+    Released,
+    ReportClass,
+    ReportCluster,
+    Revoked,
+    SetPolicy,
+)
 from api_types.messages.signals import FleetSchedulerSignals
-from scheduler import ClusterView, LedgerEntry, cluster_view, from_wire, read_policy, reasons
+from scheduler import ClusterView, LedgerEntry, Owner, cluster_view, from_wire, read_policy, reasons
 from workflows.fleet_scheduler.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.state import ReceivedSignal
 
 # Messages that are read in a tenth of a second.
 READ_AT_ONCE = 250
@@ -45,7 +56,7 @@ class Inbox:
 
     def append(self, signal: Signal[FleetSchedulerSignals, Any], payload: Any) -> None:
         """Store what arrived."""
-        self._cache.state.inbox.append((signal.name, payload))
+        self._cache.state.inbox.append(ReceivedSignal(signal.name, payload))
 
     def read(self) -> bool:
         """Apply the first messages, in order; True while there are more. A malformed message is logged and ignored.
@@ -54,11 +65,11 @@ class Inbox:
         """
         cache, state = self._cache, self._cache.state
         messages, state.inbox = state.inbox[:READ_AT_ONCE], state.inbox[READ_AT_ONCE:]
-        for signal, payload in messages:
+        for signal in messages:
             try:
-                self.readers[signal](payload)
+                self.readers[signal.name](signal.payload)
             except ValueError as error:
-                self._log.warning("a malformed message was ignored", extra={"signal": signal, "problems": str(error)})
+                self._log.warning("a malformed message was ignored", extra={"signal": signal.name, "problems": str(error)})
         cache.request_resync(cache.admission.take_overdue())
         cache.expire_queue_reservations()
         cache.requeue_unplaced()
@@ -66,7 +77,7 @@ class Inbox:
 
     # --- from deployments and replicas --------------------------------------------------------------------------------------------
 
-    def _place(self, message: Place) -> None:
+    def _place(self, message: PlacementRequest) -> None:
         if message.request_id not in self._cache.answers:
             self._adopt_reported(message.kept)
         self._cache.queue.add(message)
@@ -114,17 +125,18 @@ class Inbox:
             return
         state.clusters[message.name] = message.sequence
         before = cache.fleet.version
-        view = cluster_view(message.manifest, accounted=message.name not in state.silent.values())
+        view = cluster_view(message.manifest, accounted=message.name not in state.unresponsive.values())
         cache.request_resync(self._newly_tainted(view))
         cache.admission.update(view)
         cache.request_resync(evicted_or_readmitted(cache.fleet, view))
         cache.fleet.put_cluster(view, cache.now())
         if "deletionTimestamp" in message.manifest["metadata"]:
-            state.deleting_clusters[message.name] = ["?"]
+            # Whatever was reported to it before, it may have lost.
+            state.deleting_clusters[message.name] = None
         if cache.fleet.version != before:
             cache.hints.add_cluster(message.name)
 
-    def _newly_tainted(self, view: ClusterView) -> list[tuple[str, str]]:
+    def _newly_tainted(self, view: ClusterView) -> list[Owner]:
         """Give the deployments on a cluster with a new NoExecute taint: they have to request placements again."""
         fleet = self._cache.fleet
         old = fleet.cluster(view.name)

@@ -9,7 +9,7 @@ from api_types.errors import error_message
 from workflows.entity import activity_options
 from workflows.fleet_scheduler.cache import SchedulerCache
 from workflows.fleet_scheduler.carry_over import audit_ledger
-from workflows.fleet_scheduler.continue_as_new import WHOLE_CACHE, version_of
+from workflows.fleet_scheduler.continue_as_new import version_of
 
 AUDIT_PERIOD = timedelta(hours=1)
 
@@ -38,7 +38,7 @@ class LedgerAudit:
         state = self._cache.state
         try:
             state.audit = await workflow.execute_local_activity(
-                audit_ledger, version_of(self._cache), **activity_options.local(WHOLE_CACHE, "recount the ledger")
+                audit_ledger, version_of(self._cache), **activity_options.local(activity_options.WHOLE_CACHE, "recount the ledger")
             )
         except ActivityError as error:
             state.audit = [f"the ledger could not be recounted: {error_message(error)}"]

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api_types.messages.delivery import EntityRef, SignalRequest, entity
-from api_types.messages.scheduling import Evict, Occupied, Place, Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement, Revoke
+from api_types.messages.scheduling import (
+    Evict,
+    Occupied,
+    PlacedCondition,
+    PlacementRequest,
+    PlacementResponse,
+    ReplicaEviction,
+    ReplicaPlacement,
+    Revoke,
+)
 from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
 from scheduler import Decision, Eviction, Fleet, LedgerEntry, to_wire
 
@@ -12,8 +21,8 @@ from scheduler import Decision, Eviction, Fleet, LedgerEntry, to_wire
 PLACEMENTS_AT_ONCE = 800
 
 
-def answer_to(place: Place, answer: dict[str, Any]) -> SignalRequest:
-    """Answer a request; the answer, a `Placed`, is kept in wire form."""
+def answer_to(place: PlacementRequest, answer: dict[str, Any]) -> SignalRequest:
+    """Answer a request; the answer, a `PlacementResponse`, is kept in wire form."""
     return SignalRequest(
         workflow_id=deployment(place.namespace, place.name).workflow_id, signal=ModelDeploymentSignals.PLACED.name, payload=answer
     )
@@ -61,13 +70,13 @@ def batches(requests: Sequence[SignalRequest]) -> Iterator[list[SignalRequest]]:
         yield batch
 
 
-def placed_message(place: Place, decision: Decision, fleet: Fleet, epoch: int, version: str) -> Placed:
+def placement_response(place: PlacementRequest, decision: Decision, fleet: Fleet, epoch: int, version: str) -> PlacementResponse:
     """Write a decision, which the fleet has taken over, as an answer.
 
     The deployment may never have received an earlier answer: placements that it does not list as its own are written in full.
     """
     listed = {known.uid for known in place.kept}
-    return Placed(
+    return PlacementResponse(
         request_id=place.request_id,
         epoch=epoch,
         generation=place.generation,

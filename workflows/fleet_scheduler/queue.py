@@ -3,7 +3,7 @@
 As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
 """
 
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from scheduler import Fleet
 from workflows.fleet_scheduler.answers import AnswerCache
 from workflows.fleet_scheduler.queueing_hints import QueueingHints
@@ -22,7 +22,7 @@ class SchedulingQueue:
         self._fleet = fleet
         self._answers = answers
 
-    def add(self, place: Place) -> None:
+    def add(self, place: PlacementRequest) -> None:
         """Queue a request; a newer one joins the end of the queue in place of the older."""
         owner = owner_of(place)
         self._state.queue.pop(owner, None)
@@ -30,7 +30,7 @@ class SchedulingQueue:
             self._state.unplaced.pop(owner, None)
         self._state.queue[owner] = place
 
-    def put_back(self, places: list[Place]) -> None:
+    def put_back(self, places: list[PlacementRequest]) -> None:
         """Queue requests before all others. One that arrived meanwhile is newer than the one put back."""
         self._state.queue = {**{owner_of(place): place for place in places}, **self._state.queue}
 
@@ -39,7 +39,7 @@ class SchedulingQueue:
         self._state.queue.pop(f"{namespace}/{name}", None)
         self._state.unplaced.pop(f"{namespace}/{name}", None)
 
-    def wait_for_capacity(self, place: Place) -> None:
+    def wait_for_capacity(self, place: PlacementRequest) -> None:
         """Keep a request that was not placed in full."""
         self._state.unplaced[owner_of(place)] = place
 
@@ -54,10 +54,10 @@ class SchedulingQueue:
                 del self._state.unplaced[owner]
                 self._answers.supersede(place.request_id)
 
-    def next_batch(self) -> list[Place]:
+    def next_batch(self) -> list[PlacementRequest]:
         """Take what waits, by priority and then arrival, as far as one decision can carry it."""
         classes = self._fleet.options.priority_classes
-        batch: list[Place] = []
+        batch: list[PlacementRequest] = []
         replicas = 0
         for place in sorted(
             self._state.queue.values(), key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0)
@@ -70,6 +70,6 @@ class SchedulingQueue:
         return batch
 
 
-def owner_of(place: Place) -> str:
+def owner_of(place: PlacementRequest) -> str:
     """Name the deployment of a request."""
     return f"{place.namespace}/{place.name}"

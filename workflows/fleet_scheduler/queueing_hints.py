@@ -7,7 +7,7 @@ most of them without matching any hardware; requests that depend on more than th
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from scheduler import Fleet
 
 # With more clusters than this it is cheaper to decide all requests again than to find the affected ones.
@@ -35,7 +35,7 @@ class QueueingHints:
         """Note something that can change every answer."""
         self.everywhere = True
 
-    def affected(self, waiting: Iterable[Place], fleet: Fleet) -> list[Place]:
+    def affected(self, waiting: Iterable[PlacementRequest], fleet: Fleet) -> list[PlacementRequest]:
         """Give the requests whose answer can change, in their order."""
         # Quotas and anti-affinity of other deployments span clusters.
         if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.with_anti_affinity()):
@@ -43,7 +43,7 @@ class QueueingHints:
         labels = [info.view.labels for name in sorted(self.clusters) if (info := fleet.clusters.get(name)) is not None]
         return [place for place in waiting if self._affects(place, labels, fleet)]
 
-    def _affects(self, place: Place, labels: Iterable[Mapping[str, str]], fleet: Fleet) -> bool:
+    def _affects(self, place: PlacementRequest, labels: Iterable[Mapping[str, str]], fleet: Fleet) -> bool:
         policy: Mapping[str, Any] = place.need.get("policy") or {}
         if any(policy.get(rule) for rule in _FAR_REACHING):
             return True

@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
-from api_types.messages.scheduling import ReplicaState, ReportClass, ReportCluster, Resync
+from api_types.messages.scheduling import ReplicaAccount, ReportClass, ReportCluster, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from scheduler import LedgerEntry, from_wire, reasons
 from workflows.entity import activity_options
@@ -19,7 +19,7 @@ from workflows.fleet_scheduler.cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
 
 # Answers of so many entities at once fit one payload.
-ASKED_AT_ONCE = 200
+QUERIED_AT_ONCE = 200
 
 # Deployments before replicas: a replica that is started between the two surveys is in one of the answers.
 _SURVEYS = (["InferenceClass", "InferenceCluster"], ["ModelDeployment"], ["ModelReplica"])
@@ -53,27 +53,27 @@ class Rebuild:
                 Survey(kinds=kinds, query="account", after=after),
                 **activity_options.remote(activity_options.ENTITY_BATCH, f"read the accounts of {', '.join(kinds)}"),
             )
-            self.take_accounts(page.answers)
-            self._cache.state.silent |= page.silent
+            self.adopt_accounts(page.answers)
+            self._cache.state.unresponsive |= page.unresponsive
             after = page.after
             if not after:
                 return
 
-    async def ask_silent(self) -> None:
-        """Ask entities again that did not answer; those that stay silent go to the end of the list, so that each is asked."""
+    async def query_unresponsive(self) -> None:
+        """Query entities again that did not answer; those that stay unresponsive move to the end of the list, so that each is queried."""
         state = self._cache.state
-        asked = list(state.silent)[:ASKED_AT_ONCE]
-        waiting = {workflow_id: state.silent[workflow_id] for workflow_id in list(state.silent)[ASKED_AT_ONCE:]}
+        queried = list(state.unresponsive)[:QUERIED_AT_ONCE]
+        waiting = {workflow_id: state.unresponsive[workflow_id] for workflow_id in list(state.unresponsive)[QUERIED_AT_ONCE:]}
         answered = await workflow.execute_activity_method(
             EntityClient.query_each,
-            QueryEach(workflow_ids=asked, query="account"),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(asked)} silent entities for their account"),
+            QueryEach(workflow_ids=queried, query="account"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"query the accounts of {len(queried)} unresponsive entities"),
         )
-        self.take_accounts(answered.answers)
-        state.silent = {**waiting, **answered.silent}
+        self.adopt_accounts(answered.answers)
+        state.unresponsive = {**waiting, **answered.unresponsive}
         self._update_accounted()
 
-    def take_accounts(self, accounts: Mapping[str, Any]) -> None:
+    def adopt_accounts(self, accounts: Mapping[str, Any]) -> None:
         """Read accounts, by workflow id."""
         for workflow_id, account in accounts.items():
             kind = workflow_id.split("/", 1)[0]
@@ -82,13 +82,13 @@ class Rebuild:
             elif kind == "inferenceclass":
                 self._inbox.report_class(ReportClass.model_validate(account))
             elif kind == "modelreplica":
-                self._take_replica(account, reasons.BOUND)
+                self._adopt_replica(account, reasons.BOUND)
             else:
                 for unstarted in account["unstarted"]:
-                    self._take_replica(unstarted, reasons.RESERVED)
+                    self._adopt_replica(unstarted, reasons.RESERVED)
 
-    def _take_replica(self, account: Any, state: str) -> None:
-        cache, replica = self._cache, ReplicaState.model_validate(account)
+    def _adopt_replica(self, account: Any, state: str) -> None:
+        cache, replica = self._cache, ReplicaAccount.model_validate(account)
         if replica.gone or not replica.entry:
             return
         if cache.fleet.replica(replica.uid) is not None:
@@ -101,11 +101,11 @@ class Rebuild:
 
     def _update_accounted(self) -> None:
         """Allow new replicas on the clusters that are accounted, and only there."""
-        cache, silent = self._cache, self._cache.state.silent
-        unaccounted = {cluster for cluster in silent.values() if cluster}
+        cache, unresponsive = self._cache, self._cache.state.unresponsive
+        unaccounted = {cluster for cluster in unresponsive.values() if cluster}
         for name, info in list(cache.fleet.clusters.items()):
             if info.view.accounted == (name in unaccounted):
                 cache.fleet.put_cluster(replace(info.view, accounted=name not in unaccounted), cache.now())
                 cache.hints.add_cluster(name)
         cache.requeue_unplaced()
-        cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in silent)
+        cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in unresponsive)

@@ -29,7 +29,7 @@ from workflows.fleet_scheduler.sending import report_occupied, revoke_expired, s
 from workflows.fleet_scheduler.state import SchedulerState
 
 # How soon entities are asked again that did not answer a rebuild.
-SILENT_RETRY = timedelta(seconds=5)
+UNRESPONSIVE_RETRY = timedelta(seconds=5)
 
 # Entries that one plain answer shows: each takes up to a kilobyte.
 LEDGER_SHOWN = 1_000
@@ -37,7 +37,7 @@ LEDGER_SHOWN = 1_000
 
 @workflow.defn(name="FleetScheduler")
 class FleetSchedulerWorkflow:
-    """The singleton."""
+    """Workflow id fleetscheduler/default; runs for ever, and is started by the first signal that is sent to it."""
 
     kind: ClassVar[str] = "FleetScheduler"
 
@@ -68,8 +68,8 @@ class FleetSchedulerWorkflow:
             await report_occupied(self.cache)
             await send_resyncs(self.cache)
             await revoke_expired(self.cache, self.inbox)
-            if self.state.silent:
-                await self.rebuild.ask_silent()
+            if self.state.unresponsive:
+                await self.rebuild.query_unresponsive()
             while self.state.queue:
                 await self._decide_batch()
                 self.cache.requeue_unplaced()
@@ -92,12 +92,16 @@ class FleetSchedulerWorkflow:
     async def _until_work(self) -> None:
         # A reservation that is not used after its time to live has to be asked about.
         time_to_live = timedelta(seconds=self.cache.fleet.options.reservation_ttl_seconds)
-        delays = [SILENT_RETRY if self.state.silent else None, time_to_live if self.cache.unbound else None, self.cache.next_timeout()]
+        delays = [
+            UNRESPONSIVE_RETRY if self.state.unresponsive else None,
+            time_to_live if self.cache.unbound else None,
+            self.cache.next_timeout(),
+        ]
         try:
             await workflow.wait_condition(
                 lambda: bool(self.state.inbox or self.state.queue or self.ledger_audit.is_due),
                 timeout=min((delay for delay in delays if delay is not None), default=None),
-                timeout_summary="check silent entities, unused reservations and timeouts",
+                timeout_summary="check unresponsive entities, unused reservations and timeouts",
             )
         except TimeoutError:
             return
@@ -180,7 +184,7 @@ class FleetSchedulerWorkflow:
                 "classes": len(self.state.classes),
                 "replicas": self.cache.fleet.ledger.size,
                 "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced.values()],
-                "silent": sorted(self.state.silent),
+                "silent": sorted(self.state.unresponsive),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
             },
@@ -190,7 +194,7 @@ class FleetSchedulerWorkflow:
     def waiting(self) -> list[str]:
         """Name the deployments whose replicas are not all placed, and the entities that a rebuild waits for."""
         return [f"{place.namespace}/{place.name} waits for capacity" for place in self.state.unplaced.values()] + [
-            f"waits for the account of {workflow_id}" for workflow_id in sorted(self.state.silent)
+            f"waits for the account of {workflow_id}" for workflow_id in sorted(self.state.unresponsive)
         ]
 
     @workflow.query

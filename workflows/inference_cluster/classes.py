@@ -49,7 +49,7 @@ class Classes:
 
     async def _register(self, name: str, *, used: bool) -> bool:
         message = ClassUse(cluster=self.context.name, used=used)
-        return await self.context.signal(entity(InferenceClassSignals, "", name), InferenceClassSignals.CLASS_WANTED, message)
+        return await self.context.signal(entity(InferenceClassSignals, "", name), InferenceClassSignals.CLASS_USED, message)
 
     def publish_pools(self) -> None:
         """Publish what the classes say of the pools."""

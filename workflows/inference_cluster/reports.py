@@ -76,7 +76,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
 
 
 def time_to_withdrawal(state: ClusterState, now: datetime) -> timedelta | None:
-    """Give how long until the endpoints on a silent cluster are withdrawn (`cluster.unreachableAfter`); None while it answers."""
+    """Give how long until the endpoints on an unresponsive cluster are withdrawn (`cluster.unreachableAfter`); None while it answers."""
     if not state.unreachable_since:
         return None
     return _withdraw_after(state) - (now - datetime.fromisoformat(state.unreachable_since))

@@ -18,14 +18,14 @@ class Gateway(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """All that the verdicts read. `silence`: since when and why the observer gets no answer, empty if it does."""
+    """All that the verdicts read. `unresponsive`: since when and why the observer gets no answer, empty if it does."""
 
     source: str
     missing_classes: Sequence[str]
     failure: Failure
     connected_once: bool
     was_ready: bool
-    silence: str
+    unresponsive: str
     gateway: Gateway
     external_stack: bool
 
@@ -33,14 +33,13 @@ class Readings(NamedTuple):
 def readings_of(state: ClusterState) -> Readings:
     """Read the state of a cluster that has a spec."""
     observed = state.observed
-    silent = observed is not None and not observed.reachable
     return Readings(
         source=(state.spec or {})["cluster"]["source"],
         missing_classes=missing_classes(state),
         failure=state.failure,
         connected_once=state.facts is not None,
         was_ready=state.was_ready,
-        silence=f"no answer since {state.unreachable_since}: {observed.error}" if observed and silent else "",
+        unresponsive=f"no answer since {state.unreachable_since}: {observed.error}" if observed and not observed.reachable else "",
         gateway=gateway_of(state),
         external_stack=state.annotations.get(labels.STACK, "managed") == "external",
     )
@@ -71,8 +70,8 @@ def cluster_verdict(readings: Readings) -> Verdict:
         return Verdict(FALSE, "Provisioning", f"{failure.type}: {failure.message}")
     if not readings.connected_once:
         return Verdict(FALSE, "Provisioning", "connecting")
-    if readings.silence:
-        return Verdict(FALSE, "Unreachable", readings.silence)
+    if readings.unresponsive:
+        return Verdict(FALSE, "Unreachable", readings.unresponsive)
     return Verdict(TRUE, "ClusterRunning", f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else "")
 
 

@@ -1,7 +1,7 @@
 """InferenceCluster: one GPU cluster of the fleet, from the first connect until the last replica on it is gone.
 
 It follows the classes of its pools, connects, watches, and publishes to the scheduler what may be placed here. A cluster that does not
-answer keeps everything that it has: while it is silent it takes no new replica, but running models stay.
+answer keeps everything that it has: while it does not answer it takes no new replica, but running models stay.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from workflows.inference_cluster.status import backend_verdict, cluster_verdict,
 
 @workflow.defn(name="InferenceCluster")
 class InferenceClusterWorkflow(Entity[ClusterState]):
-    """One cluster."""
+    """Workflow id inferencecluster/<name>; ends when it is deleted and nothing of this project is left on the cluster."""
 
     kind = "InferenceCluster"
 

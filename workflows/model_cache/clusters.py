@@ -63,7 +63,7 @@ class Clusters:
             for answer in page.answers.values():
                 self.record(CacheSite.model_validate(answer))
             after = page.after
-            if page.silent:
+            if page.unresponsive:
                 self.state.surveyed = False
                 self.context.requeue_after(backoff.transient(2))
             if not after:
@@ -83,6 +83,6 @@ class Clusters:
         for workflow_id, name in by_id.items():
             if workflow_id in asked.answers:
                 self.record(CacheSite.model_validate(asked.answers[workflow_id]))
-            elif workflow_id not in asked.silent:
+            elif workflow_id not in asked.unresponsive:
                 staging = self.state.stagings[name]
                 staging.site = staging.site.model_copy(update={"present": False})

@@ -11,7 +11,8 @@ from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
-from workflows.model_cache.plan import AUTH_REFUSED, download_started, reset_backoff, waits_for_credential
+from workflows.model_cache.plan import AUTH_REFUSED, download_started, waits_for_credential
+from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState
 
@@ -48,7 +49,7 @@ class CredentialWatch:
         summary = f"wait for a change of Secret {secret.namespace}/{secret.name}"
         try:
             version = await workflow.execute_activity_method(
-                CacheActivities.await_credential, secret, **activity_options.remote(activity_options.UNTIL_GONE, summary, queues.CLUSTERS)
+                CacheActivities.await_credential, secret, **activity_options.remote(activity_options.LONG_WAIT, summary, queues.CLUSTERS)
             )
         except ActivityError as error:
             if not is_cancelled_exception(error):

@@ -1,4 +1,4 @@
-"""What a report of a cluster's observer means for the artefacts there. Pure."""
+"""How a report of a cluster's observer changes the artefacts there: changes the given state; no I/O, no clock."""
 
 from datetime import datetime
 

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from activities.render.cache.hydration import FINAL_EXIT_CODES
 from activities.render.objects.teardown import CACHE_STEPS
-from api_types import clock
 from api_types.messages.caches import CacheSite
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
@@ -41,24 +40,6 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
 def can_stage(site: CacheSite) -> bool:
     """Tell whether an artefact can be staged on a cluster that has none."""
     return site.present and not site.deleting and site.connection is not None and bool(site.storage_class_name)
-
-
-def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Note whether the cluster is selected still, and which artefact shall be on it."""
-    if selects(desired.match_labels, staging.site):
-        staging.unselected_since = ""
-        if can_stage(staging.site) and not desired.deleting:
-            _move_to_front(staging, desired)
-    elif not staging.unselected_since:
-        staging.unselected_since = clock.timestamp(now)
-
-
-def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
-    if staging.copies and staging.copies[0].artefact_key == desired.artefact_key:
-        return
-    known = next((copy for copy in staging.copies if copy.artefact_key == desired.artefact_key), None)
-    current = known or Copy(artefact_key=desired.artefact_key, claim=desired.claim, revision=desired.revision)
-    staging.copies = [current, *(copy for copy in staging.copies if copy is not current)]
 
 
 def must_remove(staging: ClusterStaging, desired: DesiredStaging, used: Collection[str], now: datetime) -> bool:
@@ -136,9 +117,3 @@ def waits_for_credential(copy: Copy) -> bool:
 def download_started(stagings: Iterable[ClusterStaging]) -> bool:
     """Tell whether a download was started on some cluster: then the revision that it uses is not resolved again."""
     return any(copy.attempts for staging in stagings for copy in staging.copies)
-
-
-def reset_backoff(copy: Copy) -> None:
-    """Let a failed download be repeated now, with all its attempts: a user requested it, or changed what may have caused the failure."""
-    if copy.failed:
-        copy.exit_code, copy.attempts, copy.retry_at = 0, 0, copy.retry_at and "1970-01-01T00:00:00Z"

@@ -14,7 +14,7 @@ def deployment_report(name: str, state: CacheState) -> CacheChanged:
         present=state.spec is not None,
         deleting=bool(state.deleted),
         match_labels=match_labels(state.spec),
-        phases={cluster: "Ready" if staging.published else phase_of(staging)[0] for cluster, staging in state.stagings.items()},
+        phases={cluster: "Ready" if staging.published else phase_of(staging).phase for cluster, staging in state.stagings.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""What the result of a step on a cluster means for the artefacts there. Pure."""
+"""How the selector, the result of a step and a retry change the staging on a cluster: changes the given state; no I/O, no clock."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,8 +8,27 @@ from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import NextStep
+from workflows.model_cache.plan import NextStep, can_stage, selects
+from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
+
+
+def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
+    """Note whether the cluster is selected still, and which artefact shall be on it."""
+    if selects(desired.match_labels, staging.site):
+        staging.unselected_since = ""
+        if can_stage(staging.site) and not desired.deleting:
+            _move_to_front(staging, desired)
+    elif not staging.unselected_since:
+        staging.unselected_since = clock.timestamp(now)
+
+
+def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
+    if staging.copies and staging.copies[0].artefact_key == desired.artefact_key:
+        return
+    known = next((copy for copy in staging.copies if copy.artefact_key == desired.artefact_key), None)
+    current = known or Copy(artefact_key=desired.artefact_key, claim=desired.claim, revision=desired.revision)
+    staging.copies = [current, *(copy for copy in staging.copies if copy is not current)]
 
 
 def record_success(staging: ClusterStaging) -> None:
@@ -42,6 +61,12 @@ def record_deleted(staging: ClusterStaging, step: NextStep) -> None:
     step.copy.cleaned_up = True
     if step.kind == "remove":
         staging.copies = [copy for copy in staging.copies if copy is not step.copy]
+
+
+def reset_backoff(copy: Copy) -> None:
+    """Let a failed download be repeated now, with all its attempts: a user requested it, or changed what may have caused the failure."""
+    if copy.failed:
+        copy.exit_code, copy.attempts, copy.retry_at = 0, 0, copy.retry_at and "1970-01-01T00:00:00Z"
 
 
 def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: str) -> list[LeftBehind]:

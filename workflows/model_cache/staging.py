@@ -22,8 +22,8 @@ from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step, update_selection
-from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success
+from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step
+from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy
 
@@ -182,10 +182,10 @@ class Staging:
             connection,
             CacheActivities.delete_cache_objects,
             order,
-            activity_options.remote(activity_options.UNTIL_GONE, f"{cluster}: {titles}"),
+            activity_options.remote(activity_options.LONG_WAIT, f"{cluster}: {titles}"),
         )
         for skipped in done.skipped:
-            self.context.event("Warning", "NotOurs", f"{cluster}: not deleted: {skipped}")
+            self.context.event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
         record_deleted(staging, step)
 
     @staticmethod

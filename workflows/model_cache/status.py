@@ -20,25 +20,32 @@ class ClusterPhase(NamedTuple):
     selected: bool
 
 
-def phase_of(staging: ClusterStaging) -> tuple[str, str]:
-    """Give the phase of the desired artefact on a cluster, and what it waits for or why it failed."""
+class StagingPhase(NamedTuple):
+    """How far an artefact is on a cluster, and what it waits for or why it failed."""
+
+    phase: str
+    message: str
+
+
+def phase_of(staging: ClusterStaging) -> StagingPhase:
+    """Give how far the desired artefact is on a cluster."""
     current = staging.copies[0] if staging.copies else None
     if current is None:
-        return "Pending", _obstacle(staging) or "not started yet"
+        return StagingPhase("Pending", _obstacle(staging) or "not started yet")
     if current.ready_at:
-        return "Ready", _obstacle(staging) or current.warning
+        return StagingPhase("Ready", _obstacle(staging) or current.warning)
     if current.failed:
-        return "Failed", _failure(staging, current)
+        return StagingPhase("Failed", _failure(staging, current))
     observed = staging.observed
     volume = next((volume for volume in observed.volumes if volume.claim == current.claim), None) if observed else None
     job = next((job for job in observed.jobs if job.uid == current.job_uid), None) if observed and current.job_uid else None
     obstacle = _obstacle(staging) or current.missing_credential or (job.blocker if job else "")
     if volume and volume.phase == BOUND:
-        return "Hydrating", obstacle or ("" if job else "waits for its Job")
+        return StagingPhase("Hydrating", obstacle or ("" if job else "waits for its Job"))
     if job and volume and volume.phase == "Pending":
-        return "Hydrating", obstacle or "waits for the first consumer of its volume"
+        return StagingPhase("Hydrating", obstacle or "waits for the first consumer of its volume")
     waits = f"waits for volume claim {current.claim}, which is {volume.phase}" if volume else "waits for its volume claim"
-    return "Pending", obstacle or waits
+    return StagingPhase("Pending", obstacle or waits)
 
 
 def _failure(staging: ClusterStaging, copy: Copy) -> str:

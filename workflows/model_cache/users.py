@@ -59,7 +59,7 @@ class Users:
             CacheUserSignals.CACHE_CHANGED.broadcast(
                 CacheChanged(cache=self.context.name), ModelDeploymentSignals, ModelReplicaSignals, namespace=self.context.namespace
             ),
-            **activity_options.remote(activity_options.ENTITY_BATCH, "tell this namespace that the cache exists"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, "report to this namespace that the cache exists"),
         )
 
     async def report(self) -> None:
@@ -102,7 +102,7 @@ class Users:
         told = await workflow.execute_activity_method(
             EntityClient.signal_many,
             SignalBatch(signals=requests),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"tell {len(requests)} users of this cache"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"report to {len(requests)} users of this cache"),
         )
         return told.missing
 
@@ -114,11 +114,11 @@ class Users:
         asked = await workflow.execute_activity_method(
             EntityClient.query_each,
             QueryEach(workflow_ids=sorted(replicas), query="account"),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"ask {len(replicas)} replicas whether they still use this cache"),
+            **activity_options.remote(activity_options.ENTITY_BATCH, f"query {len(replicas)} replicas whether they still use this cache"),
         )
         for workflow_id, uid in replicas.items():
             gone = (asked.answers.get(workflow_id) or {}).get("gone", False)
-            if gone or (workflow_id not in asked.answers and workflow_id not in asked.silent):
+            if gone or (workflow_id not in asked.answers and workflow_id not in asked.unresponsive):
                 self._drop(uid, workflow_id)
 
     def mounting(self) -> list[str]:
@@ -138,7 +138,7 @@ class Users:
             await workflow.execute_activity_method(
                 EntityClient.signal_many,
                 SignalBatch(signals=[CacheUserSignals.CACHE_CHANGED.request(user, gone) for user in users]),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "tell users that the cache is gone"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "report to users that the cache is gone"),
             )
 
     def _drop(self, uid: str, workflow_id: str) -> None:

@@ -21,8 +21,8 @@ from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import reset_backoff
 from workflows.model_cache.reports import account
+from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.revision import Revision
 from workflows.model_cache.spec import artefact_of, desired_staging, match_labels, nothing_staged
 from workflows.model_cache.staging import Staging
@@ -50,7 +50,7 @@ CHECK_USERS = timedelta(minutes=1)
 
 @workflow.defn(name="ModelCache")
 class ModelCacheWorkflow(Entity[CacheState]):
-    """One cache."""
+    """Workflow id modelcache/<namespace>/<name>; ends when it is deleted and no cluster holds an object of it."""
 
     kind = "ModelCache"
 
@@ -78,7 +78,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         """Note what a cluster reports of itself."""
         self.clusters.record(message)
 
-    @handles(ModelCacheSignals.CACHE_WANTED)
+    @handles(ModelCacheSignals.CACHE_USED)
     def cache_used(self, message: CacheUse) -> None:
         """Note what references this cache, and what its pods mount."""
         self.users.register(message)

@@ -7,7 +7,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
-from api_types.messages.scheduling import ReplicaState
+from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
@@ -37,7 +37,7 @@ class Adoption:
         context.state.adopted = True
 
     async def _adopt_all(self, survey: Survey) -> None:
-        silent: list[str] = []
+        unresponsive: list[str] = []
         after = ""
         while True:
             page = await workflow.execute_activity_method(
@@ -46,30 +46,32 @@ class Adoption:
                 **activity_options.remote(activity_options.ENTITY_BATCH, "read the accounts of replicas to adopt"),
             )
             self._adopt(page.answers)
-            silent += page.silent
+            unresponsive += page.unresponsive
             after = page.after
             if not after:
                 break
         for attempt in range(QUERY_RETRIES):
-            if not silent:
+            if not unresponsive:
                 break
             await workflow.sleep(backoff.transient(attempt), summary="wait for replicas to answer")
             again = await workflow.execute_activity_method(
                 EntityClient.query_each,
-                QueryEach(workflow_ids=silent, query="account"),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "query silent replicas again"),
+                QueryEach(workflow_ids=unresponsive, query="account"),
+                **activity_options.remote(activity_options.ENTITY_BATCH, "query unresponsive replicas again"),
             )
             self._adopt(again.answers)
-            silent = sorted(again.silent)
-        if silent:
-            self._context.event("Warning", "Silent", f"replicas do not answer and are not adopted: {', '.join(silent)}")
+            unresponsive = sorted(again.unresponsive)
+        if unresponsive:
+            self._context.event(
+                "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted: {', '.join(unresponsive)}"
+            )
         adopted = [replica for replica in self._context.state.replicas.values() if replica.started]
         await self._replicas.signal(adopted, ModelReplicaSignals.RESYNC, None)
 
     def _adopt(self, accounts: Mapping[str, Any]) -> None:
         state, context = self._context.state, self._context
         for account in accounts.values():
-            found = ReplicaState.model_validate(account)
+            found = ReplicaAccount.model_validate(account)
             if found.gone or (found.namespace, found.deployment) != (context.namespace, context.name):
                 continue
             state.generation = max(state.generation, found.generation)

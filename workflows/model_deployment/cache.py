@@ -49,7 +49,7 @@ class DeploymentCache:
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
 
-    def note_change(self, message: CacheChanged) -> None:
+    def record_change(self, message: CacheChanged) -> None:
         """Store what is new about the cache; one that was created or deleted has to be registered at again."""
         state, known = self._context.state, self._context.state.cache
         if message.cache != cache_name(state):
@@ -92,4 +92,4 @@ class DeploymentCache:
     async def _register(self, name: str) -> bool:
         context = self._context
         message = CacheUse(workflow_id=names.workflow_id(context.kind, context.namespace, context.name), uid=context.state.uid)
-        return await context.signal(entity(ModelCacheSignals, context.namespace, name), ModelCacheSignals.CACHE_WANTED, message)
+        return await context.signal(entity(ModelCacheSignals, context.namespace, name), ModelCacheSignals.CACHE_USED, message)

@@ -4,10 +4,10 @@ from typing import Any
 
 from temporalio import workflow
 
-from api_types.messages.scheduling import Evict, Placed, Resync
+from api_types.messages.scheduling import Evict, PlacementResponse, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from workflows.entity.context import EntityContext
-from workflows.model_deployment.plan import AnswerPlan, identities, place_message, plan_answer
+from workflows.model_deployment.plan import AnswerPlan, identities, placement_request, plan_answer
 from workflows.model_deployment.replicas import ReplicaController
 from workflows.model_deployment.state import DeploymentState, PlacementInputs
 from workflows.model_deployment.status import without_retracted
@@ -22,24 +22,24 @@ class Placements:
 
     # --- what arrived -------------------------------------------------------------------------------------------------------------
 
-    def note_answer(self, answer: Placed) -> None:
+    def record_answer(self, answer: PlacementResponse) -> None:
         """Store an answer; one to an older request is void."""
         state = self._context.state
         if answer.request_id != state.request_id or answer.epoch < state.epoch:
             return
         state.epoch, state.answer = answer.epoch, answer
-        if state.pace and state.pace.placed_seconds is None:
-            state.pace = state.pace.model_copy(update={"placed_seconds": workflow.time() - state.pace.accepted})
+        if state.timings and state.timings.placed_seconds is None:
+            state.timings = state.timings.model_copy(update={"placed_seconds": workflow.time() - state.timings.accepted})
         self._context.requeue()
 
-    def note_preemption(self, message: Evict) -> None:
+    def record_preemption(self, message: Evict) -> None:
         """Store that a replica is preempted."""
         state = self._context.state
         if message.epoch >= state.epoch and message.eviction.uid in state.replicas:
             state.evictions.append(message.eviction)
             self._context.requeue()
 
-    def note_new_scheduler(self, message: Resync) -> None:
+    def record_new_scheduler(self, message: Resync) -> None:
         """Request anew of a scheduler that lost its state. It does not know placements that were never used, so they are void."""
         state = self._context.state
         if message.epoch > state.epoch:
@@ -54,7 +54,7 @@ class Placements:
         state.requests_made += 1
         state.requested_inputs, state.answered = inputs, False
         state.request_id = f"{state.uid}/{state.generation}/{state.requests_made}"
-        place = place_message(state, context.namespace, context.name, need)
+        place = placement_request(state, context.namespace, context.name, need)
         await context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.PLACE, place)
 
     async def carry_out_answer(self) -> None:
@@ -74,7 +74,7 @@ class Placements:
             state.requested_inputs = state.requested_inputs._replace(replicas=identities(state))
         context.touch()
 
-    def _adopt_conditions(self, answer: Placed) -> None:
+    def _adopt_conditions(self, answer: PlacementResponse) -> None:
         state = self._context.state
         state.answered = True
         state.shortfall, state.message = answer.shortfall, answer.message

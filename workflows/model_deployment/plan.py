@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api_types.messages.scheduling import KnownReplica, Place, Placed
+from api_types.messages.scheduling import KnownReplica, PlacementRequest, PlacementResponse
 from workflows.model_deployment.state import DeploymentState, PlacementInputs, ReplicaHealth, ReplicaIdentity, TrackedReplica
 
 
@@ -19,9 +19,9 @@ def identities(state: DeploymentState) -> list[ReplicaIdentity]:
     return [ReplicaIdentity(replica.uid, bool(replica.deletion_reason)) for replica in state.by_name()]
 
 
-def place_message(state: DeploymentState, namespace: str, name: str, need: dict[str, Any]) -> Place:
+def placement_request(state: DeploymentState, namespace: str, name: str, need: dict[str, Any]) -> PlacementRequest:
     """Write the request for the placements of deployment `name`."""
-    return Place(
+    return PlacementRequest(
         request_id=state.request_id,
         epoch=state.epoch,
         namespace=namespace,
@@ -63,7 +63,7 @@ class AnswerPlan:
     unknown: bool
 
 
-def plan_answer(replicas: Mapping[str, TrackedReplica], answer: Placed, generation: int) -> AnswerPlan:
+def plan_answer(replicas: Mapping[str, TrackedReplica], answer: PlacementResponse, generation: int) -> AnswerPlan:
     """Decide what an answer to the present generation changes."""
     delete = {eviction.uid: eviction.reason for eviction in answer.evictions if eviction.uid in replicas}
     # A replica that was never started is forgotten as soon as it is evicted.

@@ -37,7 +37,7 @@ class ReplicaController:
 
     # --- what arrived -------------------------------------------------------------------------------------------------------------
 
-    def note_report(self, report: ReplicaChanged) -> None:
+    def record_report(self, report: ReplicaChanged) -> None:
         """Store what a replica reports of itself; the highest sequence of a uid wins."""
         state, context = self._context.state, self._context
         replica = state.replicas.get(report.uid)
@@ -66,7 +66,7 @@ class ReplicaController:
         if not replica.deletion_reason:
             context.event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
 
-    def note_revoked(self, uid: str) -> None:
+    def record_revoked(self, uid: str) -> None:
         """Store that the scheduler asks about a reservation."""
         self._revoked.append(uid)
         self._context.requeue()
@@ -194,7 +194,7 @@ class ReplicaController:
     def mark_deleted(self, replica: TrackedReplica, reason: str) -> None:
         """Mark a replica as being deleted; one that was never started is dropped at once."""
         state = self._context.state
-        self._context.event("Normal", "Evicted", f"{replica.name} is deleted from {replica.cluster}: {reason}")
+        self._context.event("Normal", "ReplicaDeleted", f"{replica.name} deleted from {replica.cluster}: {reason}")
         if replica.started:
             state.update(replica, deletion_reason=reason)
         else:
@@ -234,5 +234,5 @@ class ReplicaController:
         missing = [workflow_id.rsplit("/", 1)[-1] for workflow_id in result.missing]
         self._lost += [replica.uid for replica in self._context.state.started() if replica.name in missing]
         if self._lost:
-            # Its last report may still be on the way. One that stays silent was terminated, and what it applied is still there.
+            # Its last report may still be on the way. A replica that sends none was terminated, and what it applied is still there.
             self._context.requeue_after(LAST_REPORT_TIMEOUT)

@@ -1,4 +1,7 @@
-"""The replica count: who may change it, and what a newly applied spec changes about it."""
+"""The replica count: who may change it, and how a newly applied spec changes it and the kept revisions.
+
+Changes the given state; no I/O, no clock.
+"""
 
 from typing import Any
 
@@ -19,8 +22,8 @@ def scale_problem(state: DeploymentState, message: Scale) -> str:
     return ""
 
 
-def merge_replicas(state: DeploymentState, spec: dict[str, Any], now: str) -> dict[str, Any]:
-    """Give an applied spec with the count that an autoscaler ordered, unless the applied count itself is new."""
+def record_applied_replicas(state: DeploymentState, spec: dict[str, Any], now: str) -> dict[str, Any]:
+    """Record the count of an applied spec; gives the spec with the count that an autoscaler ordered, unless the applied one is new."""
     applied = spec["replicas"]
     count = applied
     if state.spec is not None and applied == state.applied_replicas:

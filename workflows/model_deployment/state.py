@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged
 from api_types.messages.entities import ReplicaChanged
-from api_types.messages.scheduling import Placed, PlacedCondition, ReplicaEviction, ReplicaPlacement
+from api_types.messages.scheduling import PlacedCondition, PlacementResponse, ReplicaEviction, ReplicaPlacement
 from api_types.resources.status import LastScale
-from workflows.entity.state import EntityState
+from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_deployment.revisions import Revision
 
 
@@ -80,8 +80,8 @@ class TrackedReplica(Message):
         )
 
 
-class Pace(Message):
-    """How fast a generation became real: from its acceptance (seconds since 1970) to the scheduler's answer and to Ready, in seconds."""
+class GenerationTimings(Message):
+    """How long a generation took: from its acceptance (`accepted`, seconds since 1970) to its placement and to Ready, in seconds."""
 
     generation: int
     accepted: float
@@ -114,10 +114,6 @@ class PlacementInputs(NamedTuple):
     cache: dict[str, Any]
 
 
-def _none_if_empty(value: Any) -> Any:
-    return value or None
-
-
 class DeploymentState(EntityState):
     """What a deployment carries from run to run.
 
@@ -143,15 +139,15 @@ class DeploymentState(EntityState):
     last_scale: LastScale | None = None
     requests_made: int = Field(default=0, alias="asks")
     request_id: str = Field(default="", alias="asked")
-    requested_inputs: Annotated[PlacementInputs | None, BeforeValidator(_none_if_empty), Field(alias="askedFor")] = None
-    answer: Placed | None = None
+    requested_inputs: Annotated[PlacementInputs | None, BeforeValidator(none_if_empty), Field(alias="askedFor")] = None
+    answer: PlacementResponse | None = None
     answered: bool = True
     shortfall: int = 0
     message: str = ""
     scheduler_conditions: list[PlacedCondition] = Field(default_factory=list, alias="scheduled")
     more: bool = False
     epoch: int = 0
-    pace: Pace | None = None
+    timings: GenerationTimings | None = Field(default=None, alias="pace")
     adopted: bool = False
     sent_labels: dict[str, str] = Field(default_factory=dict, alias="toldLabels")
     sent_flags: str = Field(default="", alias="toldFlags")

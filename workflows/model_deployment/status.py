@@ -2,26 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from api_types import labels, names
 from api_types.messages.scheduling import PlacedCondition
 from api_types.resources.status import Condition
-from workflows.entity.conditions import FALSE, TRUE
+from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 
-class Verdict(NamedTuple):
-    """Status, reason and message of a condition."""
-
-    status: str
-    reason: str
-    message: str = ""
-
-
 @dataclass(frozen=True)
-class Standing:
-    """How a deployment stands. `scheduled` is `ReplicasScheduled` as the scheduler has it; `staying` are replicas not being deleted."""
+class ReplicaSummary:
+    """How far the replicas are. `scheduled` is `ReplicasScheduled` as the scheduler has it; `staying` are replicas not being deleted."""
 
     wanted: int
     staying: list[TrackedReplica]
@@ -45,16 +37,16 @@ class Standing:
 
 def conditions_of(state: DeploymentState) -> list[tuple[str, Verdict]]:
     """Give all conditions, in the order in which they are written: the scheduler's own ones first."""
-    standing = Standing.of(state)
+    summary = ReplicaSummary.of(state)
     return [
         *(
             (condition.type, Verdict(condition.status, condition.reason, condition.message))
             for condition in state.scheduler_conditions
             if condition.type != "ReplicasScheduled"
         ),
-        ("ReplicasScheduled", scheduled_verdict(standing)),
-        ("ReplicasReady", ready_replicas_verdict(standing)),
-        ("Ready", ready_verdict(standing)),
+        ("ReplicasScheduled", scheduled_verdict(summary)),
+        ("ReplicasReady", ready_replicas_verdict(summary)),
+        ("Ready", ready_verdict(summary)),
     ]
 
 
@@ -64,28 +56,28 @@ def without_retracted(held: Sequence[Condition], before: Sequence[PlacedConditio
     return [condition for condition in held if condition.type not in retracted]
 
 
-def scheduled_verdict(standing: Standing) -> Verdict:
+def scheduled_verdict(summary: ReplicaSummary) -> Verdict:
     """Judge `ReplicasScheduled`: a partial placement is False, with the scheduler's reasons."""
-    counts = f"{len(standing.staying)} of {standing.wanted}"
-    if standing.wanted == 0:
+    counts = f"{len(summary.staying)} of {summary.wanted}"
+    if summary.wanted == 0:
         return Verdict(TRUE, "ScaledToZero", "")
-    if standing.scheduled is None or not standing.answered:
+    if summary.scheduled is None or not summary.answered:
         return Verdict(FALSE, "Scheduling", f"{counts} replicas; waiting for the scheduler")
-    if standing.shortfall or standing.scheduled.reason in ("InvalidNodeSelector", "NoClusters"):
-        return Verdict(standing.scheduled.status, standing.scheduled.reason, standing.scheduled.message)
-    if not any(replica.started for replica in standing.staying):
+    if summary.shortfall or summary.scheduled.reason in ("InvalidNodeSelector", "NoClusters"):
+        return Verdict(summary.scheduled.status, summary.scheduled.reason, summary.scheduled.message)
+    if not any(replica.started for replica in summary.staying):
         return Verdict(FALSE, "Scheduling", f"{counts} replicas")
     return Verdict(TRUE, "ReplicasCreated", f"Scheduled {counts} replicas")
 
 
-def ready_replicas_verdict(standing: Standing) -> Verdict:
+def ready_replicas_verdict(summary: ReplicaSummary) -> Verdict:
     """Judge `ReplicasReady`: every placed replica, naming the first that is not."""
-    if standing.wanted == 0:
+    if summary.wanted == 0:
         return Verdict(FALSE, "ScaledToZero", "")
-    if not standing.staying:
+    if not summary.staying:
         return Verdict(FALSE, "NoReplicasScheduled", "")
-    waiting = [replica for replica in standing.staying if not replica.ready]
-    counts = f"{len(standing.staying) - len(waiting)} of {len(standing.staying)} ready"
+    waiting = [replica for replica in summary.staying if not replica.ready]
+    counts = f"{len(summary.staying) - len(waiting)} of {len(summary.staying)} ready"
     if not waiting:
         return Verdict(TRUE, "AllReplicasReady", counts)
     first = waiting[0]
@@ -93,17 +85,17 @@ def ready_replicas_verdict(standing: Standing) -> Verdict:
     return Verdict(FALSE, "ModelStarting", counts + detail)
 
 
-def ready_verdict(standing: Standing) -> Verdict:
+def ready_verdict(summary: ReplicaSummary) -> Verdict:
     """Judge `Ready`: all that is wanted is placed, Ready, and carries the newest template that may be rolled out."""
-    if standing.wanted == 0:
+    if summary.wanted == 0:
         return Verdict(FALSE, "ScaledToZero", "")
-    scheduled, ready = scheduled_verdict(standing), ready_replicas_verdict(standing)
-    blocked = next((verdict for verdict in (scheduled, ready) if verdict[0] != TRUE), None)
-    current = standing.answered and not standing.more and all(replica.current for replica in standing.staying)
+    scheduled, ready = scheduled_verdict(summary), ready_replicas_verdict(summary)
+    blocked = next((verdict for verdict in (scheduled, ready) if verdict.status != TRUE), None)
+    current = summary.answered and not summary.more and all(replica.current for replica in summary.staying)
     if blocked is None and current:
         return Verdict(TRUE, "Available", "")
-    why = f"{blocked[1]}: {blocked[2]}" if blocked else "rolling out a new generation"
-    return Verdict(FALSE, "Unavailable" if any(replica.ready for replica in standing.staying) else "Creating", why)
+    why = f"{blocked.reason}: {blocked.message}" if blocked else "rolling out a new generation"
+    return Verdict(FALSE, "Unavailable" if any(replica.ready for replica in summary.staying) else "Creating", why)
 
 
 def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, *, paused: bool) -> dict[str, Any]:
@@ -141,12 +133,12 @@ def status_of(state: DeploymentState, name: str) -> dict[str, Any]:
         paused = bool((state.spec.get("rollout") or {}).get("paused"))
         status["rollout"] = rollout_progress(staying, state.template_generation, paused=paused)
         status["rollout"]["revisions"] = [revision.generation for revision in state.revisions]
-    if state.pace:
-        pace = state.pace
+    if state.timings:
+        timings = state.timings
         status["pace"] = {
-            "generation": pace.generation,
-            "placedSeconds": None if pace.placed_seconds is None else round(pace.placed_seconds, 3),
-            "readySeconds": None if pace.ready_seconds is None else round(pace.ready_seconds, 3),
+            "generation": timings.generation,
+            "placedSeconds": None if timings.placed_seconds is None else round(timings.placed_seconds, 3),
+            "readySeconds": None if timings.ready_seconds is None else round(timings.ready_seconds, 3),
         }
     if state.last_scale:
         status["lastScale"] = state.last_scale.wire()

@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from api_types.messages.caches import CacheChanged
 from api_types.messages.entities import ReplicaChanged, Scale
-from api_types.messages.scheduling import Evict, Placed, ReplicaState, Resync, Revoke
+from api_types.messages.scheduling import Evict, PlacementResponse, ReplicaAccount, Resync, Revoke
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.status import LastScale
 from scheduler import deployment_view, to_wire
@@ -22,15 +22,15 @@ from workflows.model_deployment.cache import DeploymentCache
 from workflows.model_deployment.placements import Placements
 from workflows.model_deployment.plan import placement_inputs
 from workflows.model_deployment.replicas import ReplicaController
-from workflows.model_deployment.scaling import merge_replicas, record_revision, scale_problem
-from workflows.model_deployment.state import DeploymentState, Pace
+from workflows.model_deployment.scaling import record_applied_replicas, record_revision, scale_problem
+from workflows.model_deployment.state import DeploymentState, GenerationTimings
 from workflows.model_deployment.status import conditions_of, status_of
 from workflows.model_deployment.teardown import DeploymentTeardown
 
 
 @workflow.defn(name="ModelDeployment")
 class ModelDeploymentWorkflow(Entity[DeploymentState]):
-    """One deployment."""
+    """Workflow id modeldeployment/<namespace>/<name>; ends when it is deleted and its last replica is gone."""
 
     kind = "ModelDeployment"
 
@@ -83,8 +83,8 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         """Write the conditions, and how long the generation took to become Ready."""
         for kind, verdict in conditions_of(self.state):
             self.context.condition(kind, *verdict)
-            if (kind, verdict.status) == ("Ready", TRUE) and self.state.pace and self.state.pace.ready_seconds is None:
-                self.state.pace = self.state.pace.model_copy(update={"ready_seconds": workflow.time() - self.state.pace.accepted})
+            if (kind, verdict.status) == ("Ready", TRUE) and self.state.timings and self.state.timings.ready_seconds is None:
+                self.state.timings = self.state.timings.model_copy(update={"ready_seconds": workflow.time() - self.state.timings.accepted})
 
     # --- messages from users --------------------------------------------------------------------------------------------------------
 
@@ -108,42 +108,42 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep the replica count that an autoscaler ordered, and the template that this spec replaces."""
-        merged = merge_replicas(self.state, spec, self.context.now())
+        merged = record_applied_replicas(self.state, spec, self.context.now())
         record_revision(self.state, spec, self.context.now())
         return merged
 
     def on_manifest_changed(self, *, new_generation: bool) -> None:
         """Measure how long a new generation takes."""
         if new_generation:
-            self.state.pace = Pace(generation=self.state.generation, accepted=workflow.time())
+            self.state.timings = GenerationTimings(generation=self.state.generation, accepted=workflow.time())
 
     # --- messages from other entities -----------------------------------------------------------------------------------------------
 
     @handles(ModelDeploymentSignals.PLACED)
-    def placed(self, message: Placed) -> None:
+    def placed(self, message: PlacementResponse) -> None:
         """Store the scheduler's answer."""
-        self.placements.note_answer(message)
+        self.placements.record_answer(message)
 
     @handles(ModelDeploymentSignals.EVICT)
     def evict(self, message: Evict) -> None:
         """A replica is preempted."""
-        self.placements.note_preemption(message)
+        self.placements.record_preemption(message)
 
     @handles(ModelDeploymentSignals.REVOKE)
     def revoke(self, message: Revoke) -> None:
         """A reservation is old: the scheduler asks whether it is used."""
         if message.epoch >= self.state.epoch:
-            self.replicas.note_revoked(message.uid)
+            self.replicas.record_revoked(message.uid)
 
     @handles(ModelDeploymentSignals.REPLICA_CHANGED)
     def replica_changed(self, message: ReplicaChanged) -> None:
         """Store what a replica reports."""
-        self.replicas.note_report(message)
+        self.replicas.record_report(message)
 
     @handles(ModelDeploymentSignals.CACHE_CHANGED)
     def cache_changed(self, message: CacheChanged) -> None:
         """Store what the cache reports."""
-        self.cache.note_change(message)
+        self.cache.record_change(message)
 
     @handles(ModelDeploymentSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
@@ -151,7 +151,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         if message is None:
             self.repeat_reports()
         else:
-            self.placements.note_new_scheduler(message)
+            self.placements.record_new_scheduler(message)
         self.context.requeue()
 
     def repeat_reports(self) -> None:
@@ -166,7 +166,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         """Give the placements that are not started yet, for a scheduler that lost its state."""
         waiting = [replica for replica in self.state.replicas.values() if not replica.started] if self.state.spec else []
         accounts = [
-            ReplicaState(
+            ReplicaAccount(
                 uid=replica.uid,
                 namespace=self.namespace,
                 deployment=self.name,

@@ -56,12 +56,12 @@ class ReplicaApply:
         try:
             applied = await self._context.run_until(lambda: bool(state.deleted) or state.generation != order.generation, _execute(order))
         except ActivityError as error:
-            self._note_failure(error)
+            self._record_failure(error)
             return
         if applied is None:
             self._context.requeue()
             return
-        self._note_events(applied, order.cluster, drifted)
+        self._record_events(applied, order.cluster, drifted)
         state.prune = state.prune or state.applied_generation not in (0, order.generation) or state.applied_inputs not in (None, inputs)
         state.prune_at = ""
         state.applied, state.applied_generation, state.inventory_complete = applied, order.generation, True
@@ -81,7 +81,7 @@ class ReplicaApply:
             self._context.condition("Ready", FALSE, "Unavailable", change)
             await self._reports.send()
 
-    def _note_failure(self, error: ActivityError) -> None:
+    def _record_failure(self, error: ActivityError) -> None:
         state = self._context.state
         failure = failure_of(error, "ClusterUnreachable")
         state.failure, state.failure_reason = failure, error_reason(error) or _REASONS.get(failure.type, failure.type)
@@ -91,7 +91,7 @@ class ReplicaApply:
         self._context.requeue_after(pause)
         self._context.event("Warning", state.failure_reason, failure.message)
 
-    def _note_events(self, applied: Applied, cluster: str, drifted: str) -> None:
+    def _record_events(self, applied: Applied, cluster: str, drifted: str) -> None:
         before = self._context.state.applied
         if before is None:
             self._context.event("Normal", "Applied", f"{len(applied.inventory)} objects on {cluster}")

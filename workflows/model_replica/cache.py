@@ -66,7 +66,7 @@ class ReplicaCache:
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
 
-    def note_report(self, message: CacheReport) -> None:
+    def record_report(self, message: CacheReport) -> None:
         """Store which claim to mount, or why there is none yet."""
         state, known = self._context.state, self._context.state.cache
         if message.cache != cache_name(state):
@@ -76,7 +76,7 @@ class ReplicaCache:
             state.cache_claim = message.claim or state.cache_claim
             self._context.touch()
 
-    def note_change(self, message: CacheChanged) -> None:
+    def record_change(self, message: CacheChanged) -> None:
         """A cache of this name was created or deleted: register anew."""
         if message.cache == cache_name(self._context.state):
             self._context.state.cache_registered = ""
@@ -121,4 +121,4 @@ class ReplicaCache:
             claims=claims,
             used=used,
         )
-        return await self._context.signal(entity(ModelCacheSignals, state.start.namespace, name), ModelCacheSignals.CACHE_WANTED, message)
+        return await self._context.signal(entity(ModelCacheSignals, state.start.namespace, name), ModelCacheSignals.CACHE_USED, message)

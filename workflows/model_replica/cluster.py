@@ -25,7 +25,7 @@ def access_of(state: ModelReplicaState) -> tuple[Connection, ClusterFacts] | Non
 
 
 def is_unreachable(state: ModelReplicaState) -> bool:
-    """Tell whether the cluster has been silent for so long that its endpoints must be withdrawn."""
+    """Tell whether the cluster has been unresponsive for so long that its endpoints must be withdrawn."""
     return bool(state.cluster and state.cluster.unreachable_for_seconds)
 
 
@@ -35,7 +35,7 @@ class ReplicaCluster:
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
 
-    def note_change(self, message: ClusterChanged) -> bool:
+    def record_change(self, message: ClusterChanged) -> bool:
         """Store a report of the cluster; True if it is connected again."""
         state = self._context.state
         if state.cluster is not None and message.sequence < state.cluster.sequence:
@@ -45,8 +45,8 @@ class ReplicaCluster:
         self._context.touch()
         return reconnected
 
-    async def look_up(self) -> bool:
-        """Read the cluster's memo if that was not done yet; False while there is no way to the cluster."""
+    async def ensure_connection_known(self) -> bool:
+        """Read the connection from the cluster's memo if none is known; False while there is no way to the cluster."""
         state = self._context.state
         if state.cluster is None:
             await self._read_memo()

@@ -12,7 +12,7 @@ from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from workflows.entity.failures import NO_FAILURE, Failure
-from workflows.entity.state import EntityState
+from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 
@@ -34,10 +34,6 @@ class ReplicaReport(BaseModel):
     phase: str = ""
     generation: int = 0
     message: str = ""
-
-
-def _none_if_empty(value: Any) -> Any:
-    return value or None
 
 
 class ModelReplicaState(EntityState):
@@ -72,7 +68,7 @@ class ModelReplicaState(EntityState):
     cache_claim: str = ""
     cache_mounted: list[str] = Field(default_factory=list)
     picker_flags: dict[str, str] = Field(default_factory=dict)
-    applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(_none_if_empty)] = None
+    applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
     applied_mode: str = ""
     copies_due: str = ""
     overdue: list[str] = Field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from api_types.messages.scheduling import ReplicaState
+from api_types.messages.scheduling import ReplicaAccount
 from workflows.entity.conditions import TRUE, is_true
 from workflows.model_replica.cache import cache_status
 from workflows.model_replica.cluster import is_unreachable
@@ -66,10 +66,10 @@ def report_of(state: ModelReplicaState) -> ReplicaReport:
     )
 
 
-def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaState:
+def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaAccount:
     """Give what scheduler and deployment keep of a replica."""
     start = state.start
-    return ReplicaState(
+    return ReplicaAccount(
         uid=state.uid,
         namespace=start.namespace,
         deployment=start.deployment,

@@ -65,7 +65,7 @@ class ReplicaTeardown:
     async def _take_step(self) -> Outcome | None:
         """Take the current step; None if it is not complete."""
         if has_objects(self._state):
-            await self._cluster.look_up()
+            await self._cluster.ensure_connection_known()
         decision = decide_step(self._state, workflow.now())
         match decision.action:
             case "report":
@@ -78,9 +78,9 @@ class ReplicaTeardown:
             case "attempt":
                 return await self._attempt()
             case _:
-                return self._settle(decision)
+                return self._carry_out(decision)
 
-    def _settle(self, decision: StepDecision) -> Outcome | None:
+    def _carry_out(self, decision: StepDecision) -> Outcome | None:
         """Carry out a decision that needs no activity."""
         match decision.action:
             case "none needed":
@@ -113,7 +113,7 @@ class ReplicaTeardown:
             )
         except TimeoutError:
             return "done"
-        self._use_up_force()
+        self._clear_step_force()
         return "skipped"
 
     async def _release(self) -> Outcome:
@@ -136,15 +136,15 @@ class ReplicaTeardown:
         try:
             result = await self._execute()
         except ActivityError as error:
-            return self._note_failure(error)
+            return self._record_failure(error)
         if result is None:
             self._context.requeue()
             return None
         for skipped in result.skipped:
-            self._context.event("Warning", "NotOurs", f"not deleted: {skipped}")
+            self._context.event("Warning", "NotOwned", f"not deleted: {skipped}")
         if not result.remaining:
             return "done"
-        progress.note_remaining(result.remaining)
+        progress.record_remaining(result.remaining)
         self._show()
         self._context.requeue()
         return self._skip() if self._state.forced else None
@@ -174,13 +174,13 @@ class ReplicaTeardown:
 
         return changed
 
-    def _note_failure(self, error: ActivityError) -> Outcome | None:
+    def _record_failure(self, error: ActivityError) -> Outcome | None:
         progress = self._state.teardown
         failure = failure_of(error, "TearingDown")
-        progress.note_failure(failure)
+        progress.record_failure(failure)
         decision = decide_after_failure(self._state)
         if decision.action != "wait":
-            return self._settle(decision)
+            return self._carry_out(decision)
         pause = backoff_after(failure, progress.attempts - 1)
         self._state.retry_at = (workflow.now() + pause).isoformat()
         self._context.requeue_after(pause)
@@ -195,7 +195,7 @@ class ReplicaTeardown:
 
     # --- force ----------------------------------------------------------------------------------------------------------------------
 
-    def _use_up_force(self) -> None:
+    def _clear_step_force(self) -> None:
         """A request to skip one step holds for one step."""
         self._state.forced = "" if self._state.forced == "step" else self._state.forced
 
@@ -206,7 +206,7 @@ class ReplicaTeardown:
         progress.skipped += [item.id for item in remaining]
         self._list_left_behind(remaining, f"step {progress.number} ({progress.step.title}) was skipped")
         self._state.retry_at = ""
-        self._use_up_force()
+        self._clear_step_force()
         return "skipped"
 
     def _abandon(self, why: str) -> Outcome:

@@ -1,4 +1,7 @@
-"""How far a replica's teardown is: pure readings over the order in `activities/render/objects/teardown.py`."""
+"""How far a replica's teardown is, over the order in `activities/render/objects/teardown.py`.
+
+What records an attempt or completes a step changes the given state; all else only reads it. No I/O, no clock.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -54,12 +57,12 @@ class TeardownProgress(BaseModel):
         """The current step."""
         return STEPS[self.number - 1]
 
-    def note_remaining(self, remaining: Sequence[RemainingObject]) -> None:
+    def record_remaining(self, remaining: Sequence[RemainingObject]) -> None:
         """Note what an attempt found still there."""
         self.attempts += 1
         self.waiting, self.failure = list(remaining), NO_FAILURE
 
-    def note_failure(self, failure: Failure) -> None:
+    def record_failure(self, failure: Failure) -> None:
         """Note why an attempt failed."""
         self.attempts += 1
         self.failure = failure

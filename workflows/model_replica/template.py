@@ -19,7 +19,7 @@ def first_template(start: StartReplica) -> SetTemplate:
     return SetTemplate(**{field: getattr(start, field) for field in SetTemplate.model_fields})
 
 
-def take_template(state: ModelReplicaState, template: SetTemplate) -> None:
+def apply_template(state: ModelReplicaState, template: SetTemplate) -> None:
     """Make a template the spec of the replica."""
     state.labels = {**template.labels, **managed_labels(state.start)}
     state.picker_flags = template.picker_flags
@@ -29,7 +29,7 @@ def take_template(state: ModelReplicaState, template: SetTemplate) -> None:
         state.retry_at = ""
 
 
-def take_labels(state: ModelReplicaState, message: SetLabels) -> None:
+def apply_labels(state: ModelReplicaState, message: SetLabels) -> None:
     """Follow what users write on the deployment besides its template."""
     state.labels = {**message.labels, **managed_labels(state.start)}
     state.picker_flags = message.picker_flags

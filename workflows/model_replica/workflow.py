@@ -18,19 +18,19 @@ from workflows.entity.handles import handles
 from workflows.model_replica.apply import ReplicaApply
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.plan import ApplyReason, decide_apply
+from workflows.model_replica.plan import ApplyDecision, decide_apply
 from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 from workflows.model_replica.status import account_of, shared_phase, status_of
 from workflows.model_replica.teardown import ReplicaTeardown
-from workflows.model_replica.template import first_template, take_labels, take_template
+from workflows.model_replica.template import apply_labels, apply_template, first_template
 from workflows.model_replica.verdicts import Assessment, assess
 
 
 @workflow.defn(name="ModelReplica")
 class ModelReplicaWorkflow(Entity[ModelReplicaState]):
-    """One replica of a deployment."""
+    """Workflow id modelreplica/<namespace>/<name>; ends when the last step of its teardown is complete."""
 
     kind = "ModelReplica"
 
@@ -60,25 +60,26 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         if self.state.deleted:
             return await self.teardown.run()
         await self.cache.follow()
-        if await self.cluster.look_up() and (reason := self.plan_apply()):
-            await self.applying.run(reason)
+        if await self.cluster.ensure_connection_known():
+            decision = decide_apply(self.state, workflow.now())
+            self.record_decision(decision)
+            if decision.reason:
+                await self.applying.run(decision.reason)
         if self.state.deleted:
             return await self.teardown.run()
-        self.record(assess(self.state))
+        self.record_assessment(assess(self.state))
         await self.cache.follow()
         await self.pruning.step()
         await self.reports.send()
         return False
 
-    def plan_apply(self) -> ApplyReason | None:
-        """Decide whether to apply now, and requeue for when to decide again."""
-        decision = decide_apply(self.state, workflow.now())
+    def record_decision(self, decision: ApplyDecision) -> None:
+        """Store since when there is drift, and requeue for when to decide again."""
         self.state.drift_since = decision.drift_since
         if decision.check_at is not None:
             self.context.requeue_at(decision.check_at)
-        return decision.reason
 
-    def record(self, assessment: Assessment) -> None:
+    def record_assessment(self, assessment: Assessment) -> None:
         """Write an assessment into conditions, events and state."""
         for kind, verdict in assessment.conditions.items():
             self.context.condition(kind, *verdict)
@@ -100,13 +101,13 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @handles(ModelReplicaSignals.SET_LABELS)
     def set_labels(self, message: SetLabels) -> None:
         """Follow labels of users, and flags of the endpoint picker."""
-        take_labels(self.state, message)
+        apply_labels(self.state, message)
         self.context.touch()
 
     @handles(ModelReplicaSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: ClusterChanged) -> None:
         """Store the state of the cluster; what failed without a connection is retried at once when it is back."""
-        if self.cluster.note_change(message):
+        if self.cluster.record_change(message):
             self.on_retry_requested()
 
     @handles(ModelReplicaSignals.OBSERVED)
@@ -125,12 +126,12 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @handles(ModelReplicaSignals.CACHE_REPORT)
     def cache_report(self, message: CacheReport) -> None:
         """Store which claim to mount, or why there is none yet."""
-        self.cache.note_report(message)
+        self.cache.record_report(message)
 
     @handles(ModelReplicaSignals.CACHE_CHANGED)
     def cache_changed(self, message: CacheChanged) -> None:
         """Register anew at a cache that was created or deleted."""
-        self.cache.note_change(message)
+        self.cache.record_change(message)
 
     @handles(ModelReplicaSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
@@ -146,7 +147,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     def adopt(self, template: SetTemplate) -> None:
         """Make a template the spec of this replica."""
-        take_template(self.state, template)
+        apply_template(self.state, template)
         self.context.touch()
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------

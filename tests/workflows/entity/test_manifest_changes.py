@@ -35,12 +35,12 @@ def annotated(document: dict[str, Any]) -> dict[str, Any]:
 def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(time: list[datetime]) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
-    timings = deployment.state.pace
+    timings = deployment.state.timings
     time[0] += timedelta(minutes=1)
     apply(deployment, annotated(a_deployment()))
     assert (deployment.state.generation, deployment.state.annotations) == (1, {"note": "changed"})
     assert timings is not None
-    assert deployment.state.pace == timings
+    assert deployment.state.timings == timings
     assert [(event.reason, event.message) for event in deployment.state.events] == [
         ("SpecChanged", "generation 1 was written by ann"),
         ("MetadataChanged", "labels or annotations changed by ann"),
@@ -52,6 +52,6 @@ def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(time: 
     apply(deployment, a_deployment())
     time[0] += timedelta(minutes=1)
     apply(deployment, a_deployment(top={"rollout": {"paused": True}}))
-    assert deployment.state.pace is not None
-    assert (deployment.state.pace.generation, deployment.state.pace.accepted) == (2, time[0].timestamp())
+    assert deployment.state.timings is not None
+    assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (2, time[0].timestamp())
     assert [event.reason for event in deployment.state.events] == ["SpecChanged", "SpecChanged"]

@@ -11,7 +11,7 @@ import pytest
 from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import KnownReplica, Place, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.messages.scheduling import KnownReplica, PlacementRequest, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from scheduler.decide import apply, decide
 from scheduler.fleet import registry, snapshot
 from scheduler.fleet.decision_state import decision_state
@@ -29,7 +29,7 @@ from workflows.fleet_scheduler.inbox import READ_AT_ONCE, Inbox
 from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, batches
 from workflows.fleet_scheduler.packing import unpack
 from workflows.fleet_scheduler.queue import owner_of
-from workflows.fleet_scheduler.state import SchedulerState
+from workflows.fleet_scheduler.state import ReceivedSignal, SchedulerState
 
 LOG = logging.getLogger(__name__)
 START = 1_700_000_000_000
@@ -46,8 +46,8 @@ class Clock:
         return self.ms
 
 
-def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = ()) -> Place:
-    return Place(
+def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = ()) -> PlacementRequest:
+    return PlacementRequest(
         request_id=f"{view.uid}/{number}",
         namespace=view.namespace,
         name=view.name,
@@ -64,7 +64,7 @@ def cache_with(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) 
     for view in views:
         made.fleet.put_cluster(view)
     if policy:
-        made.state.inbox.append(("set_policy", SetPolicy(policy=policy).wire()))
+        made.state.inbox.append(ReceivedSignal("set_policy", SetPolicy(policy=policy).wire()))
     return made
 
 
@@ -74,7 +74,7 @@ def read(made: SchedulerCache) -> bool:
 
 def run_cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
     """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
-    made.state.inbox += [(kind, order.wire()) for kind, order in orders]
+    made.state.inbox += [ReceivedSignal(kind, order.wire()) for kind, order in orders]
     while read(made):
         pass
     queue, made.state.queue = list(made.state.queue.values()), {}
@@ -107,7 +107,7 @@ def test_sch_18_4_10_a_queue_reservation_ends_with_its_deployment_and_is_carried
     run_cycle(made)
     run_cycle(made, ("place", place(deployment(engine(copies=4), name="big"))))
     assert snapshot.load(snapshot.dump(made.fleet)).queue_reservations == made.fleet.queue_reservations
-    made.state.inbox.append(("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
+    made.state.inbox.append(ReceivedSignal("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
     assert run_cycle(made, ("place", place(deployment(name="small")))) == ["small"]
     assert made.next_queue_reservation_expiry() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
@@ -135,9 +135,9 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     run_cycle(made)
     run_cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
     made.answers.record("one", {"epoch": 3})
-    made.state.silent = {"modelreplica/ml/lost": "b"}
+    made.state.unresponsive = {"modelreplica/ml/lost": "b"}
     made.state.deleting_clusters = {"b": ["ml/x"]}
-    made.state.inbox.append(("released", {"uid": "later"}))
+    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
     kept = made.carried_extras()
     entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
     state = carried(made)
@@ -154,7 +154,7 @@ def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkey
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
     run_cycle(made)
-    made.state.inbox.append(("released", {"uid": "later"}))
+    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
     monkeypatch.setattr(carry_over, "CARRIED_CHARACTERS_MAX", 10)
     again = reopened(carried(made), clock)
     assert again.state.rebuild
@@ -197,7 +197,7 @@ def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
     assert unpack(made.ledger_page("")["state"]) == decision_state(made.fleet)
 
 
-def test_large_answers_are_told_batches_in_order() -> None:
+def test_large_answers_are_sent_in_batches_in_order() -> None:
     requests = [
         SignalRequest(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size})
         for i, size in enumerate((300, 300, 300, 900, 1))
@@ -212,7 +212,7 @@ US, EU = {"region": "us"}, {"region": "eu"}
 
 
 @pytest.mark.parametrize(
-    ("wants", "woken"),
+    ("wants", "requeued"),
     [
         ({"match_labels": US}, ["waits"]),
         ({"match_labels": EU}, []),
@@ -221,11 +221,11 @@ US, EU = {"region": "us"}, {"region": "eu"}
     ],
     ids=["same labels", "other labels", "no labels", "a rule that counts elsewhere"],
 )
-def test_sch_14_only_requests_whose_answer_can_change_are_decided_again(wants: dict[str, Any], woken: list[str]) -> None:
+def test_sch_14_only_requests_whose_answer_can_change_are_decided_again(wants: dict[str, Any], requeued: list[str]) -> None:
     made = cache_with(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
     run_cycle(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
     assert run_cycle(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
-    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == woken
+    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == requeued
 
 
 def test_sch_14_a_request_that_waits_to_grow_is_decided_again_when_its_own_cluster_has_capacity() -> None:
@@ -248,7 +248,7 @@ def test_sch_14_a_quota_that_is_used_less_affects_all_requests() -> None:
 
 def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
     made = cache_with(Clock())
-    made.state.inbox += [("place", place(deployment(name=f"d{i}")).wire()) for i in range(READ_AT_ONCE + 10)]
+    made.state.inbox += [ReceivedSignal("place", place(deployment(name=f"d{i}")).wire()) for i in range(READ_AT_ONCE + 10)]
     assert read(made)
     assert len(made.state.queue) == READ_AT_ONCE
     assert not read(made)
@@ -257,7 +257,9 @@ def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
 
 def test_a_newer_request_takes_the_place_of_the_older_at_the_end_of_the_queue() -> None:
     made = cache_with(Clock())
-    made.state.inbox += [("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))]
+    made.state.inbox += [
+        ReceivedSignal("place", place(deployment(name=name), number).wire()) for name, number in (("a", 1), ("b", 1), ("a", 2))
+    ]
     read(made)
     assert [(waiting.name, waiting.request_id[-1]) for waiting in made.state.queue.values()] == [("b", "1"), ("a", "2")]
 
@@ -341,7 +343,7 @@ def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
     before, after = (deployment(template=template) for template in ("v1", "v2"))
     run_cycle(made, ("place", place(before)))
     run_cycle(made, ("place", place(after, 2, as_ordered(made))))
-    made.state.inbox.append(("place", place(after, 3, as_ordered(made, template="v1")).wire()))
+    made.state.inbox.append(ReceivedSignal("place", place(after, 3, as_ordered(made, template="v1")).wire()))
     read(made)
     (waiting,) = made.state.queue.values()
     (placement,) = decide(made.fleet, [schedule_request(waiting)], made.now())[0].placements
@@ -353,7 +355,7 @@ def test_wfl_4_an_eviction_in_an_answer_that_was_overtaken_is_decided_again() ->
     run_cycle(made, ("place", place(deployment(want=2))))
     run_cycle(made, ("place", place(deployment(want=1), 2, as_ordered(made))))
     assert sorted(entry.state for entry in made.fleet.entries()) == [RELEASING, RESERVED]
-    made.state.inbox.append(("place", place(deployment(want=1), 3, as_ordered(made)).wire()))
+    made.state.inbox.append(ReceivedSignal("place", place(deployment(want=1), 3, as_ordered(made)).wire()))
     read(made)
     (waiting,) = made.state.queue.values()
     assert len(decide(made.fleet, [schedule_request(waiting)], made.now())[0].evictions) == 1

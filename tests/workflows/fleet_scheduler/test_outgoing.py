@@ -2,10 +2,10 @@
 
 import pytest
 
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from scheduler import Decision, Eviction, Fleet, to_wire
 from tests.scheduler.builders import deployment, engine
-from workflows.fleet_scheduler.outgoing import eviction, placed_message
+from workflows.fleet_scheduler.outgoing import eviction, placement_response
 
 TAINT = "the taint gpu=broken:NoExecute is not tolerated"
 
@@ -14,7 +14,9 @@ TAINT = "the taint gpu=broken:NoExecute is not tolerated"
 def test_an_eviction_has_the_detail_if_there_is_one_and_else_the_reason(detail: str, reason: str) -> None:
     victim = Eviction("u-1", "chat-a-0", "a", "TaintNotTolerated", detail, "default", "chat")
     view = deployment(engine())
-    request = Place(request_id="r", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view))
+    request = PlacementRequest(
+        request_id="r", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
+    )
     decision = Decision("r", view.namespace, view.name, snapshot_version=1, desired=1, evictions=(victim,))
-    assert [evicted.reason for evicted in placed_message(request, decision, Fleet(), 1, "v").evictions] == [reason]
+    assert [evicted.reason for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions] == [reason]
     assert eviction(victim, 1).payload["eviction"]["reason"] == reason

@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
-from api_types.messages.scheduling import Place
+from api_types.messages.scheduling import PlacementRequest
 from api_types.settings import QueueSettings, Settings
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.wire import to_wire
@@ -31,7 +31,7 @@ AT_ONCE = 10
 def request(number: int) -> dict[str, Any]:
     view = deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")
     whose = {"namespace": view.namespace, "name": view.name, "uid": view.uid}
-    return Place(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
+    return PlacementRequest(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from workflows.inference_cluster.reports import cache_report, digest_of, replica
 from workflows.inference_cluster.state import ClusterState
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
-SILENT = {"unreachable_since": "2026-01-01T00:56:00Z", "observed": ObservedCluster(reachable=False)}
+UNRESPONSIVE = {"unreachable_since": "2026-01-01T00:56:00Z", "observed": ObservedCluster(reachable=False)}
 
 
 def test_the_scheduler_is_told_what_placement_reads_and_no_more() -> None:
@@ -58,8 +58,8 @@ def test_replicas_are_told_nothing_before_the_first_connect() -> None:
     [(300, 0, 60), (240, 240, 0), (120, 120, -120)],
     ids=["before the limit nothing", "at the limit", "after the limit"],
 )
-def test_endpoints_on_a_silent_cluster_are_withdrawn_after_the_limit(after: int, seconds: int, left: int) -> None:
-    state = a_cluster(**SILENT)
+def test_endpoints_on_an_unresponsive_cluster_are_withdrawn_after_the_limit(after: int, seconds: int, left: int) -> None:
+    state = a_cluster(**UNRESPONSIVE)
     assert state.facts
     state.facts = state.facts.model_copy(update={"withdraw_after_seconds": after})
     assert time_to_withdrawal(state, NOW) == timedelta(seconds=left)

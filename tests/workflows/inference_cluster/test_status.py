@@ -21,7 +21,7 @@ from workflows.inference_cluster.status import (
     status_fields,
 )
 
-SILENT = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
+UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
 NO_GATEWAY = ObservedCluster(reachable=True)
 NEW = {"facts": None, "observed": None, "connected_generation": 0}
 PROVISIONED = {**a_spec(), "cluster": {"source": "GKE"}}
@@ -75,7 +75,7 @@ CASES = [
     ),
     Case(
         "a Ready cluster that stops answering is Unavailable",
-        a_cluster(observed=SILENT, unreachable_since="2026-01-01T00:00:00Z", was_ready=True),
+        a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z", was_ready=True),
         ("False", "Unreachable"),
         UNKNOWN,
         UNAVAILABLE,
@@ -98,9 +98,9 @@ def test_ready_names_the_condition_that_is_not() -> None:
     )
 
 
-def test_a_silent_cluster_says_since_when() -> None:
-    silent = a_cluster(observed=SILENT, unreachable_since="2026-01-01T00:00:00Z")
-    assert cluster_verdict(readings_of(silent)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
+def test_an_unresponsive_cluster_says_since_when() -> None:
+    state = a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z")
+    assert cluster_verdict(readings_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
 
 
 @pytest.mark.parametrize(("annotations", "advice"), [({}, True), ({labels.STACK: "external"}, False)], ids=["managed", "external"])

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.workflows.model_cache.builders import DESIRED, LATER, NOW, a_copy, a_site, a_staging, failed, ready
-from workflows.model_cache.plan import can_stage, must_remove, next_check, next_step, reset_backoff, update_selection
+from workflows.model_cache.plan import can_stage, must_remove, next_check, next_step
+from workflows.model_cache.results import reset_backoff, update_selection
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.scheduling import Placed, ReplicaEviction, ReplicaPlacement
-from workflows.model_deployment.plan import place_message, placement_inputs, plan_answer, startable
+from api_types.messages.scheduling import PlacementResponse, ReplicaEviction, ReplicaPlacement
+from workflows.model_deployment.plan import placement_inputs, placement_request, plan_answer, startable
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 ENTRY = {"uid": "of the ledger"}
@@ -23,9 +23,9 @@ def placement(uid: str, **fields: Any) -> ReplicaPlacement:
     return ReplicaPlacement(**{"uid": uid, "name": uid, "cluster": "c", "index": 0, "action": "Keep", **fields})
 
 
-def answer(*placements: ReplicaPlacement, evicted: tuple[str, ...] = ()) -> Placed:
+def answer(*placements: ReplicaPlacement, evicted: tuple[str, ...] = ()) -> PlacementResponse:
     evictions = [ReplicaEviction(uid=uid, name=uid, cluster="c", reason=f"{uid} is not wanted") for uid in evicted]
-    return Placed(request_id="r", epoch=1, generation=2, placements=list(placements), evictions=evictions)
+    return PlacementResponse(request_id="r", epoch=1, generation=2, placements=list(placements), evictions=evictions)
 
 
 def test_a_placement_that_is_not_tracked_is_created_with_its_entry() -> None:
@@ -84,7 +84,7 @@ def test_health_matters_to_an_answer_only_while_steps_are_left() -> None:
 
 
 def test_a_request_has_every_replica_as_it_is() -> None:
-    place = place_message(a_state(request_id="u/2/1"), "ns", "name", {})
+    place = placement_request(a_state(request_id="u/2/1"), "ns", "name", {})
     assert [(known.uid, known.ready, known.serving, known.terminating) for known in place.kept] == [
         ("a", False, False, False),
         ("b", True, True, True),

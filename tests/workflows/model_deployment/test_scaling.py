@@ -6,7 +6,7 @@ import pytest
 
 from api_types.limits import REPLICAS_MAX
 from api_types.messages.entities import Scale
-from workflows.model_deployment.scaling import merge_replicas, record_revision, scale_problem
+from workflows.model_deployment.scaling import record_applied_replicas, record_revision, scale_problem
 from workflows.model_deployment.state import DeploymentState
 
 AT = "2026-01-01T00:00:00Z"
@@ -46,7 +46,7 @@ def test_an_applied_spec_keeps_the_present_count_unless_its_own_is_new(
     applied_before: int | None, present: int | None, applied: int, count: int, by: str | None
 ) -> None:
     state = DeploymentState(applied_replicas=applied_before, spec=None if present is None else spec(present))
-    assert merge_replicas(state, spec(applied), AT)["replicas"] == count
+    assert record_applied_replicas(state, spec(applied), AT)["replicas"] == count
     assert state.applied_replicas == applied
     assert (state.last_scale.by if state.last_scale else None) == by
 

@@ -11,7 +11,7 @@ from api_types.messages.entities import SetTemplate, StartReplica
 from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica.readings import holds_floor
 from workflows.model_replica.state import ModelReplicaState
-from workflows.model_replica.template import take_template
+from workflows.model_replica.template import apply_template
 
 APPLIED = Applied(
     hash="h",
@@ -41,5 +41,5 @@ def test_155_managed_labels_win_over_those_of_the_template() -> None:
         uid="u", namespace="ml", name="chat-1", deployment="chat", deployment_uid="d", cluster="eu-1", index=3, generation=1, spec={}
     )
     state = ModelReplicaState(start=start)
-    take_template(state, SetTemplate(generation=1, spec={}, labels={labels.CLUSTER: "x", labels.REPLICA_INDEX: "9", "team": "red"}))
+    apply_template(state, SetTemplate(generation=1, spec={}, labels={labels.CLUSTER: "x", labels.REPLICA_INDEX: "9", "team": "red"}))
     assert state.labels == {labels.DEPLOYMENT: "chat", labels.CLUSTER: "eu-1", labels.REPLICA_INDEX: "3", "team": "red"}

@@ -37,13 +37,13 @@ class Said(NamedTuple):
 
 def waiting(number: int, *items: RemainingObject) -> TeardownProgress:
     progress = at_step(number)
-    progress.note_remaining(items)
+    progress.record_remaining(items)
     return progress
 
 
 def failing(number: int, kind: str, message: str) -> TeardownProgress:
     progress = at_step(number)
-    progress.note_failure(Failure(kind, message))
+    progress.record_failure(Failure(kind, message))
     return progress
 
 
@@ -72,13 +72,13 @@ def test_the_condition_says_which_step_waits_for_what(said: Said) -> None:
 
 def test_a_success_after_a_failure_is_not_called_a_failure() -> None:
     progress = failing(5, "ClusterUnreachable", "no answer")
-    progress.note_remaining([POD])
+    progress.record_remaining([POD])
     assert (progress.reason(), progress.failure) == ("TearingDown", NO_FAILURE)
 
 
 def test_every_step_is_shown_with_its_state() -> None:
     progress = at_step(6, "not needed")
-    progress.note_remaining([POD])
+    progress.record_remaining([POD])
     states = [(row["number"], row["state"]) for row in progress.shown()["steps"]]
     assert states == [(number, "not needed") for number in range(1, 6)] + [(6, "waiting")] + [(n, "pending") for n in range(7, 13)]
     lines = progress.lines()
