@@ -1,7 +1,7 @@
 """Choose clusters and pools for replicas.
 
-Nothing here waits, reads a clock, or calls out, and nothing imports Temporal or pydantic on the path of a decision: equal input gives
-equal bytes, on any worker, in any year.
+Nothing here waits or calls out, and nothing imports Temporal or pydantic on the path of a decision: equal input gives equal bytes, on any
+worker, in any year. The one clock is the time limit of a selector (`cel/limits.py`); a selector that reaches it does not match.
 
 Packages, each of which imports only those below it:
 

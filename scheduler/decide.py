@@ -1,7 +1,8 @@
 """The scheduling cycle of the live scheduler, of plans and of explanations: the callers differ, their decisions do not.
 
 A batch is decided in order on one overlay of the fleet, so that each request sees what the ones before it were given, exactly as if they
-had been decided and applied one at a time. The fleet itself is only read; `apply` makes a decision part of it once it is safely recorded.
+had been decided and applied one at a time. Of the fleet itself only its caches change (ranks, clusters known to be full),
+never a decision; `apply` makes a decision part of it once it is safely recorded.
 Not here: which requests there are and what a plan supposes (`planning`, or the workflow that owns the fleet).
 """
 
@@ -19,14 +20,15 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.nomination import nominate
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation
-from scheduler.hardware.template import charges
+from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
-from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.constraints import required_anti_affinity
 from scheduler.placement.cycle import SchedulingCycle
+from scheduler.placement.placer import deployment_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[
     """Decide a batch, in the given order.
 
     Args:
-        fleet: what is known; it is not changed.
+        fleet: what is known; only its caches change.
         requests: at most one per deployment makes sense, though more are allowed.
         now: milliseconds since 1970.
 
@@ -146,28 +148,19 @@ def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
                 continue
             ledger.put(replace(entry, engines=placement.engines, template=placement.template, ready=False))
         elif entry is None:
-            ledger.put(_ledger_entry(decision, placement))
+            ledger.put(reserved_entry(placement, _reserved_for(decision)))
         else:
             continue
         changed = True
     return changed
 
 
-def _ledger_entry(decision: Decision, placement: Placement) -> LedgerEntry:
-    return LedgerEntry(
-        uid=placement.uid,
+def _reserved_for(decision: Decision) -> ReservedFor:
+    return ReservedFor(
         namespace=decision.namespace,
         deployment=decision.deployment,
-        cluster=placement.cluster,
-        index=placement.index,
-        name=placement.replica_name,
-        engines=placement.engines,
-        state=reasons.RESERVED,
         priority=decision.priority,
         since=decision.now,
-        template=placement.template,
-        name_counter=placement.name_counter,
-        reuse=placement.reuse,
         labels=decision.labels,
         min_available=decision.min_available,
         avoids=decision.avoids,
@@ -193,7 +186,6 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
         request_id=cycle.request.request_id,
         namespace=deployment.namespace,
         deployment=deployment.name,
-        snapshot_version=cycle.overlay.fleet.version,
         desired=deployment.replicas,
         placements=tuple(placements),
         evictions=evictions,
@@ -207,16 +199,14 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
             *((cache,) if cache else ()),
             *conditions.note_conditions(notes),
         ),
-        events=conditions.events(deployment, placements, evictions, condition, observed=observed),
         more=cycle.more,
-        ledger_delta=_ledger_delta(placements, (*evictions, *cycle.victims)),
         digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,
         priority=cycle.priority,
         now=cycle.overlay.now,
         dry_run=cycle.request.dry_run,
-        labels=tuple(sorted(deployment.labels.items())),
+        labels=deployment_labels(deployment),
         min_available=deployment.policy.min_available,
         deployment_uid=deployment.uid,
         refused=tuple(sorted(set(cycle.refused))),
@@ -254,17 +244,6 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
             )
         )
     return found
-
-
-def _ledger_delta(placements: Sequence[Placement], evictions: Sequence[Eviction]) -> tuple[str, ...]:
-    signs = {reasons.CREATE: "+", reasons.REPLACE: "+", reasons.UPDATE: "~"}
-    lines = [
-        f"{signs[p.action]} {p.uid} {p.cluster}/{pool} {nodes}"
-        for p in placements
-        if p.action in signs
-        for pool, nodes in (charges(p.engines).items() or [("", 0)])
-    ]
-    return (*(f"- {e.uid} {e.cluster} {e.reason}" for e in evictions), *lines)
 
 
 def _digest(placements: Sequence[Placement], evictions: Sequence[Eviction], message: str) -> str:

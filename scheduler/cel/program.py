@@ -8,7 +8,7 @@ because it refuses a selector whose constant cannot be made, and charges nothing
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from scheduler.cel.checking.declarations import VARIABLES
 from scheduler.cel.cost.costs import LIST_COST, MAP_COST, call_cost
@@ -77,13 +77,21 @@ def _is_path(node: Node) -> bool:
     return isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function == "_[_]")
 
 
+class _Local(NamedTuple):
+    """A variable of a macro that is in scope: its slot, and whether `cel.bind` made it."""
+
+    name: str
+    slot: int
+    is_binding: bool
+
+
 class Compiler:
     """Instructions for one selector."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._code: list[Instruction] = []
-        self._slots: list[tuple[str, int, bool]] = []  # name, slot, whether it is a binding
+        self._locals: list[_Local] = []  # innermost last
         self._slot_count = 1  # slot 0 is the device
         self._branches: set[int] = set()  # ids of nodes that are branches of a ternary
 
@@ -137,9 +145,9 @@ class Compiler:
         yield
 
     def _variable(self, node: Ident, cost: int) -> None:
-        for name, slot, binding in reversed(self._slots):
-            if name == node.name:
-                self._emit(BOUND if binding else VAR, slot, cost=cost)
+        for local in reversed(self._locals):
+            if local.name == node.name:
+                self._emit(BOUND if local.is_binding else VAR, local.slot, cost=cost)
                 return
         if VARIABLES[node.name] == DEVICE:
             self._emit(VAR, 0, cost=cost)
@@ -147,7 +155,7 @@ class Compiler:
             self._emit(CONST, TypeValue(node.name))
 
     def _shadowed(self, name: str) -> bool:
-        return any(known == name for known, _, _ in self._slots)
+        return any(local.name == name for local in self._locals)
 
     def _path(self, node: Node) -> Visit:
         """Fields and indexes from the root outwards; the whole path is one step."""
@@ -271,15 +279,15 @@ class Compiler:
         else:
             self._emit(MAP, 2 * len(node.entries), cost=MAP_COST)
 
-    def _enter(self, variable: str, *, binding: bool) -> int:
+    def _enter(self, variable: str, *, is_binding: bool) -> int:
         slot = self._slot_count
         self._slot_count += 1
-        self._slots.append((variable, slot, binding))
+        self._locals.append(_Local(variable, slot, is_binding))
         return slot
 
     def _comprehension(self, node: Comprehension) -> Visit:
         yield node.over
-        slot = self._enter(node.variable, binding=False)
+        slot = self._enter(node.variable, is_binding=False)
         begin = self._emit(LOOP, node.macro)
         following = self._emit(LOOP_NEXT, slot)
         if node.predicate is not None:
@@ -295,7 +303,7 @@ class Compiler:
             making = 0 if self._constant(since) is not _NOT_CONSTANT else LIST_COST
             self._emit(LOOP_STEP, (node.macro, slot), cost=making)
         self._emit(JUMP, following)
-        self._slots.pop()
+        self._locals.pop()
         self._patch(following, b=len(self._code))
         self._emit(LOOP_END, node.macro)
         self._patch(begin, b=len(self._code))
@@ -303,11 +311,11 @@ class Compiler:
     def _bind(self, node: Bind) -> Visit:
         begin = self._emit(BIND)
         yield node.value
-        slot = self._enter(node.variable, binding=True)
+        slot = self._enter(node.variable, is_binding=True)
         self._emit(RETURN)
         self._patch(begin, a=slot, b=len(self._code))
         yield node.body
-        self._slots.pop()
+        self._locals.pop()
 
 
 _VISITS = {

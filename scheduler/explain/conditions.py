@@ -1,12 +1,12 @@
-"""The conditions and events of a deployment that follow from a decision."""
+"""The conditions of a deployment that follow from a decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from scheduler.explain.diagnosis import MESSAGE_MAX, headline, named
 from scheduler.model import reasons
-from scheduler.model.decision import Condition, Diagnosis, Event, Eviction, Note, Placement
+from scheduler.model.decision import Condition, Diagnosis, Note
 from scheduler.model.inputs import DeploymentView
 
 _NOTE_CONDITIONS = {
@@ -91,24 +91,3 @@ def cache_condition(deployment: DeploymentView) -> Condition | None:
     if cache.state == "Absent":
         return Condition(kind, "False", "ModelCacheNotFound", f"ModelCache {cache.name} not found; holding replica placement")
     return Condition(kind, "False", "ModelCacheUnresolved", f"Waiting for ModelCache {cache.name}")
-
-
-def events(
-    deployment: DeploymentView, placements: Sequence[Placement], evictions: Sequence[Eviction], condition: Condition, *, observed: bool
-) -> tuple[Event, ...]:
-    """Give the events of a decision; the caller emits each of them once."""
-    found = []
-    if placements and not observed:
-        names = sorted({placement.cluster for placement in placements})
-        text = f"Scheduled {len(placements)} replicas across {len(names)} clusters: {', '.join(names)}"
-        found.append(Event("Normal", "Scheduled", text))
-    if condition.reason == "NoClusters":
-        found.append(Event("Warning", "NoClusters", "No InferenceClusters found"))
-    if condition.reason == "InvalidNodeSelector":
-        found.append(Event("Warning", "InvalidNodeSelector", condition.message))
-    if deployment.cache.state == "Absent":
-        found.append(Event("Warning", "ModelCacheNotFound", f"ModelCache {deployment.cache.name} not found; holding replica placement"))
-    for eviction in evictions:
-        kind = "Normal" if eviction.reason in (reasons.SCALED_DOWN, reasons.ROLLED_OUT, reasons.TERMINATING) else "Warning"
-        found.append(Event(kind, eviction.reason, f"Evicting {eviction.replica_name} from {eviction.cluster}: {eviction.detail}"))
-    return tuple(found)

@@ -97,15 +97,17 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
     allowed = placer.constraints.allowed(placer.own)
     full: Counter[int] = Counter()
     for info in overlay.index.each(remaining):
-        if nearest.is_full(info):
+        missing = nearest.missing_nodes(info)
+        if missing:
             full[0] += 1
+            nearest.remember(missing, info, 0)
             continue
         trial = placer.trial(info)
         if trial.violation:
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)] += 1
         elif trial.failed >= 0:
             full[trial.failed] += 1
-            nearest.consider(info, trial.failed)
+            nearest.measure(info, trial.failed)
         elif not allowed >> info.rank & 1:
             violated = placer.constraints.violated(info, placer.own)
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1

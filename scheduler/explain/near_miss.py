@@ -32,23 +32,21 @@ class NearestMiss:
         self.group = ""
         self._simple = placer.trials.is_simple
 
-    def is_full(self, info: ClusterInfo) -> bool | None:
-        """Say whether a cluster lacks room, and remember its gap; None where only a full trial can tell."""
+    def missing_nodes(self, info: ClusterInfo) -> int | None:
+        """Give how many nodes the only engine lacks on a cluster, 0 if it fits; None where only a full trial can tell."""
         if not self._simple or info.observed or self._placer.trials.has_reusable(info):
             return None
         used = self._placer.overlay.ledger.used(info.name)
         engine = self._placer.compiled.on(info.layout).engines[0]
         most = max(info.nodes[p] - used.get(info.pools[p].name, 0) for p in engine.positions)
-        if most >= engine.cost:
-            return False
-        self._keep(engine.cost - max(most, 0), info, 0)
-        return True
+        return 0 if most >= engine.cost else engine.cost - max(most, 0)
 
-    def consider(self, info: ClusterInfo, engine: int) -> None:
-        """Remember the gap of a cluster on which an engine found no room."""
-        self._keep(room_miss(self._placer, info, engine).gap, info, engine)
+    def measure(self, info: ClusterInfo, engine: int) -> None:
+        """Measure what an engine lacks on a cluster, and remember it if nothing smaller is known."""
+        self.remember(room_miss(self._placer, info, engine).gap, info, engine)
 
-    def _keep(self, gap: int, info: ClusterInfo, engine: int) -> None:
+    def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
+        """Remember what an engine lacks on a cluster if nothing smaller is known."""
         if self._key is None or (gap, info.name) < self._key:
             self._key = (gap, info.name)
             self._found = (info, engine)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
@@ -23,6 +24,21 @@ from scheduler.model.reasons import RELEASING
 Group = tuple[str, str, str]
 _NONE: Mapping[str, LedgerEntry] = {}
 _NOTHING: Mapping[str, int] = {}
+
+
+class ReleasingNodes(NamedTuple):
+    """Nodes of one pool that releasing replicas of a deployment hold, and how many of them its new replicas reuse already."""
+
+    nodes: int
+    reused: int
+
+    @property
+    def reusable(self) -> int:
+        """How many are left to reuse; the others are charged to the replicas that reuse them."""
+        return max(0, self.nodes - self.reused)
+
+
+NO_RELEASING_NODES = ReleasingNodes(0, 0)
 
 
 class Ledger:
@@ -38,8 +54,8 @@ class Ledger:
         self._used: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
         self._with_anti_affinity: dict[str, LedgerEntry] = {}
-        # (namespace, deployment, cluster) -> pool -> (nodes releasing, nodes of them reused). Only where there are any.
-        self._releasing: dict[Group, dict[str, tuple[int, int]]] = {}
+        # (namespace, deployment, cluster) -> pool -> nodes. Only where there are any.
+        self._releasing: dict[Group, dict[str, ReleasingNodes]] = {}
         # Clusters where nodes were freed, in order; a cache of full clusters reads on from where it stopped.
         self.freed: list[str] = []
         self.touched: set[str] = set()
@@ -99,7 +115,7 @@ class Ledger:
             return self._used[cluster]
         return self._parent.used(cluster) if self._parent else _NOTHING
 
-    def releasing(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, tuple[int, int]]:
+    def releasing(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, ReleasingNodes]:
         """Give per pool the nodes that releasing replicas of a deployment hold there, and how many of them are reused already."""
         group = (namespace, deployment, cluster)
         if group in self._releasing:
@@ -166,7 +182,7 @@ class Ledger:
     def _end_reuse(self, gone: LedgerEntry) -> None:
         """Charge in full what reused the nodes of a removed replica: nodes can be reused only once."""
         group = _group(gone)
-        if not any(reused for _, reused in self.releasing(*group).values()):
+        if not any(pool.reused for pool in self.releasing(*group).values()):
             return
         promised = dict(gone.reuse)
         # Nodes that it was to reuse itself are still held by another releasing replica.
@@ -240,15 +256,15 @@ class Ledger:
         own = self._releasing.get(group)
         if own is None:
             own = self._releasing[group] = dict(self._parent.releasing(*group)) if self._parent else {}
-        old_releasing, old_reused = own.get(pool, (0, 0))
-        new = (old_releasing + releasing, old_reused + reused)
-        if new == (0, 0):
+        old = own.get(pool, NO_RELEASING_NODES)
+        new = ReleasingNodes(old.nodes + releasing, old.reused + reused)
+        if new == NO_RELEASING_NODES:
             own.pop(pool, None)
             if not own and not self._parent:
                 del self._releasing[group]
         else:
             own[pool] = new
-        return _charged(*new) - _charged(old_releasing, old_reused)
+        return new.reusable - old.reusable
 
     # Checking
 
@@ -292,10 +308,6 @@ def _group(entry: LedgerEntry) -> Group:
 def _charge_key(entry: LedgerEntry) -> tuple[object, ...]:
     """Give what the charges of an entry, and its indices, depend on."""
     return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
-
-
-def _charged(releasing: int, reused: int) -> int:
-    return releasing - min(releasing, reused)
 
 
 def _add(used: dict[str, int], pool: str, change: int) -> None:

@@ -1,6 +1,7 @@
 """A private view of the fleet for one batch: the fleet itself below, the batch's own charges on top.
 
-Decisions of a batch see each other through the overlay; dropping the overlay leaves the fleet as it was.
+Decisions of a batch see each other through the overlay; dropping it leaves the fleet as it was. Of the fleet only its caches change (ranks,
+clusters known to be full), never a decision.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterInfo, ClusterSet
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.ledger import Ledger
+from scheduler.fleet.ledger import NO_RELEASING_NODES, Ledger
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.identity import Owner, RefusedPool
@@ -72,8 +73,8 @@ class FleetOverlay:
         releasing = self.ledger.releasing(namespace, deployment, info.name)
         if not releasing:
             return None
-        counts = [releasing.get(pool.name, (0, 0)) for pool in info.pools]
-        return [max(0, nodes - reused) for nodes, reused in counts]
+        held = [releasing.get(pool.name, NO_RELEASING_NODES) for pool in info.pools]
+        return [releasing_nodes.reusable for releasing_nodes in held]
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit a template, regardless of node counts."""

@@ -140,15 +140,6 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """An event of the deployment; `type` is Normal or Warning."""
-
-    type: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """The answer to one request.
 
@@ -156,7 +147,6 @@ class Decision:
         placements: sorted by (cluster, index); `shortfall` more were wanted.
         victims: replicas of other deployments that are preempted.
         more: steps are left that wait for the health of replicas; request again when it changes.
-        ledger_delta: ledger changes as text, one per line; empty when nothing changes.
         waiting_since: since when it reserves capacity against those behind it, in ms; -1 when it does not.
         refused: (cluster, pool) that let a replica wait too long for admission; they are not used for a while.
         digest: over everything that matters; equal input gives an equal digest.
@@ -166,7 +156,6 @@ class Decision:
     request_id: str
     namespace: str
     deployment: str
-    snapshot_version: int
     desired: int
     placements: tuple[Placement, ...] = ()
     evictions: tuple[Eviction, ...] = ()
@@ -175,9 +164,7 @@ class Decision:
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     notes: tuple[Note, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    events: tuple[Event, ...] = ()
     more: bool = False
-    ledger_delta: tuple[str, ...] = ()
     digest: str = ""
     scheduler_version: str = ""
     message: str = ""

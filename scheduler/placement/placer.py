@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from api_types.names import replica_name
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.fleet.ledger import NO_RELEASING_NODES
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
 from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.model import reasons
@@ -26,8 +28,6 @@ from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.score import ClusterScorer
 from scheduler.placement.trials import Trials
 
-_NOTHING = (0, 0)
-
 
 class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
@@ -41,6 +41,15 @@ class ReplicaPlacer:
         self._owner = (request.deployment.namespace, request.deployment.name)
         self.compiled = compiled
         self.priority = quota.priority
+        self._reserved_for = ReservedFor(
+            *self._owner,
+            priority=quota.priority,
+            since=overlay.now,
+            labels=deployment_labels(self.deployment),
+            min_available=self.deployment.policy.min_available,
+            avoids=required_anti_affinity(self.deployment),
+            origin=(self.deployment.uid, request.request_id),
+        )
         found = run_filters(overlay, self.deployment, compiled)
         self.passing = passing(found, overlay.index.everything)
         self.own: dict[str, int] = {}
@@ -183,7 +192,7 @@ class ReplicaPlacer:
         self._indices[info.name].add(index)
         self._load(info.name, 1)
         self.scorer.forget(info)
-        self.overlay.ledger.put(reserved_entry(self.request, placement, self.priority, self.overlay.now))
+        self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
         self.quota.charge(info, engines, 1)
         return placement
 
@@ -203,7 +212,8 @@ class ReplicaPlacer:
             if count > max(free, 0):
                 short.append((pool, count - max(free, 0)))
         releasing = self.overlay.ledger.releasing(*self._owner, info.name)
-        return tuple((pool, min(count, releasing.get(pool, _NOTHING)[0])) for pool, count in short if releasing.get(pool, _NOTHING)[0])
+        held = [(pool, count, releasing.get(pool, NO_RELEASING_NODES).nodes) for pool, count in short]
+        return tuple((pool, min(count, nodes)) for pool, count, nodes in held if nodes)
 
     def _predecessors(self, cluster: str, replaced: LedgerEntry | None) -> tuple[str, ...]:
         """Name the replicas whose objects have to be gone before the pods of a new one are applied."""
@@ -237,30 +247,6 @@ def _lowest_free(taken: set[int]) -> int:
     while index in taken:
         index += 1
     return index
-
-
-def reserved_entry(request: ScheduleRequest, placement: Placement, priority: int, now: int) -> LedgerEntry:
-    """Give the ledger entry of a new placement."""
-    deployment = request.deployment
-    return LedgerEntry(
-        uid=placement.uid,
-        namespace=deployment.namespace,
-        deployment=deployment.name,
-        cluster=placement.cluster,
-        index=placement.index,
-        name=placement.replica_name,
-        engines=placement.engines,
-        state=reasons.RESERVED,
-        priority=priority,
-        since=now,
-        template=placement.template,
-        name_counter=placement.name_counter,
-        reuse=placement.reuse,
-        labels=deployment_labels(deployment),
-        min_available=deployment.policy.min_available,
-        avoids=required_anti_affinity(deployment),
-        origin=(deployment.uid, request.request_id),
-    )
 
 
 def deployment_labels(deployment: DeploymentView) -> tuple[tuple[str, str], ...]:

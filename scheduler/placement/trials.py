@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.ledger import NO_RELEASING_NODES
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
@@ -21,7 +22,6 @@ from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of
 
 _NO_CAPACITY = Trial(failed=0)
-_NOTHING = (0, 0)
 _NO_POOLS: frozenset[int] = frozenset()
 
 
@@ -67,8 +67,8 @@ class Trials:
         releasing = self._overlay.ledger.releasing(*self._owner, info.name)
         for p in engine.positions:
             name = info.pools[p].name
-            nodes, reused = releasing.get(name, _NOTHING) if releasing else _NOTHING
-            if info.nodes[p] - used.get(name, 0) + max(0, nodes - reused) >= engine.cost:
+            reusable = releasing.get(name, NO_RELEASING_NODES).reusable if releasing else 0
+            if info.nodes[p] - used.get(name, 0) + reusable >= engine.cost:
                 return Trial((p,))
         return _NO_CAPACITY
 

@@ -44,7 +44,7 @@ from scheduler.kubernetes.semver import Version
 Instruction = tuple[int, Any, Any, int]
 
 # The clock is read once per so many loop rounds.
-_ROUNDS_PER_LOOK = 256
+_ROUNDS_PER_CHECK = 256
 
 _FIRST = {"all": True, "exists": False, "exists_one": 0}
 
@@ -233,7 +233,7 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
                 stack[-1] = contained(value, a)
         elif operation == LOOP_NEXT:
             rounds += 1
-            if rounds % _ROUNDS_PER_LOOK == 1:
+            if rounds % _ROUNDS_PER_CHECK == 1:
                 now = time.monotonic()
                 deadline = deadline or now + EVALUATION_SECONDS_MAX
                 if now > deadline:

@@ -17,6 +17,6 @@ def test_an_eviction_has_the_detail_if_there_is_one_and_else_the_reason(detail: 
     request = PlacementRequest(
         request_id="r", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
     )
-    decision = Decision("r", view.namespace, view.name, snapshot_version=1, desired=1, evictions=(victim,))
+    decision = Decision("r", view.namespace, view.name, desired=1, evictions=(victim,))
     assert [evicted.reason for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions] == [reason]
     assert eviction(victim, 1).payload["eviction"]["reason"] == reason
