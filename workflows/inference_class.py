@@ -26,8 +26,8 @@ class ClassState(EntityState):
 
     Attributes:
         clusters: those that use this class.
-        reported_generation, reported_price: what scheduler and clusters were last told.
-        unanswered: clusters that registered and were told nothing yet.
+        reported_generation, reported_price: what was last reported to scheduler and clusters.
+        unanswered: clusters that registered and got no report yet.
         epoch: that of the scheduler to which the last report went.
 
     """
@@ -98,7 +98,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         return False
 
     async def tear_down(self) -> bool:
-        """Wait until no cluster uses the class, then tell the scheduler. True when it is gone."""
+        """Wait until no cluster uses the class, then report that to the scheduler. True when it is gone."""
         if self.state.clusters and not self.state.forced:
             clusters = ", ".join(self.state.clusters)
             self.context.condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")

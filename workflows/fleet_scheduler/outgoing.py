@@ -29,7 +29,7 @@ def answer_to(place: PlacementRequest, answer: dict[str, Any]) -> SignalRequest:
 
 
 def eviction(victim: Eviction, epoch: int) -> SignalRequest:
-    """Tell a deployment that one of its replicas is preempted."""
+    """Report to a deployment that one of its replicas is preempted."""
     message = Evict(epoch=epoch, eviction=_evicted(victim))
     return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), message)
 
@@ -45,7 +45,7 @@ def resync(namespace: str, name: str) -> SignalRequest:
 
 
 def occupied(cluster: str, sequence: int, replicas: list[str]) -> SignalRequest:
-    """Tell a cluster that is being deleted which replicas are still charged there."""
+    """Report to a cluster that is being deleted which replicas are still charged there."""
     message = Occupied(cluster=cluster, sequence=sequence, replicas=replicas)
     return InferenceClusterSignals.OCCUPIED.request(entity(InferenceClusterSignals, "", cluster), message)
 

@@ -26,7 +26,7 @@ async def send(requests: Sequence[SignalRequest], summary: str) -> set[str]:
 
 
 async def report_occupied(cache: SchedulerCache) -> None:
-    """Tell clusters that are being deleted which replicas are charged there, when that changes."""
+    """Report to clusters that are being deleted which replicas are charged there, when that changes."""
     state = cache.state
     requests: list[SignalRequest] = []
     for cluster, reported in state.deleting_clusters.items():

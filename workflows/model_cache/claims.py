@@ -29,7 +29,7 @@ def mounting_replicas(users: Iterable[User]) -> list[str]:
 
 
 def next_assignments(users: Mapping[str, User], stagings: Mapping[str, ClusterStaging], *, deleting: bool) -> list[ClaimAssignment]:
-    """Decide which replicas are told to mount another claim; at most one of each deployment switches at a time."""
+    """Decide to which replicas another claim is assigned; at most one of each deployment switches at a time."""
     switching = {user.deployment for user in users.values() if user.is_switching}
     found: list[ClaimAssignment] = []
     for uid, user in sorted(users.items(), key=lambda item: item[1].name):

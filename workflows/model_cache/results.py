@@ -70,7 +70,7 @@ def reset_backoff(copy: Copy) -> None:
 
 
 def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: str) -> list[LeftBehind]:
-    """List what may stay on the clusters when they are given up."""
+    """List what may stay on clusters that are not waited for any more."""
     return [
         LeftBehind(kind=kind, name=f"{copy.claim}{suffix}", namespace=namespace, location=cluster, reason=reason)
         for cluster, staging in sorted(stagings.items())

@@ -98,7 +98,7 @@ class ClusterStaging(StatePart):
 class User(StatePart):
     """A replica, or (without a cluster) a deployment, that references this cache.
 
-    `claims` are those that its pods may mount; `assigned_claim` is the one that it was last told to mount.
+    `claims` are those that its pods may mount; `assigned_claim` is the one that was last assigned to it.
     """
 
     workflow_id: str
@@ -126,7 +126,7 @@ class CacheState(EntityState):
         users: by uid. `reported`: digest of the last message to each workflow.
         known_clusters: every cluster that answered or reported itself.
         surveyed: all clusters were queried since the spec last changed.
-        announcements: how often the namespace was told that this cache exists.
+        announcements: how often this cache was announced to its namespace.
         sequence: number of the last batch of messages to users.
         credential: keyed digest of the credential that was last used; empty: there was none.
 

@@ -53,7 +53,7 @@ class Users:
             self.state.reported.pop(message.workflow_id, None)
 
     async def announce(self) -> None:
-        """Tell the namespace that this cache exists now: an object that waits for it could not register before."""
+        """Report to the namespace that this cache exists now: an object that waits for it could not register before."""
         await workflow.execute_activity_method(
             EntityClient.broadcast,
             CacheUserSignals.CACHE_CHANGED.broadcast(
@@ -63,7 +63,7 @@ class Users:
         )
 
     async def report(self) -> None:
-        """Assign claims and tell every user what is new to it; one that does not run any more is dropped."""
+        """Assign claims and report to every user what is new to it; one that does not run any more is dropped."""
         for uid, claim in next_assignments(self.state.users, self.state.stagings, deleting=bool(self.state.deleted)):
             self.state.users[uid].assigned_claim = claim
         requests = self._new_reports()
@@ -99,12 +99,12 @@ class Users:
         if len(requests) == 1:
             (request,) = requests
             return [] if await self.context.send(request) else [request.workflow_id]
-        told = await workflow.execute_activity_method(
+        sent = await workflow.execute_activity_method(
             EntityClient.signal_many,
             SignalBatch(signals=requests),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"report to {len(requests)} users of this cache"),
         )
-        return told.missing
+        return sent.missing
 
     async def drop_terminated(self) -> None:
         """Query the replicas whether they still run: one that was terminated could not unregister."""
@@ -131,7 +131,7 @@ class Users:
             user.claims, user.assigned_claim = [], ""
 
     async def report_gone(self) -> None:
-        """Tell every user that the cache does not exist any more."""
+        """Report to every user that the cache does not exist any more."""
         gone = CacheChanged(cache=self.context.name, uid=self.state.uid, sequence=self.state.sequence + 1, present=False)
         users = [EntityRef[CacheUserSignals](workflow_id) for workflow_id in sorted(user.workflow_id for user in self.state.users.values())]
         if users:

@@ -19,7 +19,7 @@ QUERY_RETRIES = 3
 
 
 class Adoption:
-    """Looks for replicas of this deployment that are not tracked."""
+    """Finds replicas of this deployment that are not tracked."""
 
     def __init__(self, context: EntityContext[DeploymentState], replicas: ReplicaController) -> None:
         self._context = context
@@ -30,7 +30,7 @@ class Adoption:
         context = self._context
         survey = Survey(kinds=["ModelReplica"], namespace=context.namespace, deployment=context.name)
         found = await workflow.execute_local_activity_method(
-            EntityClient.survey, survey, **activity_options.local(activity_options.ENTITY_CALL, "look for replicas to adopt")
+            EntityClient.survey, survey, **activity_options.local(activity_options.ENTITY_CALL, "find replicas to adopt")
         )
         if found.answers:
             await self._adopt_all(survey)

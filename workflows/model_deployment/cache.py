@@ -1,24 +1,14 @@
 """How a ModelDeployment follows its cache: it registers once, and the cache reports where it may be staged and how far it is."""
 
-import contextlib
-from datetime import timedelta
 from typing import Any
-
-from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.messages.delivery import entity
 from api_types.messages.signals import ModelCacheSignals
-from workflows.entity import backoff
+from workflows.entity.cache_user import REGISTER_RETRY, wait_for_first_report
 from workflows.entity.context import EntityContext
 from workflows.model_deployment.state import DeploymentState
-
-# A cache that does not exist announces itself when it is created; this is the fallback.
-REGISTER_RETRY = backoff.transient(4)
-
-# To request placements twice would cost more than to wait this long for a cache that exists.
-ANSWER_TIMEOUT = timedelta(seconds=2)
 
 
 def cache_name(state: DeploymentState) -> str:
@@ -71,23 +61,14 @@ class DeploymentCache:
             state.cache = None
         if state.cache_registered != name:
             state.cache_registered = name if name and await self._register(name) else ""
-            await self._first_report()
+            if state.cache_registered and state.cache is None:
+                await wait_for_first_report(name, lambda: state.cache is not None or bool(state.deleted))
         if not name:
             return {}
         if not state.cache_registered:
             self._context.requeue_after(REGISTER_RETRY)
             return {"name": name, "state": "Absent"}
         return cache_view(name, state.cache)
-
-    async def _first_report(self) -> None:
-        state = self._context.state
-        if state.cache_registered and state.cache is None:
-            with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: state.cache is not None or bool(state.deleted),
-                    timeout=ANSWER_TIMEOUT,
-                    timeout_summary=f"wait for ModelCache {state.cache_registered} to answer",
-                )
 
     async def _register(self, name: str) -> bool:
         context = self._context

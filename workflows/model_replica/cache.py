@@ -4,26 +4,16 @@ It registers at the cache that its spec names, receives the volume claim to moun
 deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
 """
 
-import contextlib
-from datetime import timedelta
 from typing import Any
-
-from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
 from api_types.messages.delivery import entity
 from api_types.messages.signals import ModelCacheSignals
-from workflows.entity import backoff
+from workflows.entity.cache_user import REGISTER_RETRY, wait_for_first_report
 from workflows.entity.conditions import is_true
 from workflows.entity.context import EntityContext
 from workflows.model_replica.state import ModelReplicaState
-
-# A cache that does not exist announces itself when it is created; this is the fallback.
-REGISTER_RETRY = backoff.transient(4)
-
-# A cache that is staged answers within this time, and then a replica is rendered once instead of twice.
-ANSWER_TIMEOUT = timedelta(seconds=2)
 
 
 def cache_name(state: ModelReplicaState) -> str:
@@ -97,12 +87,7 @@ class ReplicaCache:
             return
         state.cache_registered, state.cache_mounted = name, claims
         if state.cache is None:
-            with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: state.cache is not None or bool(state.deleted),
-                    timeout=ANSWER_TIMEOUT,
-                    timeout_summary=f"wait for ModelCache {name} to answer",
-                )
+            await wait_for_first_report(name, lambda: state.cache is not None or bool(state.deleted))
 
     async def unregister(self) -> None:
         """Report that no pod of this replica mounts the cache any more."""
