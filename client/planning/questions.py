@@ -101,10 +101,10 @@ def answer(question: Question, context: QuestionContext, now: int) -> Tree:
         raise NotFound(
             f"ModelDeployment {'/'.join(question.owner)} is not among those planned", next_step="check its name and -n, or add it with -f"
         )
-    return _room(view, settled, now) if question.kind == HEADROOM else _choice(view, question.offered, settled, now)
+    return _headroom(view, settled, now) if question.kind == HEADROOM else _choice(view, question.offered, settled, now)
 
 
-def _room(view: DeploymentView, context: QuestionContext, now: int) -> Tree:
+def _headroom(view: DeploymentView, context: QuestionContext, now: int) -> Tree:
     found = headroom(context.fleet, view, now)
     return {
         "question": HEADROOM,

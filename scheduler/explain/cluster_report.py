@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.explain.diagnosis import filter_text
-from scheduler.explain.near_miss import room_miss
+from scheduler.explain.near_miss import capacity_miss
 from scheduler.fleet.capacity import is_stale
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.hardware.node_fitting import STEPS_MAX
@@ -77,10 +77,10 @@ def _cluster_reason(
         engine = placer.compiled.engines[trial.failed].name
         text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
         cut = "; the search for an arrangement was cut short" if trial.undecided else ""
-        return reasons.INSUFFICIENT_NODES, f"{text} ({room_miss(placer, info, trial.failed).text}){cut}"
+        return reasons.INSUFFICIENT_NODES, f"{text} ({capacity_miss(placer, info, trial.failed).text}){cut}"
     if not placer.constraints.allowed(placer.own) >> info.rank & 1:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
-    refusal = placer.quota.refuses(info, placer.trials.stamped(info, trial))
+    refusal = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
     return (reasons.POLICY, refusal) if refusal else ("", "")
 
 
@@ -115,26 +115,33 @@ class _PoolDetails:
     def of(self, info: ClusterInfo) -> dict[str, PoolDetail]:
         """Explain the pools of a cluster."""
         placer = self._placer
-        room = _Room(placer, info)
-        found = {pool.name: self._detail(info, p, room) for p, pool in enumerate(info.pools)}
+        capacity = _PoolCapacity(placer, info)
+        found = {pool.name: self._detail(info, p, capacity) for p, pool in enumerate(info.pools)}
         if len(placer.compiled.engines) > 1 and placer.trial(info).undecided:
             cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
             found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
         return found
 
-    def _detail(self, info: ClusterInfo, p: int, room: _Room) -> PoolDetail:
+    def _detail(self, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> PoolDetail:
         pool = info.pools[p]
         if not self._alike or pool.observed is not None or pool.class_missing:
-            return _pool_detail(self._placer, info, p, room)
+            return _pool_detail(self._placer, info, p, capacity)
         fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._placer.compiled.on(info.layout).engines)
-        key = (pool.device_set.digest, pool.nodes, room.free[p], room.used.get(pool.name, 0), room.reserved.get(pool.name, 0), fits)
+        key = (
+            pool.device_set.digest,
+            pool.nodes,
+            capacity.free[p],
+            capacity.used.get(pool.name, 0),
+            capacity.reserved.get(pool.name, 0),
+            fits,
+        )
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _pool_detail(self._placer, info, p, room)
+            known = self._known[key] = _pool_detail(self._placer, info, p, capacity)
         return known
 
 
-class _Room:
+class _PoolCapacity:
     """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
 
     def __init__(self, placer: ReplicaPlacer, info: ClusterInfo) -> None:
@@ -152,11 +159,11 @@ class _Room:
                     self.reserved[name] = self.reserved.get(name, 0) + nodes
 
 
-def _pool_detail(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Room) -> PoolDetail:
+def _pool_detail(placer: ReplicaPlacer, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> PoolDetail:
     pool = info.pools[p]
     if pool.class_missing:
         return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} no longer exists: only running replicas keep the pool")
-    failures = list(_engine_failures(placer, info, p, room))
+    failures = list(_engine_failures(placer, info, p, capacity))
     text = "; ".join(f"engine {placer.compiled.engines[i].name}: {detail}" for i, _, detail in failures)
     if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
         text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
@@ -172,7 +179,7 @@ def _pool_detail(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Room) 
     return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
 
 
-def _engine_failures(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Room) -> Iterator[tuple[int, str, str]]:
+def _engine_failures(placer: ReplicaPlacer, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> Iterator[tuple[int, str, str]]:
     """Give (position, code, detail) for each engine that the pool does not fit."""
     compiled = placer.compiled
     fits = compiled.on(info.layout).engines
@@ -182,9 +189,9 @@ def _engine_failures(placer: ReplicaPlacer, info: ClusterInfo, p: int, room: _Ro
             yield i, code, detail
         elif counts_devices(placer.overlay):
             if not placer.trials.admits_alone(info, p, i):
-                yield i, reasons.INSUFFICIENT_NODES, f"needs {room_miss(placer, info, i).text.removeprefix('best: needs ')}"
-        elif fit.cost > room.free[p]:
-            yield i, *_short(placer, info, p, fit.cost, room)
+                yield i, reasons.INSUFFICIENT_NODES, f"needs {capacity_miss(placer, info, i).text.removeprefix('best: needs ')}"
+        elif fit.cost > capacity.free[p]:
+            yield i, *_short(placer, info, p, fit.cost, capacity)
 
 
 def _mismatch(compiled: CompiledTemplate, i: int, info: ClusterInfo, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
@@ -199,15 +206,15 @@ def _mismatch(compiled: CompiledTemplate, i: int, info: ClusterInfo, p: int, cla
     return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
 
 
-def _short(placer: ReplicaPlacer, info: ClusterInfo, p: int, needed: int, room: _Room) -> tuple[str, str]:
+def _short(placer: ReplicaPlacer, info: ClusterInfo, p: int, needed: int, capacity: _PoolCapacity) -> tuple[str, str]:
     pool = info.pools[p]
-    free = max(room.free[p], 0)
-    declared = pool.nodes - room.used.get(pool.name, 0)
+    free = max(capacity.free[p], 0)
+    declared = pool.nodes - capacity.used.get(pool.name, 0)
     waits = placer.reserved.violated(info) if declared >= needed else ""
     if waits:
         return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, reserved for others ({waits})"
     if declared >= needed:
         return reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} observed free of {declared} declared free"
-    held = room.reserved.get(pool.name, 0)
+    held = capacity.reserved.get(pool.name, 0)
     reserved = f", reserved {held}" if held else ""
     return reasons.INSUFFICIENT_NODES, f"needs {needed}, {free} free of {pool.nodes}{reserved}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from scheduler.explain.diagnosis import MESSAGE_MAX, headline, named
 from scheduler.model import reasons
-from scheduler.model.decision import Condition, Diagnosis, Note
+from scheduler.model.decision import Condition, Diagnosis, RetainedNote
 from scheduler.model.inputs import DeploymentView
 
 _NOTE_CONDITIONS = {
@@ -66,9 +66,9 @@ def fully_scheduled(deployment: DeploymentView, placed: int, invalid: str, diagn
     return Condition(kind, "False", blocking, headline(diagnosis))
 
 
-def note_conditions(notes: Iterable[Note]) -> list[Condition]:
+def note_conditions(notes: Iterable[RetainedNote]) -> list[Condition]:
     """Give a condition for each kind of note, naming the replicas."""
-    by_reason: dict[str, list[Note]] = {}
+    by_reason: dict[str, list[RetainedNote]] = {}
     for note in notes:
         by_reason.setdefault(note.reason, []).append(note)
     found = []

@@ -112,7 +112,7 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
             violated = placer.constraints.violated(info, placer.own)
             counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
-            refusal = placer.quota.refuses(info, placer.trials.stamped(info, trial))
+            refusal = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
             if refusal:
                 counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
     for engine, number in full.items():

@@ -43,7 +43,7 @@ class NearestMiss:
 
     def measure(self, info: ClusterInfo, engine: int) -> None:
         """Measure what an engine lacks on a cluster, and remember it if nothing smaller is known."""
-        self.remember(room_miss(self._placer, info, engine).gap, info, engine)
+        self.remember(capacity_miss(self._placer, info, engine).gap, info, engine)
 
     def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
         """Remember what an engine lacks on a cluster if nothing smaller is known."""
@@ -55,10 +55,10 @@ class NearestMiss:
     @property
     def text(self) -> str:
         """Describe the nearest miss, "" without any."""
-        return room_miss(self._placer, *self._found).text if self._found else ""
+        return capacity_miss(self._placer, *self._found).text if self._found else ""
 
 
-def room_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
+def capacity_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
     """Give the pool with the smallest gap for an engine, on a cluster whose pools have the devices for it."""
     fit = placer.compiled.on(info.layout)
     free = placer.overlay.free(info)

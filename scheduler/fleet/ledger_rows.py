@@ -30,18 +30,18 @@ class _Table:
 
 def pack_rows(entries: Sequence[LedgerEntry]) -> dict[str, Any]:
     """Give a tree from which `unpack_rows` makes equal entries in the same order."""
-    texts, stamps, rest = _Table(), _Table(), _Table()
-    rows = [_row(entry, texts, stamps, rest) for entry in entries]
+    texts, placed, rest = _Table(), _Table(), _Table()
+    rows = [_row(entry, texts, placed, rest) for entry in entries]
     write = codec(tuple[EnginePlacement, ...])[0]
     return {
         "texts": list(texts.numbers),
-        "stamps": [write(stamp) for stamp in stamps.numbers],
+        "stamps": [write(engines) for engines in placed.numbers],
         "rest": list(rest.numbers),
         "columns": [list(column) for column in zip(*rows, strict=True)],
     }
 
 
-def _row(entry: LedgerEntry, texts: _Table, stamps: _Table, rest: _Table) -> list[Any]:
+def _row(entry: LedgerEntry, texts: _Table, placed: _Table, rest: _Table) -> list[Any]:
     identity = (entry.namespace, entry.deployment, entry.cluster, entry.index)
     made_name = replica_name(*identity, entry.name_counter)
     made_uid = replica_uid(*identity[:2], entry.origin, *identity[2:])
@@ -54,7 +54,7 @@ def _row(entry: LedgerEntry, texts: _Table, stamps: _Table, rest: _Table) -> lis
         texts.number(entry.cluster),
         entry.index,
         "" if entry.name == made_name else entry.name,
-        stamps.number(entry.engines),
+        placed.number(entry.engines),
         texts.number(entry.state),
         entry.priority,
         entry.since,
@@ -71,10 +71,10 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
     """Give the entries that `pack_rows` wrote."""
     texts: list[str] = tree["texts"]
     read = codec(tuple[EnginePlacement, ...])[1]
-    stamps = [read(stamp) for stamp in tree["stamps"]]
+    placed = [read(engines) for engines in tree["stamps"]]
     rest = [_rest(item) for item in tree["rest"]]
     for row in zip(*tree["columns"], strict=True):
-        uid, owner_uid, request, namespace, deployment, cluster, index, name, stamp = row[:9]
+        uid, owner_uid, request, namespace, deployment, cluster, index, name, engines = row[:9]
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
@@ -83,7 +83,7 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
             name=name or replica_name(*identity, counter),
-            engines=stamps[stamp],
+            engines=placed[engines],
             state=texts[state],
             priority=priority,
             since=since,

@@ -196,7 +196,7 @@ def template_digest(spec: Tree) -> str:
     """Digest what a replica copies from its template, read from the template or from the replica.
 
     Selectors of clusters and tolerations are not copied, so changing them restarts nothing; what the requests resolved to is compared
-    with the stamp instead.
+    with its placement instead.
     """
     engines = [
         {

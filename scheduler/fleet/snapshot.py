@@ -1,8 +1,8 @@
 """Snapshots: a whole fleet in few bytes, in parts that are small enough to be read one at a time.
 
-Rows become columns, repeated texts and stamps become numbers into tables, and each part is compressed: what replicas of one deployment
-share is written once. Names and uids are derived again, so only those that differ from the derived ones are written. Reading a large
-fleet at once would block its reader for seconds; a part takes a fraction of one.
+Rows become columns, repeated texts and placed engines become numbers into tables, and each part is compressed: what replicas of one
+deployment share is written once. Names and uids are derived again, so only those that differ from the derived ones are written. Reading a
+large fleet at once would block its reader for seconds; a part takes a fraction of one.
 """
 
 from __future__ import annotations

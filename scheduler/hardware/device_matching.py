@@ -150,7 +150,7 @@ def member_need(requests: tuple[RequestView, ...], rules: MatchRules) -> MemberN
 
 @lru_cache(maxsize=10_000)
 def need_digest(requests: tuple[RequestView, ...]) -> str:
-    """Digest requests, to see later whether they were edited since a replica was stamped."""
+    """Digest requests, to see later whether they were edited since a replica was placed."""
     return digest_of([[r.name, r.count, list(r.selectors)] for r in requests]) if requests else ""
 
 

@@ -126,19 +126,19 @@ class CompiledTemplate:
         return claims
 
     def place(self, i: int, pool: str, devices: DeviceSet) -> EnginePlacement:
-        """Stamp an engine onto a pool; equal stamps are one object."""
+        """Place an engine on a pool; equal placements are one object."""
         key = (i, pool, devices.digest)
         known = self._placed.get(key)
         if known is None:
             engine = self.engines[i]
             members = tuple(
-                stamp(member, need, need.fit(devices), pool) for member, need in zip(engine.members, self.needs[i], strict=True)
+                place_member(member, need, need.fit(devices), pool) for member, need in zip(engine.members, self.needs[i], strict=True)
             )
             known = self._placed[key] = EnginePlacement(engine.name, members, engine.copies)
         return known
 
 
-def stamp(member: MemberView, need: MemberNeed, fit: MemberFit, pool: str) -> MemberPlacement:
+def place_member(member: MemberView, need: MemberNeed, fit: MemberFit, pool: str) -> MemberPlacement:
     """Put one member on a pool with what its requests resolved to there."""
     return MemberPlacement(
         role=member.role,
@@ -161,8 +161,8 @@ def engine_cost(engine: EngineView, claims: tuple[bool, ...]) -> int:
     return engine.copies * sum(member_pods(member) for member, claiming in zip(engine.members, claims, strict=True) if claiming)
 
 
-def stamped_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
-    """Nodes per pool that a stamped engine holds; members without requests hold none."""
+def placed_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
+    """Nodes per pool that a placed engine holds; members without requests hold none."""
     nodes: dict[str, int] = {}
     for member in engine.members:
         if member.requests:
@@ -171,7 +171,7 @@ def stamped_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
 
 
 def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
-    """Nodes per pool that a stamped replica holds; the answer is shared and must not be changed."""
+    """Nodes per pool that a placed replica holds; the answer is shared and must not be changed."""
     known = _charges.get(id(engines))
     if known is not None:
         return known[1]
@@ -182,7 +182,7 @@ def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     return total
 
 
-# By identity: stamps are shared by many replicas, and hashing one costs more than adding it up. The reference keeps the id unique.
+# By identity: placed engines are shared by many replicas, and hashing one costs more than adding it up. The reference keeps the id unique.
 _charges: dict[int, tuple[tuple[EnginePlacement, ...], Mapping[str, int]]] = {}
 _CHARGES_MAX = 50_000
 
@@ -190,7 +190,7 @@ _CHARGES_MAX = 50_000
 def _add_up(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     total: dict[str, int] = {}
     for engine in engines:
-        for pool, nodes in stamped_nodes(engine):
+        for pool, nodes in placed_nodes(engine):
             total[pool] = total.get(pool, 0) + nodes
     return total
 

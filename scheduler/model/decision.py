@@ -25,7 +25,7 @@ class ResolvedRequest:
 class MemberPlacement:
     """A member on its pool.
 
-    Without requests it claims nothing and costs no node. `need` is a digest of the requests it was stamped from, `draw` the device
+    Without requests it claims nothing and costs no node. `need` is a digest of the requests it was placed for, `draw` the device
     entries one of its pods uses (name, count). `slots` are node numbers of its pods where devices are packed.
     """
 
@@ -98,7 +98,7 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class RetainedNote:
     """A replica that stays although a change is due: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
 
     reason: str
@@ -162,7 +162,7 @@ class Decision:
     victims: tuple[Eviction, ...] = ()
     shortfall: int = 0
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
-    notes: tuple[Note, ...] = ()
+    notes: tuple[RetainedNote, ...] = ()
     conditions: tuple[Condition, ...] = ()
     more: bool = False
     digest: str = ""

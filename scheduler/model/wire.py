@@ -2,7 +2,7 @@
 
 Field names become camelCase, what equals its default is left out, and what is absent takes its default again, so old payloads still open.
 A codec per class is built once from its fields. Lists of placements repeat the same engines hundreds of times; a decision therefore
-writes each different stamp once and refers to it by number.
+writes each different tuple of them once and refers to it by number.
 """
 
 from __future__ import annotations
@@ -134,16 +134,16 @@ def _plain_decision() -> Codec:
 
 
 def _write_decision(decision: Decision) -> dict[str, Any]:
-    stamps: dict[tuple[EnginePlacement, ...], int] = {}
+    distinct: dict[tuple[EnginePlacement, ...], int] = {}
     write_placement = codec(Placement)[0]
     write_engines = codec(tuple[EnginePlacement, ...])[0]
     placements = []
     for placement in decision.placements:
         tree = write_placement(dataclasses.replace(placement, engines=()))
-        tree["engines"] = stamps.setdefault(placement.engines, len(stamps))
+        tree["engines"] = distinct.setdefault(placement.engines, len(distinct))
         placements.append(tree)
     whole: dict[str, Any] = _plain_decision()[0](dataclasses.replace(decision, placements=()))
-    whole["stamps"] = [write_engines(engines) for engines in stamps]
+    whole["stamps"] = [write_engines(engines) for engines in distinct]
     whole["placements"] = placements
     return whole
 
@@ -151,9 +151,9 @@ def _write_decision(decision: Decision) -> dict[str, Any]:
 def _read_decision(tree: Mapping[str, Any]) -> Decision:
     read_engines = codec(tuple[EnginePlacement, ...])[1]
     read_placement = codec(Placement)[1]
-    stamps = [read_engines(stamp) for stamp in tree.get("stamps", [])]
+    distinct = [read_engines(engines) for engines in tree.get("stamps", [])]
     decision: Decision = _plain_decision()[1]({**tree, "placements": []})
     placements = tuple(
-        dataclasses.replace(read_placement({**item, "engines": []}), engines=stamps[item["engines"]]) for item in tree["placements"]
+        dataclasses.replace(read_placement({**item, "engines": []}), engines=distinct[item["engines"]]) for item in tree["placements"]
     )
     return dataclasses.replace(decision, placements=placements)

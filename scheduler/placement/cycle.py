@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import selector_problems
-from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units, stamped_nodes
+from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placed_nodes, placing_units
 from scheduler.model import reasons
-from scheduler.model.decision import EnginePlacement, Eviction, Note, Placement
+from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
-from scheduler.placement.device_accounting import counts_devices, grown_fits
+from scheduler.placement.device_accounting import counts_devices, resize_fits
 from scheduler.placement.filters import hold_reason
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
@@ -40,11 +40,11 @@ class SchedulingCycle:
     retained: RetainResult = field(default_factory=RetainResult)
     kept: list[RetainedReplica] = field(default_factory=list)
     updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
-    restamped: list[LedgerEntry] = field(default_factory=list)
+    updated_entries: list[LedgerEntry] = field(default_factory=list)
     placed: list[Placement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[RetainedNote] = field(default_factory=list)
     placer: ReplicaPlacer | None = None
     quota: QuotaGate | None = None
     evicted_entries: list[LedgerEntry] = field(default_factory=list)
@@ -71,7 +71,9 @@ class SchedulingCycle:
             if not surge:
                 self.update(budget)
             return
-        self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._standing(), self.quota)
+        self.placer = ReplicaPlacer(
+            self.overlay, self.request, self.compiled_for_placing(self.compiled), self._occupying_entries(), self.quota
+        )
         for entry in self.evicted_entries:
             self.placer.mark_vacated(entry)
         if surge:
@@ -83,7 +85,7 @@ class SchedulingCycle:
 
     def finish(self) -> None:
         """Free the nodes that replicas give up by shrinking, for the requests decided next; this cycle's own decision did not use them."""
-        for entry in self.restamped:
+        for entry in self.updated_entries:
             self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
@@ -188,7 +190,7 @@ class SchedulingCycle:
             self._placer.restore(entry)
             if before is not None:
                 self.overlay.ledger.put(before)
-            self.notes.append(Note(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
+            self.notes.append(RetainedNote(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
             return False
         self.placed.append(placement)
         self.kept.remove(kept)
@@ -196,25 +198,25 @@ class SchedulingCycle:
         return True
 
     def update(self, budget: Budget) -> None:
-        """Bring replicas to the current template where they stand, growing only into free nodes."""
+        """Bring replicas to the current template where they are, growing only into free nodes."""
         for kept in changeable(self.deployment, self.kept):
             if kept.replace_reason or kept.drain_reason or kept.target is None or not is_outdated(self.deployment, kept):
                 continue
             blocked = self._growth_blocked(kept)
             if blocked:
-                self.notes.append(Note(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
+                self.notes.append(RetainedNote(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
             elif not budget.take():
                 self.more = True
             else:
                 self.updates[kept.entry.uid] = kept.target
-                self.overlay.ledger.put(restamped(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
-                self.restamped.append(restamped(kept.entry, kept.target, self.deployment))
+                self.overlay.ledger.put(updated_entry(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
+                self.updated_entries.append(updated_entry(kept.entry, kept.target, self.deployment))
 
     def _growth_blocked(self, kept: RetainedReplica) -> str:
         info = self.overlay.clusters[kept.entry.cluster]
         owner = (self.deployment.namespace, self.deployment.name)
         if counts_devices(self.overlay):
-            fits = grown_fits(self.overlay, info, kept.target or (), owner, kept.entry.uid)
+            fits = resize_fits(self.overlay, info, kept.target or (), owner, kept.entry.uid)
             return "" if fits else f"too few free devices on {info.name}"
         free = ReservedPools(self.overlay, owner, self.priority).left(info, self.overlay.free(info))
         held = charges(kept.entry.engines)
@@ -237,7 +239,9 @@ class SchedulingCycle:
         for _ in range(min(budget.surge - excess, len(old) - max(0, excess))):
             placement = self._placer.place()
             if placement is None:
-                self.notes += [Note(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no free capacity for its successor beside it") for k in old]
+                self.notes += [
+                    RetainedNote(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no free capacity for its successor beside it") for k in old
+                ]
                 break
             self.placed.append(placement)
         floor = self.deployment.replicas - unavailable_limit(self.deployment, self.overlay.options)
@@ -286,7 +290,7 @@ class SchedulingCycle:
             raise RuntimeError("growth is checked before quotas are read")
         return self.quota
 
-    def _standing(self) -> list[LedgerEntry]:
+    def _occupying_entries(self) -> list[LedgerEntry]:
         """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
         gone = {entry.uid for entry in self.evicted_entries}
         terminating = [e.as_releasing(e.since) for e in self.retained.terminating if e.uid not in gone]
@@ -303,16 +307,17 @@ class SchedulingCycle:
             self.evicted_entries.append(entry)
 
 
-def restamped(entry: LedgerEntry, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> LedgerEntry:
+def updated_entry(entry: LedgerEntry, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> LedgerEntry:
     """Give the ledger entry of a replica that is updated to the current template."""
     return replace(entry, engines=engines, template=deployment.template, ready=False)
 
 
 def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement, ...]) -> tuple[EnginePlacement, ...]:
-    """Give each engine at the larger of two stamps: its pods are there until the smaller ones have replaced them."""
+    """Give each engine at the larger of two placements: its pods are there until the smaller ones have replaced them."""
     known = {engine.engine: engine for engine in before}
     return tuple(
-        max(known.get(engine.engine, engine), engine, key=lambda stamp: sum(nodes for _, nodes in stamped_nodes(stamp))) for engine in after
+        max(known.get(engine.engine, engine), engine, key=lambda placed: sum(nodes for _, nodes in placed_nodes(placed)))
+        for engine in after
     )
 
 

@@ -6,7 +6,7 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
   ever left without a node. For one kind of device with D per node, a pod of size s is refused by a node that already carries T or more,
   T being the smallest multiple of the greatest common divisor of all sizes that exceeds D - s; so at most (U - s) // T nodes can block it,
   U being the devices in use, and that must be less than the number of nodes. Each kind of device can block nodes: the sum must be less.
-* packed: pods get node slots here, the tightest that fits, and the slot is stamped. Only where the cluster is known to follow slots.
+* packed: pods get node slots here, the tightest that fits, and the placement records it. Only where the cluster is known to follow slots.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def capacity_of(pool: PoolView) -> Vector:
 
 
 def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
-    """Give the pods of a stamped member; one whose draw is not known counts as taking whole nodes."""
+    """Give the pods of a placed member; one whose draw is not known counts as taking whole nodes."""
     drawn = dict(member.draw)
     entries = pool.device_set.entries
     claimed = tuple(0 if entry.claim == "Synthetic" else drawn.get(entry.name, 0) for entry in entries)
@@ -71,12 +71,12 @@ def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
 
 
 def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
-    """Give the claiming pods of stamped engines on one pool."""
+    """Give the claiming pods of placed engines on one pool."""
     return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
 
 
-def residents(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
-    """Give the pods on a pool, without those of the owner's releasing replicas and without the entry `skip`."""
+def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
+    """Give the pods that the ledger charges to a pool, without those of the owner's releasing replicas and without the entry `skip`."""
     found = []
     for entry in overlay.ledger.on_cluster(info.name).values():
         nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
@@ -108,10 +108,10 @@ def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
     return True
 
 
-def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
-    """Give slots for added pods, the largest first into the tightest slot; None if one finds none or a standing pod has no slot."""
+def pack(capacity: Vector, nodes: int, charged: Sequence[Pods], added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
+    """Give slots for added pods, the largest first into the tightest slot; None if one finds none or a charged pod has no slot."""
     left = [list(capacity) for _ in range(nodes)]
-    for group in standing:
+    for group in charged:
         if len(group.slots) != group.count:
             return None
         for slot in group.slots:
@@ -137,14 +137,14 @@ def pack(capacity: Vector, nodes: int, standing: Sequence[Pods], added: Sequence
     return chosen
 
 
-def admits(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], added: Sequence[Pods]) -> bool:
-    """Whether a pool takes more pods beside those that stand there."""
+def admits(overlay: FleetOverlay, pool: PoolView, charged: Sequence[Pods], added: Sequence[Pods]) -> bool:
+    """Whether a pool takes more pods beside those charged to it."""
     if accounting_of(overlay, pool) == WHOLE_NODES:
         # A pod takes its node whole, whatever it claims there.
-        return sum(group.count for group in (*standing, *added)) <= pool.nodes
-    if packs(overlay, pool) and all(len(group.slots) == group.count for group in standing):
-        return pack(capacity_of(pool), pool.nodes, standing, added) is not None
-    return is_safe(capacity_of(pool), pool.nodes, [*standing, *added])
+        return sum(group.count for group in (*charged, *added)) <= pool.nodes
+    if packs(overlay, pool) and all(len(group.slots) == group.count for group in charged):
+        return pack(capacity_of(pool), pool.nodes, charged, added) is not None
+    return is_safe(capacity_of(pool), pool.nodes, [*charged, *added])
 
 
 def fit_devices(
@@ -156,7 +156,7 @@ def fit_devices(
 ) -> Trial:
     """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
     fit = compiled.on(info.layout)
-    standing = [residents(overlay, info, pool, owner) for pool in info.pools]
+    charged = [charged_pods(overlay, info, pool, owner) for pool in info.pools]
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
@@ -175,7 +175,7 @@ def fit_devices(
                 continue
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
-            if not admits(overlay, pool, standing[p], [*added[p], *more]):
+            if not admits(overlay, pool, charged[p], [*added[p], *more]):
                 continue
             added[p] += more
             chosen.append(p)
@@ -191,14 +191,14 @@ def fit_devices(
 
 
 def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:
-    """Stamp slots onto new engines where pods are packed."""
+    """Give new engines slots where pods are packed."""
     if not any(packs(overlay, pool) for pool in info.pools):
         return engines
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
     for pool in [pool for pool in info.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = pack(capacity_of(pool), pool.nodes, residents(overlay, info, pool, owner), added)
+        found = pack(capacity_of(pool), pool.nodes, charged_pods(overlay, info, pool, owner), added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
@@ -206,9 +206,9 @@ def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePl
     )
 
 
-def grown_fits(overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
+def resize_fits(overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
     """Whether a replica may be updated in place to the engines of `target`."""
-    return all(admits(overlay, pool, residents(overlay, info, pool, owner, uid), pods_on(target, pool)) for pool in info.pools)
+    return all(admits(overlay, pool, charged_pods(overlay, info, pool, owner, uid), pods_on(target, pool)) for pool in info.pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +235,11 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
         first = next((e for e, count in enumerate(capacity) if count), None)
         if first is None:
             continue
-        standing = residents(overlay, info, pool, ("", ""))
-        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in standing))
+        charged = charged_pods(overlay, info, pool, ("", ""))
+        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in charged))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):
-            more = _admitted(overlay, pool, standing, tuple(size if e == first else 0 for e in range(len(capacity))))
+            more = _admitted(overlay, pool, charged, tuple(size if e == first else 0 for e in range(len(capacity))))
             if more:
                 largest, unusable = size, free - size * more
                 break
@@ -247,12 +247,12 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
     return found
 
 
-def _admitted(overlay: FleetOverlay, pool: PoolView, standing: Sequence[Pods], size: Vector) -> int:
+def _admitted(overlay: FleetOverlay, pool: PoolView, charged: Sequence[Pods], size: Vector) -> int:
     """Count the pods of one size that a pool would still admit."""
     low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
     while low < high:
         middle = (low + high + 1) // 2
-        if admits(overlay, pool, standing, [Pods(size, middle)]):
+        if admits(overlay, pool, charged, [Pods(size, middle)]):
             low = middle
         else:
             high = middle - 1

@@ -33,7 +33,7 @@ class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
 
     def __init__(
-        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, standing: Iterable[LedgerEntry], quota: QuotaGate
+        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, existing: Iterable[LedgerEntry], quota: QuotaGate
     ) -> None:
         self.overlay = overlay
         self.request = request
@@ -57,7 +57,7 @@ class ReplicaPlacer:
         self._levels: dict[int, ClusterSet] = {}
         self._replaceable: dict[tuple[str, int], LedgerEntry] = {}
         releasing = 0
-        for entry in standing:
+        for entry in existing:
             self._indices[entry.cluster].add(entry.index)
             if entry.state != reasons.RELEASING:
                 self._load(entry.cluster, 1)
@@ -122,7 +122,7 @@ class ReplicaPlacer:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
         allowed = ClusterSet(self.open & self.constraints.allowed(self.own))
         for info, trial in self.candidates(allowed):
-            engines = self.trials.stamped(info, trial)
+            engines = self.trials.placed_engines(info, trial)
             if self.quota.refuses(info, engines):
                 continue
             return self._commit(info, engines)
@@ -133,7 +133,7 @@ class ReplicaPlacer:
         trial = self.trial(info)
         if trial.failed >= 0:
             return None
-        engines = self.trials.stamped(info, trial)
+        engines = self.trials.placed_engines(info, trial)
         return None if self.quota.refuses(info, engines) else self._commit(info, engines)
 
     def candidates(self, allowed: ClusterSet) -> Iterable[tuple[ClusterInfo, Trial]]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.template import CompiledTemplate, charges, stamp
+from scheduler.hardware.template import CompiledTemplate, charges, place_member
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
-from scheduler.model.decision import EnginePlacement, MemberPlacement, Note
+from scheduler.model.decision import EnginePlacement, MemberPlacement, RetainedNote
 from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, LedgerEntry, MemberView
 from scheduler.placement.queue_limits import eviction_text, not_admitted
 
@@ -25,7 +25,7 @@ class RetainedReplica:
     """A replica that is retained for now.
 
     Attributes:
-        target: its engines as the deployment wants them on the pools it is pinned to, None when it has to stay as stamped.
+        target: its engines as the deployment wants them on the pools it is pinned to, None when it has to stay as placed.
         replace_reason: why it is replaced as soon as a successor can be placed, "" if it is not.
         detail: what `replace_reason` found.
         drain_reason: the taint for which it is evicted under the drain budget, "" if none.
@@ -57,7 +57,7 @@ class RetainResult:
     kept: list[RetainedReplica] = field(default_factory=list)
     evicted: list[EvictedReplica] = field(default_factory=list)
     terminating: list[LedgerEntry] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[RetainedNote] = field(default_factory=list)
     duplicates: list[LedgerEntry] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ def retain(
     Args:
         overlay: the fleet as this batch sees it.
         deployment: what is wanted.
-        compiled: its compiled engines; None when a selector does not compile, then every replica stays as stamped.
+        compiled: its compiled engines; None when a selector does not compile, then every replica stays as placed.
         entries: its replicas in name order.
         held: no new replica may be placed; then replicas are evicted only because of a lost or drained cluster.
 
@@ -119,7 +119,7 @@ def retain(
             kept.drain_reason = f"untolerated taint {taint_text(taint.key, taint.value, taint.effect)} on cluster {entry.cluster}"
             kept.drain_since = taint.since
         elif compiled is not None:
-            note = _check_stamp(overlay, deployment, compiled, info, kept)
+            note = _check_placement(overlay, deployment, compiled, info, kept)
             if note is not None:
                 found.notes.append(note)
             waiting = not_admitted(overlay, info, entry) if rules.follow_admission and not kept.replace_reason else ""
@@ -127,7 +127,7 @@ def retain(
                 kept.replace_reason, kept.detail = reasons.NOT_ADMITTED, waiting
         lost = eviction_text(overlay, info, entry) if rules.follow_admission else ""
         if lost:
-            found.notes.append(Note(reasons.EVICTED, entry.name, lost))
+            found.notes.append(RetainedNote(reasons.EVICTED, entry.name, lost))
     return found
 
 
@@ -141,49 +141,49 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def _check_stamp(
+def _check_placement(
     overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, info: ClusterInfo, kept: RetainedReplica
-) -> Note | None:
-    """Compare a stamp with the template: set in `kept` what follows, and give the note of a drift."""
+) -> RetainedNote | None:
+    """Compare a placement with the template: set in `kept` what follows, and give the note of a drift."""
     entry = kept.entry
-    stamped = {engine.engine: engine for engine in entry.engines}
-    kept.detail = _template_difference(deployment.engines, stamped, len(entry.engines))
+    current = {engine.engine: engine for engine in entry.engines}
+    kept.detail = _template_difference(deployment.engines, current, len(entry.engines))
     if kept.detail:
         kept.replace_reason = reasons.TEMPLATE_CHANGED
         return None
     target = []
     for i, engine in enumerate(deployment.engines):
-        placed, problem = _on_pins(compiled, info, i, engine, stamped[engine.name])
+        placed, problem = _on_pins(compiled, info, i, engine, current[engine.name])
         if placed is not None:
             target.append(placed)
             continue
-        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, stamped[engine.name], info)
+        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, current[engine.name], info)
         if not edited:
-            return Note(reasons.DRIFTED, entry.name, problem)
+            return RetainedNote(reasons.DRIFTED, entry.name, problem)
         kept.replace_reason, kept.detail = reasons.PIN_MISMATCH, problem
         return None
     kept.target = tuple(target)
     return None
 
 
-def _template_difference(engines: tuple[EngineView, ...], stamped: dict[str, EnginePlacement], count: int) -> str:
-    if count != len(engines) or len(stamped) != count:
-        return f"{count} engines stamped, {len(engines)} wanted"
+def _template_difference(engines: tuple[EngineView, ...], current: dict[str, EnginePlacement], count: int) -> str:
+    if count != len(engines) or len(current) != count:
+        return f"{count} engines placed, {len(engines)} wanted"
     for engine in engines:
-        known = stamped.get(engine.name)
+        known = current.get(engine.name)
         if known is None:
-            return f"engine {engine.name} is not among the stamped ones"
+            return f"engine {engine.name} is not among the placed ones"
         if [m.role for m in known.members] != [m.role for m in engine.members]:
-            return f"engine {engine.name} has other members than stamped"
+            return f"engine {engine.name} has other members than placed"
     return ""
 
 
 def _on_pins(
-    compiled: CompiledTemplate, info: ClusterInfo, i: int, engine: EngineView, stamped: EnginePlacement
+    compiled: CompiledTemplate, info: ClusterInfo, i: int, engine: EngineView, current: EnginePlacement
 ) -> tuple[EnginePlacement | None, str]:
-    """Stamp an engine again on the pools it is pinned to; None and the problem when they no longer satisfy it."""
-    pool = stamped.pool
-    members = stamped.members
+    """Place an engine again on the pools it is pinned to; None and the problem when they no longer satisfy it."""
+    pool = current.pool
+    members = current.members
     devices = info.device_set(pool)
     if devices is not None and pool and all(member.pool == pool for member in members):
         fits = [need.fit(devices) for need in compiled.needs[i]]
@@ -201,34 +201,34 @@ def _on_pins(
         if not fit.fits:
             return None, f"engine {engine.name}: pool {known.pool} no longer fits ({fit.detail})"
         claims = claims or bool(fit.resolved)
-        placed.append(stamp(member, need, fit, known.pool))
+        placed.append(place_member(member, need, fit, known.pool))
     if not claims:
         return None, f"engine {engine.name}: no member claims a device on pool {pool}"
     return EnginePlacement(engine.name, tuple(placed), engine.copies), ""
 
 
-def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, stamped: EnginePlacement, info: ClusterInfo) -> bool:
-    """Whether the deployment was edited since the engine was stamped.
+def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, current: EnginePlacement, info: ClusterInfo) -> bool:
+    """Whether the deployment was edited since the engine was placed.
 
     A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to be replaced.
     """
-    if any(info.device_set(member.pool) is None for member in stamped.members):
+    if any(info.device_set(member.pool) is None for member in current.members):
         return True
     return any(
         _member_edited(member, known, need.digest)
-        for member, known, need in zip(engine.members, stamped.members, compiled.needs[i], strict=True)
+        for member, known, need in zip(engine.members, current.members, compiled.needs[i], strict=True)
     )
 
 
-def _member_edited(member: MemberView, stamped: MemberPlacement, need: str) -> bool:
-    if stamped.need:
-        return stamped.need != need
-    # Stamped before digests were kept: only what resolved is known. A request that is new may have been synthetic then.
+def _member_edited(member: MemberView, current: MemberPlacement, need: str) -> bool:
+    if current.need:
+        return current.need != need
+    # Placed before digests were kept: only what resolved is known. A request that is new may have been synthetic then.
     wanted = {request.name: (request.count, request.selectors) for request in member.requests}
-    return any(wanted.get(known.name) != (known.count, known.selectors) for known in stamped.requests)
+    return any(wanted.get(known.name) != (known.count, known.selectors) for known in current.requests)
 
 
-def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[Note]:
+def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[RetainedNote]:
     """Report pools under a replica where fewer nodes exist than are charged; nothing is moved for that."""
     info = overlay.clusters.get(entry.cluster)
     if info is None or not info.observed:
@@ -242,11 +242,11 @@ def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[Note]:
         limit = observed_limit(info.pools[p], charged, overlay.now, overlay.options)
         if limit is not None and limit < 0:
             detail = f"{charged + limit} nodes of {info.name}/{name} are there, {charged} are charged"
-            yield Note(reasons.CAPACITY_LOST, entry.name, detail)
+            yield RetainedNote(reasons.CAPACITY_LOST, entry.name, detail)
 
 
-def same_stamp(a: EnginePlacement, b: EnginePlacement) -> bool:
-    """Whether two stamps give the same pods; fields that pods do not depend on are left aside."""
+def same_placement(a: EnginePlacement, b: EnginePlacement) -> bool:
+    """Whether two placements give the same pods; fields that pods do not depend on are left aside."""
     if a.engine != b.engine or a.copies != b.copies or len(a.members) != len(b.members):
         return False
     return all(

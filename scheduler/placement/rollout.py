@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.placement.retain import RetainedReplica, same_stamp
+from scheduler.placement.retain import RetainedReplica, same_placement
 
 _PERCENT = 100
 
@@ -78,8 +78,8 @@ def is_outdated(deployment: DeploymentView, kept: RetainedReplica) -> bool:
     known = kept.entry.template
     if known and deployment.template and known != deployment.template:
         return True
-    stamped = {engine.engine: engine for engine in kept.entry.engines}
-    return any(not same_stamp(engine, stamped[engine.engine]) for engine in kept.target)
+    placed = {engine.engine: engine for engine in kept.entry.engines}
+    return any(not same_placement(engine, placed[engine.engine]) for engine in kept.target)
 
 
 def changeable(deployment: DeploymentView, kept: Sequence[RetainedReplica]) -> list[RetainedReplica]:
@@ -95,8 +95,8 @@ def drained_replicas(deployment: DeploymentView, kept: Sequence[RetainedReplica]
     limit = amount(drain.max_unavailable, deployment.replicas, up=False)
     if isinstance(drain.max_unavailable, str) and drain.max_unavailable != "0%":
         limit = max(1, limit)
-    standing = [k for k in kept if not k.drain_reason]
-    missing = max(0, deployment.replicas - len(kept)) + sum(not k.entry.ready for k in standing)
+    undrained = [k for k in kept if not k.drain_reason]
+    missing = max(0, deployment.replicas - len(kept)) + sum(not k.entry.ready for k in undrained)
     if limit >= deployment.replicas:
         return draining
     allowed = max(0, limit - missing)

@@ -16,7 +16,7 @@ from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.device_accounting import admits, counts_devices, fit_devices, pods_on, residents, with_slots
+from scheduler.placement.device_accounting import admits, charged_pods, counts_devices, fit_devices, pods_on, with_slots
 from scheduler.placement.queue_limits import QueueLimits, refused_positions
 from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of
@@ -140,10 +140,10 @@ class Trials:
         """Whether a pool has the devices for one engine, regardless of the others."""
         pool = info.pools[p]
         added = pods_on((self._compiled.place(i, pool.name, pool.device_set),), pool)
-        return admits(self._overlay, pool, residents(self._overlay, info, pool, self._owner), added)
+        return admits(self._overlay, pool, charged_pods(self._overlay, info, pool, self._owner), added)
 
-    def stamped(self, info: ClusterInfo, trial: Trial) -> tuple[EnginePlacement, ...]:
-        """Stamp the engines onto the pools that a trial found."""
+    def placed_engines(self, info: ClusterInfo, trial: Trial) -> tuple[EnginePlacement, ...]:
+        """Place the engines on the pools that a trial found."""
         compiled = self._compiled
         engines = tuple(compiled.place(i, info.pools[p].name, info.pools[p].device_set) for i, p in enumerate(trial.positions))
         return with_slots(self._overlay, info, joined_units(engines) if compiled.spanning else engines, self._owner)

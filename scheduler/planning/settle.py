@@ -67,7 +67,7 @@ def queued(views: Iterable[DeploymentView], options: SchedulerOptions, step: int
 
 
 def copy_of(fleet: Fleet) -> Fleet:
-    """Give a fleet that starts equal and changes alone; views and stamps are shared."""
+    """Give a fleet that starts equal and changes alone; views and placed engines are shared."""
     other = Fleet(fleet.options)
     for info in fleet.clusters.values():
         other.index.put(info.view)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler.decide import ExplainedDecision
-from scheduler.hardware.template import stamped_nodes
+from scheduler.hardware.template import placed_nodes
 from scheduler.model.decision import EnginePlacement
 
 
@@ -47,5 +47,5 @@ def decision_tree(explained: ExplainedDecision) -> dict[str, Any]:
 def engine_trees(engines: Iterable[EnginePlacement]) -> Iterable[dict[str, Any]]:
     """Give name, pool and nodes of each engine; one that spans pools has a row for each."""
     for engine in engines:
-        for pool, nodes in stamped_nodes(engine) or ((engine.pool, 0),):
+        for pool, nodes in placed_nodes(engine) or ((engine.pool, 0),):
             yield {"name": engine.engine, "pool": pool, "nodes": nodes}

@@ -40,12 +40,12 @@ def synthetic_fleet(clusters: int, pools: int, replicas: int) -> Fleet:
         labels = {"modelplane.ai/region": REGIONS[i % len(REGIONS)]}
         fleet.put_cluster(ClusterView(f"cluster-{i:05d}", labels, (), ready=True, gateway_address="10.0.0.1", pools=views))
     request = ResolvedRequest("gpu", "gpu.nvidia.com", 1, (SELECTOR,))
-    stamp = (EnginePlacement("main", (MemberPlacement("Standalone", "pool-1", (request,)),)),)
+    engines = (EnginePlacement("main", (MemberPlacement("Standalone", "pool-1", (request,)),)),)
     for k in range(replicas):
         cluster = f"cluster-{k % clusters:05d}"
         name = f"existing-{k // WANTED}"
         fleet.put_replica(
-            LedgerEntry(f"uid-{k}", "others", name, cluster, k // clusters, f"{name}-{k:08x}", stamp, ready=True, serving=True)
+            LedgerEntry(f"uid-{k}", "others", name, cluster, k // clusters, f"{name}-{k:08x}", engines, ready=True, serving=True)
         )
     return fleet
 

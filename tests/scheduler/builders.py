@@ -128,15 +128,15 @@ def deployment(*engines: EngineView, want: int = 1, name: str = "m", namespace: 
     )
 
 
-def stamped(view: DeploymentView, pools: str | Sequence[str], world: Fleet, at: str) -> tuple[EnginePlacement, ...]:
-    """The engines of a deployment as the scheduler stamps them onto these pools of a cluster (one name serves all engines)."""
+def placed_engines(view: DeploymentView, pools: str | Sequence[str], world: Fleet, at: str) -> tuple[EnginePlacement, ...]:
+    """The engines of a deployment as the scheduler places them on these pools of a cluster (one name serves all engines)."""
     compiled = compile_template(view.engines, MatchRules())
     names = [pools] * len(view.engines) if isinstance(pools, str) else pools
     info = world.clusters.get(at)
     return tuple(compiled.place(i, name, (info and info.device_set(name)) or make_set((gpu(),))) for i, name in enumerate(names))
 
 
-def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequence[str] = "p", **fields: Any) -> list[str]:
+def put_replicas(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequence[str] = "p", **fields: Any) -> list[str]:
     """Put replicas `cluster/index` of a deployment into the fleet, Bound and Ready; gives their uids."""
     uids = []
     for place in places:
@@ -150,7 +150,7 @@ def standing(world: Fleet, view: DeploymentView, *places: str, pools: str | Sequ
             at,
             int(index),
             name,
-            stamped(view, pools, world, at),
+            placed_engines(view, pools, world, at),
             **{"ready": True, "serving": True, "template": view.template, **{k: v for k, v in fields.items() if k != "name"}},
         )
         world.put_replica(entry)

@@ -117,7 +117,7 @@ class Checker:
             if prefix is not None and (f"{prefix}.{node.function}" in FUNCTIONS or f"{prefix}.{node.function}" in UNSUPPORTED):
                 node.function, node.target = f"{prefix}.{node.function}", None
         if node.function == "has" and node.target is None:
-            self._forgive_has(node)
+            self._rewrite_lenient_has(node)
         declared = FUNCTIONS.get(node.function)
         if declared is None:
             if node.target is not None and node.function in UNSUPPORTED:
@@ -129,7 +129,7 @@ class Checker:
         receiver = None if node.target is None else (yield node.target)
         return self._resolve(node, declared, receiver, args)
 
-    def _forgive_has(self, node: Call) -> None:
+    def _rewrite_lenient_has(self, node: Call) -> None:
         """Read `has(x[key])` as `key in x` in the lenient dialect; CEL has no such form."""
         arg = node.args[0] if len(node.args) == 1 else None
         if self._lenient and isinstance(arg, Call) and arg.function == "_[_]":

@@ -33,8 +33,8 @@ from tests.scheduler.builders import (
     message,
     places,
     pool,
+    put_replicas,
     settled,
-    standing,
 )
 
 
@@ -132,9 +132,9 @@ def test_150_the_order_of_inputs_changes_nothing() -> None:
         clusters = [cluster(name, nodes, labels=dict(shuffled.sample(list(LABELS.items()), 2))) for name, nodes in NODES]
         shuffled.shuffle(clusters)
         world = fleet(*clusters)
-        stand = ["a/0", "b/1", "c/4"]
-        shuffled.shuffle(stand)
-        standing(world, view, *stand)
+        existing = ["a/0", "b/1", "c/4"]
+        shuffled.shuffle(existing)
+        put_replicas(world, view, *existing)
         digests.add(decided(world, view).digest)
     assert len(digests) == 1
 
@@ -175,7 +175,7 @@ def test_153_parts_of_an_identity_do_not_run_into_each_other() -> None:
 def test_154_a_name_in_use_by_another_identity_is_made_again() -> None:
     world = fleet(cluster("a", 4))
     taken = replica_name("ml", "m", "a", 0)
-    standing(world, deployment(name="other"), "a/0", name=taken)
+    put_replicas(world, deployment(name="other"), "a/0", name=taken)
     decision = settled(world, deployment())
     placement = decision.placements[0]
     assert (placement.name_counter, placement.replica_name) == (1, replica_name("ml", "m", "a", 0, 1))
@@ -218,7 +218,7 @@ def test_a_fleet_survives_its_packing() -> None:
     world = fleet(cluster("a", 4, taints=["x:NoExecute"]), cluster("b", pool("q", 2, gpu(), network_domain="ib-1")))
     world.set_options(SchedulerOptions(priority_classes={"high": 10}))
     settled(world, deployment(want=2))
-    standing(world, deployment(name="other"), "b/0", pools="q", name="odd-name")
+    put_replicas(world, deployment(name="other"), "b/0", pools="q", name="odd-name")
     copy = snapshot.load(snapshot.dump(world))
     assert snapshot.dump(copy) == snapshot.dump(world)
     assert {e.uid: e for e in copy.entries()} == {e.uid: e for e in world.entries()}

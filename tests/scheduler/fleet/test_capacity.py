@@ -13,8 +13,8 @@ from tests.scheduler.builders import (
     message,
     places,
     pool,
+    put_replicas,
     settled,
-    standing,
 )
 
 
@@ -39,7 +39,7 @@ def test_more_nodes_than_declared_are_not_used() -> None:
 
 def test_a_queue_bounds_what_it_has_not_admitted_yet() -> None:
     world = fleet(seen(queue_free=1, admitted=2))
-    standing(world, deployment(name="x", want=2), "a/0", "a/1")
+    put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
     assert len(places(decided(world, deployment(want=4)))) == 1
 
 
@@ -59,7 +59,7 @@ def test_a_pool_found_full_by_observation_is_tried_again_when_the_observation_is
 def test_lost_capacity_is_reported_and_moves_nothing() -> None:
     world = fleet(seen(schedulable=1))
     view = deployment(want=2)
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     decision = decided(world, view)
     assert actions(decision) == {"a/0": "Keep", "a/1": "Keep"}
     assert condition(decision, "CapacityLost") == ("True", "CapacityLost")

@@ -36,9 +36,9 @@ from tests.scheduler.builders import (
     nic,
     places,
     pool,
+    put_replicas,
     report_releasing,
     settled,
-    standing,
 )
 
 Tree = dict[str, Any]
@@ -121,7 +121,7 @@ def test_a_deployment_is_read_whole() -> None:
     )
 
 
-def stamped_spec() -> Tree:
+def placed_spec() -> Tree:
     """The same template as a replica has it."""
     request = {"name": "gpu", "deviceClassName": "gpu", "count": 4}
     engines = []
@@ -136,7 +136,7 @@ def stamped_spec() -> Tree:
 
 
 def test_template_and_replica_have_one_digest() -> None:
-    assert template_digest(stamped_spec()) == template_digest(TEMPLATE)
+    assert template_digest(placed_spec()) == template_digest(TEMPLATE)
 
 
 EDITS: list[tuple[str, Tree, bool]] = [
@@ -236,7 +236,7 @@ def a_replica(**metadata: Any) -> Tree:
     own_labels = {"modelplane.ai/deployment": "m", "modelplane.ai/replica-index": "1"}
     return {
         "metadata": {"name": "m-1", "namespace": "ml", "uid": "u", "labels": own_labels, **metadata},
-        "spec": stamped_spec(),
+        "spec": placed_spec(),
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
 
@@ -283,7 +283,7 @@ def test_a_duplicate_pool_name_counts_once() -> None:
 
 def test_a_fleet_answers_what_it_knows() -> None:
     world = fleet(cluster("a", 2))
-    uid = standing(world, deployment(), "a/0")[0]
+    uid = put_replicas(world, deployment(), "a/0")[0]
     settled(world, deployment(name="other"))
     assert {e.deployment for e in world.on_cluster("a").values()} == {"m", "other"}
     assert list(world.owned("ml", "m")) == [uid]

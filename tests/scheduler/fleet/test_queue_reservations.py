@@ -25,8 +25,8 @@ from tests.scheduler.builders import (
     gpu,
     places,
     pool,
+    put_replicas,
     settled,
-    standing,
 )
 
 STRICT = SchedulerOptions(queue_order="StrictOrder", priority_classes={"high": 10})
@@ -39,7 +39,7 @@ HIGH = replace(deployment(name="high"), policy=PlacementPolicy(priority_class="h
 def half_full(options: SchedulerOptions = STRICT) -> Fleet:
     """Two of four nodes are taken, so the big request waits and the small one would fit."""
     world = fleet(cluster("a", 4), options=options)
-    standing(world, deployment(name="old"), "a/0", "a/1")
+    put_replicas(world, deployment(name="old"), "a/0", "a/1")
     return world
 
 
@@ -133,13 +133,13 @@ def test_18_4_10_placed_replicas_are_kept_and_grow_only_beside_what_is_reserved(
 
 def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_releases_itself() -> None:
     world = fleet(cluster("a", 3), options=STRICT)
-    standing(world, SMALL, "a/0", pools="lost")
-    standing(world, deployment(name="old"), "a/1")
+    put_replicas(world, SMALL, "a/0", pools="lost")
+    put_replicas(world, deployment(name="old"), "a/1")
     settled(world, BIG)
     moved = decided(world, SMALL)
     assert [note.reason for note in moved.notes] == ["ReplacementBlocked"]
     renamed = deployment(engine("renamed"), name="kept")
-    standing(world, deployment(name="kept"), "a/0")
+    put_replicas(world, deployment(name="kept"), "a/0")
     replaced = decided(world, renamed)
     assert (places(replaced), replaced.notes) == (["a/0"], ())
 

@@ -226,8 +226,8 @@ def test_device_plugin_devices_are_claimed_like_dra_ones_and_come_second() -> No
     plugin = gpu(claim="DevicePlugin", name="plugin")
     only = decided(fleet(cluster("a", pool("p", 1, plugin))), deployment())
     both = decided(fleet(cluster("a", pool("p", 1, plugin, gpu()))), deployment())
-    stamps = [d.placements[0].engines[0].members[0].requests[0] for d in (only, both)]
-    assert [(s.device_class, s.resource_name) for s in stamps] == [("", "nvidia.com/gpu"), ("gpu.nvidia.com", "")]
+    resolved = [d.placements[0].engines[0].members[0].requests[0] for d in (only, both)]
+    assert [(s.device_class, s.resource_name) for s in resolved] == [("", "nvidia.com/gpu"), ("gpu.nvidia.com", "")]
 
 
 def test_the_limit_of_a_claim_does_not_concern_device_plugins() -> None:

@@ -21,8 +21,8 @@ from tests.scheduler.builders import (
     fleet,
     gpu,
     leader,
+    placed_engines,
     pool,
-    stamped,
     tolerate,
     worker,
 )
@@ -100,7 +100,7 @@ def random_deployment(dice: random.Random, name: str) -> DeploymentView:
 
 
 def random_world(seed: int) -> World:
-    """Make a world; its replicas were stamped from deployments like those that are scheduled, some of them edited since."""
+    """Make a world; its replicas were placed for deployments like those that are scheduled, some of them edited since."""
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     names = [f"c{i:02}" for i in range(small(dice, CLUSTERS_MAX))]
     views = tuple(random_cluster(dice, name) for name in names)
@@ -122,7 +122,7 @@ def random_world(seed: int) -> World:
             at,
             index,
             f"{owner.name}-{at}-{index}",
-            stamped(view, [dice.choice(published) for _ in view.engines], built, at),
+            placed_engines(view, [dice.choice(published) for _ in view.engines], built, at),
             state,
             since=NOW,
             ready=ready,

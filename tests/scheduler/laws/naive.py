@@ -54,16 +54,16 @@ def retained(own: list[LedgerEntry], selected: dict[str, ClusterView], wants: De
     return kept
 
 
-def pins_hold(stamped: tuple[EnginePlacement, ...], cluster: ClusterView, engines: tuple[EngineView, ...]) -> bool:
+def pins_hold(placed_engines: tuple[EnginePlacement, ...], cluster: ClusterView, engines: tuple[EngineView, ...]) -> bool:
     names = {e.name: e for e in engines}
-    if len(stamped) != len(engines) or any(stamp.engine not in names for stamp in stamped):
+    if len(placed_engines) != len(engines) or any(current.engine not in names for current in placed_engines):
         return False
-    for stamp in stamped:
-        members = names[stamp.engine].members
-        if [m.role for m in stamp.members] != [m.role for m in members]:
+    for current in placed_engines:
+        members = names[current.engine].members
+        if [m.role for m in current.members] != [m.role for m in members]:
             return False
         claims = []
-        for placed, member in zip(stamp.members, members, strict=True):
+        for placed, member in zip(current.members, members, strict=True):
             pool = next((p for p in cluster.pools if p.name == placed.pool), None)
             resolved = None if pool is None else resolve(member, pool.device_set)
             if resolved is None:
@@ -158,19 +158,19 @@ def charged(replica: LedgerEntry) -> Charges:
 
 
 def grows(replica: LedgerEntry, wants: DeploymentView, clusters: list[ClusterView]) -> bool:
-    """Whether keeping a replica would make it larger than it was stamped: there the reference overcommits (D2)."""
+    """Whether keeping a replica would make it larger than it was placed: there the reference overcommits (D2)."""
     cluster = next((c for c in clusters if c.name == replica.cluster), None)
     engines = {e.name: e for e in wants.engines}
     if cluster is None:
         return False
-    for stamp in replica.engines:
-        engine = engines.get(stamp.engine)
-        if engine is None or len(engine.members) != len(stamp.members):
+    for current in replica.engines:
+        engine = engines.get(current.engine)
+        if engine is None or len(engine.members) != len(current.members):
             continue
-        for placed, member in zip(stamp.members, engine.members, strict=True):
+        for placed, member in zip(current.members, engine.members, strict=True):
             pool = next((p for p in cluster.pools if p.name == placed.pool), None)
             now = pods(member) * engine.copies if pool and resolve(member, pool.device_set) else 0
-            before = (placed.worker_nodes if placed.role == "Worker" else 1) * stamp.copies if placed.requests else 0
+            before = (placed.worker_nodes if placed.role == "Worker" else 1) * current.copies if placed.requests else 0
             if now > before:
                 return True
     return False

@@ -23,7 +23,7 @@ from tests.scheduler.builders import (
     nic,
     places,
     pool,
-    standing,
+    put_replicas,
 )
 
 REFERENCE = SchedulerOptions(compat="reference")
@@ -38,7 +38,7 @@ class Case:
     asking: DeploymentView
     ours: list[str]
     reference: list[str]
-    stood: DeploymentView | None = None
+    existing: DeploymentView | None = None
     at: tuple[str, ...] = ()
     fields: tuple[tuple[str, Any], ...] = ()
     edit: Any = None
@@ -136,8 +136,8 @@ CASES = [
 
 def world(case: Case, options: SchedulerOptions) -> Fleet:
     built = fleet(*case.clusters, options=options)
-    if case.stood is not None:
-        standing(built, case.stood, *case.at, **dict(case.fields))
+    if case.existing is not None:
+        put_replicas(built, case.existing, *case.at, **dict(case.fields))
     if case.edit is not None:
         built.put_cluster(case.edit)
     return built
@@ -162,17 +162,17 @@ def test_d12_the_first_matching_entry_wins_even_if_synthetic() -> None:
 def test_what_is_never_turned_off() -> None:
     """D1 namespaces, D2 growth, D3 the ledger, D6 selectors that do not compile."""
     built = fleet(cluster("a", 1), options=REFERENCE)
-    standing(built, deployment(namespace="other"), "a/0")
+    put_replicas(built, deployment(namespace="other"), "a/0")
     assert places(decided(built, deployment(namespace="ours"))) == []
     grown = fleet(cluster("a", 2), options=REFERENCE)
-    standing(grown, deployment(), "a/0")
-    stamp = decided(grown, deployment(engine(copies=8), template="v2")).placements[0].engines[0]
-    assert stamp.copies == 1
+    put_replicas(grown, deployment(), "a/0")
+    placed = decided(grown, deployment(engine(copies=8), template="v2")).placements[0].engines[0]
+    assert placed.copies == 1
     broken = deployment(engine("main", alone(ask("device."))), template="v2")
     assert places(decided(grown, broken)) == ["a/0"]
 
 
 def test_d15_the_nodes_of_a_terminating_replica_that_counts_as_kept_are_not_used_twice() -> None:
     built = fleet(cluster("a", 1), options=REFERENCE)
-    standing(built, deployment(), "a/0", state="Releasing")
+    put_replicas(built, deployment(), "a/0", state="Releasing")
     assert places(decided(built, deployment(want=2))) == ["a/0"]

@@ -69,16 +69,16 @@ def i1_no_pool_is_promised_more_than_it_has(outcome: Outcome) -> None:
     assert all(nodes >= 0 or nodes >= before[at] for at, nodes in after.items())
 
 
-def i2_new_engines_stand_on_published_pools_with_something_to_claim(outcome: Outcome) -> None:
+def i2_new_engines_are_on_published_pools_with_something_to_claim(outcome: Outcome) -> None:
     built, made = outcome.fleet, outcome.made
     for decision in made:
         for placement in decision.placements:
             if placement.action not in ("Create", "Replace"):
                 continue
-            for stamp in placement.engines:
-                assert {member.pool for member in stamp.members} <= set(built.clusters[placement.cluster].positions)
-                assert len({member.pool for member in stamp.members}) == 1
-                assert any(member.requests for member in stamp.members)
+            for placed in placement.engines:
+                assert {member.pool for member in placed.members} <= set(built.clusters[placement.cluster].positions)
+                assert len({member.pool for member in placed.members}) == 1
+                assert any(member.requests for member in placed.members)
 
 
 def i3_the_order_of_what_is_known_changes_nothing(outcome: Outcome) -> None:
@@ -143,17 +143,17 @@ def i7_more_capacity_drops_nothing_that_was_kept(outcome: Outcome) -> None:
     assert kept <= {p.uid for p in after.placements} | {e.uid for e in after.evictions if blocked}
 
 
-def i8_a_kept_replica_stays_where_it_was_stamped(outcome: Outcome) -> None:
+def i8_a_kept_replica_stays_where_it_was_placed(outcome: Outcome) -> None:
     world = outcome.world
-    stood = {entry.uid: entry for entry in world.replicas}
+    existing = {entry.uid: entry for entry in world.replicas}
     for decision in outcome.made:
         for placement in decision.placements:
-            entry = stood.get(placement.uid)
+            entry = existing.get(placement.uid)
             if entry is None:
                 continue
             assert (placement.cluster, placement.index, placement.replica_name) == (entry.cluster, entry.index, entry.name)
-            stamp = {engine.engine: [member.pool for member in engine.members] for engine in entry.engines}
-            assert {engine.engine: [member.pool for member in engine.members] for engine in placement.engines} == stamp
+            pools = {engine.engine: [member.pool for member in engine.members] for engine in entry.engines}
+            assert {engine.engine: [member.pool for member in engine.members] for engine in placement.engines} == pools
 
 
 def i9_filling_never_stops_while_some_arrangement_fits(outcome: Outcome) -> None:
@@ -255,12 +255,12 @@ def i13_a_batch_is_its_single_decisions_in_order(outcome: Outcome) -> None:
 
 LAWS = (
     i1_no_pool_is_promised_more_than_it_has,
-    i2_new_engines_stand_on_published_pools_with_something_to_claim,
+    i2_new_engines_are_on_published_pools_with_something_to_claim,
     i3_the_order_of_what_is_known_changes_nothing,
     i5_no_identity_and_no_name_is_given_twice,
     i6_a_shortfall_has_a_reason_for_every_cluster,
     i7_more_capacity_drops_nothing_that_was_kept,
-    i8_a_kept_replica_stays_where_it_was_stamped,
+    i8_a_kept_replica_stays_where_it_was_placed,
     i9_filling_never_stops_while_some_arrangement_fits,
     i11_the_reference_decides_the_same,
     i13_a_batch_is_its_single_decisions_in_order,

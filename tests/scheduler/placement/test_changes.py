@@ -31,8 +31,8 @@ from tests.scheduler.builders import (
     places,
     pool,
     pools_of,
+    put_replicas,
     settled,
-    standing,
     worker,
 )
 
@@ -44,7 +44,7 @@ ALL_AT_ONCE = PlacementPolicy(Rollout("AllAtOnce"))
 
 def test_129_an_edit_that_the_pin_fails_moves_the_identity_to_another_pool() -> None:
     world = fleet(cluster("a", *TWO_POOLS))
-    uid = standing(world, deployment(SMALL), "a/0", pools="small")[0]
+    uid = put_replicas(world, deployment(SMALL), "a/0", pools="small")[0]
     name = next(world.entries()).name
     decision = decided(world, deployment(LARGE, template="v2"))
     assert (actions(decision), pools_of(decision), evicted(decision)) == ({"a/0": "Replace"}, ["large"], {uid: "PinMismatch"})
@@ -55,7 +55,7 @@ def test_129_an_edit_that_the_pin_fails_moves_the_identity_to_another_pool() -> 
 
 def test_130_an_edit_that_the_pin_still_satisfies_moves_nothing() -> None:
     world = fleet(cluster("a", *TWO_POOLS))
-    standing(world, deployment(SMALL), "a/0", pools="small")
+    put_replicas(world, deployment(SMALL), "a/0", pools="small")
     decision = decided(world, deployment(engine("main", alone(ask(at_least("100Gi")))), template="v2"))
     assert (actions(decision), pools_of(decision)) == ({"a/0": "Update"}, ["small"])
     assert decision.placements[0].engines[0].members[0].requests[0].selectors == (at_least("100Gi"),)
@@ -63,7 +63,7 @@ def test_130_an_edit_that_the_pin_still_satisfies_moves_nothing() -> None:
 
 def test_131_an_edit_that_matches_nothing_deletes_nothing() -> None:
     world = fleet(cluster("a", *TWO_POOLS))
-    standing(world, deployment(SMALL), "a/0", pools="small")
+    put_replicas(world, deployment(SMALL), "a/0", pools="small")
     decision = decided(world, deployment(engine("main", alone(ask(at_least("999Gi")))), template="v2"))
     assert (actions(decision), evicted(decision)) == ({"a/0": "Keep"}, {})
     assert condition(decision, "ReplacementBlocked") == ("True", "ReplacementBlocked")
@@ -74,7 +74,7 @@ def test_131_an_edit_that_matches_nothing_deletes_nothing() -> None:
 def test_132_a_class_edit_moves_nothing_and_is_reported() -> None:
     world = fleet(cluster("a", 2))
     view = deployment()
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     world.put_cluster(cluster("a", pool("p", 2, gpu("140Gi"))))
     decision = decided(world, view)
     assert actions(decision) == {"a/0": "Keep"}
@@ -84,7 +84,7 @@ def test_132_a_class_edit_moves_nothing_and_is_reported() -> None:
 
 def test_a_drifted_replica_keeps_its_template() -> None:
     world = fleet(cluster("a", 2))
-    standing(world, deployment(), "a/0")
+    put_replicas(world, deployment(), "a/0")
     world.put_cluster(cluster("a", pool("p", 2, gpu("140Gi"))))
     assert decided(world, deployment(template="v2")).placements[0].template == "v1"
 
@@ -92,7 +92,7 @@ def test_a_drifted_replica_keeps_its_template() -> None:
 def test_a_stamp_from_before_digests_is_compared_by_what_it_claims() -> None:
     world = fleet(cluster("a", 2))
     view = deployment()
-    uid = standing(world, view, "a/0")[0]
+    uid = put_replicas(world, view, "a/0")[0]
     entry = world.replica(uid)
     assert entry is not None
     bare = tuple(replace(e, members=tuple(replace(m, need="", draw=()) for m in e.members)) for e in entry.engines)
@@ -114,21 +114,21 @@ RESHAPED: list[tuple[str, EngineView, EngineView]] = [
 def test_a_changed_set_of_engines_or_members_replaces(story: str, before: EngineView, after: EngineView) -> None:
     del story
     world = fleet(cluster("a", 4))
-    uid = standing(world, deployment(before), "a/0")[0]
+    uid = put_replicas(world, deployment(before), "a/0")[0]
     decision = decided(world, deployment(after, template="v2"))
     assert (actions(decision), evicted(decision)) == ({"a/0": "Replace"}, {uid: "TemplateChanged"})
 
 
 def test_134_engines_in_another_order_change_nothing() -> None:
     world = fleet(cluster("a", 4))
-    standing(world, deployment(engine("x"), engine("y")), "a/0")
+    put_replicas(world, deployment(engine("x"), engine("y")), "a/0")
     assert actions(decided(world, deployment(engine("y"), engine("x")))) == {"a/0": "Keep"}
 
 
 def test_135_a_lost_cluster_is_replaced_elsewhere_under_a_new_name() -> None:
     world = fleet(cluster("a", 1), cluster("b", 1))
     view = deployment()
-    uid = standing(world, view, "a/0")[0]
+    uid = put_replicas(world, view, "a/0")[0]
     world.remove_cluster("a")
     decision = decided(world, view)
     entry = world.replica(uid)
@@ -140,7 +140,7 @@ def test_135_a_lost_cluster_is_replaced_elsewhere_under_a_new_name() -> None:
 def test_a_scheduler_that_rebuilds_does_not_take_a_missing_cluster_for_deleted() -> None:
     world = fleet()
     view = deployment()
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     world.rebuilding = True
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
@@ -148,7 +148,7 @@ def test_a_scheduler_that_rebuilds_does_not_take_a_missing_cluster_for_deleted()
 def test_136_a_cluster_in_trouble_keeps_its_replica_without_an_address() -> None:
     world = fleet(cluster("a", 1, ready=False, gateway_address=""))
     view = deployment()
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     decision = decided(world, view)
     assert [(p.action, p.gateway_address) for p in decision.placements] == [("Keep", "")]
 
@@ -156,14 +156,14 @@ def test_136_a_cluster_in_trouble_keeps_its_replica_without_an_address() -> None
 def test_137_relabelling_a_cluster_moves_nothing() -> None:
     world = fleet(cluster("a", 2, labels={"region": "us"}))
     view = deployment(match_labels={"region": "us"})
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     world.put_cluster(cluster("a", 2, labels={"region": "eu"}))
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
 
-def test_138_a_selector_that_does_not_compile_leaves_all_as_stamped() -> None:
+def test_138_a_selector_that_does_not_compile_leaves_all_as_placed() -> None:
     world = fleet(cluster("a", 4))
-    standing(world, deployment(want=3), "a/0", "a/1", "a/2")
+    put_replicas(world, deployment(want=3), "a/0", "a/1", "a/2")
     broken = deployment(engine("main", alone(ask("device.driver =="))), want=4, template="v2")
     decision = decided(world, broken)
     assert actions(decision) == {"a/0": "Keep", "a/1": "Keep", "a/2": "Keep"}
@@ -181,7 +181,7 @@ def test_138_a_typo_in_a_function_name_does_not_compile_either() -> None:
 def test_139_a_selector_without_clusters_keeps_what_runs_and_places_no_more() -> None:
     world = fleet(cluster("a", 4, labels={"region": "us"}))
     view = deployment(want=2, match_labels={"region": "mars"})
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     both = decided(world, view)
     assert (actions(both), both.shortfall) == ({"a/0": "Keep", "a/1": "Keep"}, 0)
     three = decided(world, replace(view, replicas=3))
@@ -192,7 +192,7 @@ def test_139_a_selector_without_clusters_keeps_what_runs_and_places_no_more() ->
 def test_140_removing_a_taint_moves_nothing_back() -> None:
     world = fleet(cluster("a", 1, taints=["x:NoExecute"]), cluster("b", 1))
     view = deployment()
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     settled(world, view)
     bind_all(world)
     finish_releases(world)
@@ -208,7 +208,7 @@ def updated(world: Fleet, view: DeploymentView, request_id: str) -> list[str]:
 def test_141_a_rolling_update_changes_one_replica_at_a_time() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=4)
-    standing(world, view, "a/0", "a/1", "a/2", "a/3")
+    put_replicas(world, view, "a/0", "a/1", "a/2", "a/3")
     new = replace(view, template="v2")
     seen = []
     for step in range(4):
@@ -222,15 +222,15 @@ def test_141_a_rolling_update_changes_one_replica_at_a_time() -> None:
 def test_a_rollout_that_waits_says_that_more_steps_follow() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=2)
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     assert decided(world, replace(view, template="v2")).more
 
 
 def test_replicas_that_serve_no_traffic_change_first() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=3)
-    standing(world, view, "a/0", "a/2")
-    standing(world, view, "a/1", ready=False, serving=False)
+    put_replicas(world, view, "a/0", "a/2")
+    put_replicas(world, view, "a/1", ready=False, serving=False)
     assert updated(world, replace(view, template="v2"), "1") == ["a/1"]
 
 
@@ -249,14 +249,14 @@ def test_a_budget_limits_each_step(story: str, rollout: Rollout, count: int) -> 
     del story
     world = fleet(cluster("a", 4))
     view = deployment(want=4, policy=PlacementPolicy(rollout))
-    standing(world, view, "a/0", "a/1", "a/2", "a/3")
+    put_replicas(world, view, "a/0", "a/1", "a/2", "a/3")
     assert len(updated(world, replace(view, template="v2"), "1")) == count
 
 
 def test_a_surge_places_the_new_before_it_evicts_the_old() -> None:
     world = fleet(cluster("a", 3))
     view = deployment(want=2, policy=PlacementPolicy(Rollout(max_surge=1, max_unavailable=0)))
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     new = replace(view, template="v2")
     first = settled(world, new, request_id="1")
     assert (actions(first), evicted(first)) == ({"a/0": "Keep", "a/1": "Keep", "a/2": "Create"}, {})
@@ -276,7 +276,7 @@ def test_a_surge_places_the_new_before_it_evicts_the_old() -> None:
 
 def test_reshaped_replicas_are_replaced_one_at_a_time() -> None:
     world = fleet(cluster("a", 4))
-    standing(world, deployment(engine("old"), want=2), "a/0", "a/1")
+    put_replicas(world, deployment(engine("old"), want=2), "a/0", "a/1")
     new = deployment(engine("new"), want=2, template="v2")
     first = settled(world, new, request_id="1")
     assert sorted(actions(first).values()) == ["Keep", "Replace"]
@@ -289,7 +289,7 @@ def test_reshaped_replicas_are_replaced_one_at_a_time() -> None:
 def test_142_a_drain_budget_evicts_one_at_a_time() -> None:
     world = fleet(cluster("a", 3), cluster("b", 3))
     view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1)))
-    standing(world, view, "a/0", "a/1", "a/2")
+    put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
     first = settled(world, view, request_id="1")
     assert (len(first.evictions), places(first)[-1], first.more) == (1, "b/0", True)
@@ -301,7 +301,7 @@ def test_142_a_drain_budget_evicts_one_at_a_time() -> None:
 def test_after_the_drain_deadline_the_budget_no_longer_counts() -> None:
     world = fleet(cluster("a", 3), cluster("b", 1))
     view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1, deadline_seconds=60)))
-    standing(world, view, "a/0", "a/1", "a/2")
+    put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
     assert len(decided(world, view, NOW + 59_999).evictions) == 1
     assert len(decided(world, view, NOW + 60_000).evictions) == 3
@@ -310,7 +310,7 @@ def test_after_the_drain_deadline_the_budget_no_longer_counts() -> None:
 def test_without_a_drain_budget_all_are_evicted_at_once() -> None:
     world = fleet(cluster("a", 3))
     view = deployment(want=3)
-    standing(world, view, "a/0", "a/1", "a/2")
+    put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
     assert len(decided(world, view).evictions) == 3
 
@@ -318,7 +318,7 @@ def test_without_a_drain_budget_all_are_evicted_at_once() -> None:
 def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
     world = fleet(cluster("a", 3))
     view = deployment()
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     world.put_cluster(cluster("a", 3, deleting=True))
     assert actions(decided(world, view)) == {"a/0": "Keep"}
     assert places(decided(world, deployment(name="new"))) == []
@@ -327,7 +327,7 @@ def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
 def test_a_blocked_replacement_frees_its_nodes_for_no_other_replica() -> None:
     """Each replica frees one node and its successor needs two: together they would free enough, one at a time neither does."""
     world = fleet(cluster("a", 2))
-    standing(world, deployment(engine("old"), want=2), "a/0", "a/1")
+    put_replicas(world, deployment(engine("old"), want=2), "a/0", "a/1")
     larger = deployment(engine("new", copies=2), want=2, template="v2", policy=ALL_AT_ONCE)
     decision = settled(world, larger)
     assert (actions(decision), evicted(decision)) == ({"a/0": "Keep", "a/1": "Keep"}, {})
@@ -339,7 +339,7 @@ def test_a_claim_that_turns_synthetic_under_a_pin_follows_the_class() -> None:
     nic_request = ask('device.driver == "nic.example.com"', name="nic")
     world = fleet(cluster("a", pool("p", 2, gpu(), nic())))
     view = deployment(engine("main", alone(ask(), nic_request)))
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     world.put_cluster(cluster("a", pool("p", 2, gpu(), nic(claim="Synthetic"))))
     decision = decided(world, view)
     assert actions(decision) == {"a/0": "Update"}
@@ -349,14 +349,14 @@ def test_a_claim_that_turns_synthetic_under_a_pin_follows_the_class() -> None:
 def test_an_edit_under_a_missing_cache_still_reaches_running_replicas_and_evicts_none() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(cache=CacheView("Absent", "weights"))
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     assert actions(decided(world, replace(view, template="v2"))) == {"a/0": "Update"}
 
 
 def test_a_rolled_out_fleet_is_a_fixed_point() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=2, policy=ALL_AT_ONCE)
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     new = replace(view, template="v2")
     settled(world, new, request_id="1")
     again = decided(world, new, request_id="2")
@@ -367,7 +367,7 @@ def test_a_rolled_out_fleet_is_a_fixed_point() -> None:
 def test_12_1_nodes_that_a_replica_frees_by_shrinking_are_free_in_the_next_decision() -> None:
     """Its pods are there until the smaller ones have replaced them."""
     world = fleet(cluster("a", 6))
-    standing(world, deployment(engine(copies=4)), "a/0")
+    put_replicas(world, deployment(engine(copies=4)), "a/0")
     smaller = deployment(engine(copies=3), want=2, template="v2")
     first = settled(world, smaller)
     assert (actions(first), first.shortfall) == ({"a/0": "Update"}, 1)

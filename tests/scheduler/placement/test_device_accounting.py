@@ -31,8 +31,8 @@ from tests.scheduler.builders import (
     nic,
     places,
     pool,
+    put_replicas,
     settled,
-    standing,
     worker,
 )
 
@@ -117,14 +117,14 @@ def test_several_kinds_of_devices_are_each_counted() -> None:
 
 def test_growth_is_counted_in_devices() -> None:
     world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=SAFE)
-    standing(world, deployment(gpus(4)), "a/0")
+    put_replicas(world, deployment(gpus(4)), "a/0")
     assert actions(decided(world, deployment(gpus(4, copies=2), template="v2"))) == {"a/0": "Update"}
     assert actions(decided(world, deployment(gpus(4, copies=3), template="v2"))) == {"a/0": "Keep"}
 
 
 def test_a_replacement_may_use_the_devices_it_releases() -> None:
     world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=SAFE)
-    standing(world, deployment(gpus(8)), "a/0")
+    put_replicas(world, deployment(gpus(8)), "a/0")
     renamed: DeploymentView = deployment(engine("other", alone(ask(count=8))), template="v2")
     assert actions(decided(world, renamed)) == {"a/0": "Replace"}
 

@@ -19,7 +19,7 @@ from tests.scheduler.builders import (
     message,
     places,
     pool,
-    standing,
+    put_replicas,
     taint,
     tolerate,
 )
@@ -92,7 +92,7 @@ def test_89_a_cache_that_is_not_read_yet_holds_new_replicas() -> None:
 def test_90_an_absent_cache_keeps_what_runs_and_warns() -> None:
     world = fleet(cluster("a", 1))
     view = deployment(cache=ABSENT)
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     decision = decided(world, view)
     assert actions(decision) == {"a/0": "Keep"}
     assert decision.placements[0].gateway_address == "a.example"
@@ -102,7 +102,7 @@ def test_90_an_absent_cache_keeps_what_runs_and_warns() -> None:
 def test_91_a_held_fill_places_nothing_beside_placed_replicas() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(cache=UNRESOLVED, want=3)
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     assert (places(decided(world, view)), decided(world, view).shortfall) == (["a/0"], 2)
 
 
@@ -110,7 +110,7 @@ def test_92_no_schedule_refuses_new_and_keeps_old() -> None:
     world = fleet(cluster("a", 4, taints=["gpu:NoSchedule"]), cluster("b", 4))
     assert places(decided(world, deployment())) == ["b/0"]
     view = deployment(name="old")
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
 
@@ -133,7 +133,7 @@ def test_no_execute_evicts(story: str, nodes: int, tolerations: tuple[Toleration
     del story
     world = fleet(cluster("a", 4, taints=["drain:NoExecute"]), cluster("b", nodes))
     view = deployment(tolerations=tolerations)
-    uids = standing(world, view, "a/0")
+    uids = put_replicas(world, view, "a/0")
     decision = decided(world, view)
     assert (places(decision), decision.shortfall) == (want, shortfall)
     assert evicted(decision) == ({} if want == ["a/0"] else {uids[0]: "Drained"})
@@ -172,7 +172,7 @@ def test_96_every_taint_needs_a_toleration() -> None:
 def test_a_partly_tolerated_cluster_keeps_a_replica_unless_no_execute_is_left(taints: list[str], kept: bool) -> None:
     world = fleet(cluster("a", 1, taints=taints))
     view = deployment(tolerations=(tolerate("on"),))
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     assert places(decided(world, view)) == (["a/0"] if kept else [])
 
 
@@ -188,7 +188,7 @@ def test_102_a_pool_whose_class_is_missing_takes_nothing_new_and_keeps_its_pins(
     world = fleet(cluster("a", pool("p", 4, class_missing=True)))
     assert codes(decided(world, deployment())) == {"NoPoolMatches": 1}
     view = deployment(name="old")
-    standing(world, view, "a/0")
+    put_replicas(world, view, "a/0")
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
 

@@ -27,22 +27,22 @@ from tests.scheduler.builders import (
     leader,
     places,
     pool,
+    put_replicas,
     report_releasing,
     settled,
-    standing,
     worker,
 )
 
 
 @dataclass(frozen=True)
 class Case:
-    """Clusters, replicas that stand, how many are wanted, and where they are then."""
+    """Clusters, replicas that exist, how many are wanted, and where they are then."""
 
     story: str
     clusters: list[ClusterView]
     want: int
     expect: list[str]
-    stand: list[str] = field(default_factory=list)
+    existing: list[str] = field(default_factory=list)
     shortfall: int = 0
 
 
@@ -55,7 +55,7 @@ CASES = [
     Case("103 spreads before it packs", clusters(a=2, b=2), 2, ["a/0", "b/0"]),
     Case("104 the third goes to the first by name", clusters(a=4, b=4), 3, ["a/0", "a/1", "b/0"]),
     Case("104 the third is placed where nodes are free", clusters(a=4, b=1), 3, ["a/0", "a/1", "b/0"]),
-    Case("105 keeps what stands and fills the empty cluster", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0"]),
+    Case("105 keeps what exists and fills the empty cluster", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0"]),
     Case("106 the order of clusters does not matter", clusters(c=1, a=1, b=1), 2, ["a/0", "b/0"]),
     Case("107 fills the gap in the indices", clusters(a=4), 3, ["a/0", "a/1", "a/2"], ["a/0", "a/2"]),
     Case("108 says what is missing", clusters(a=1), 2, ["a/0"], ["a/0"], 1),
@@ -75,7 +75,7 @@ CASES = [
 def test_replicas_spread_and_stay(case: Case) -> None:
     world = fleet(*case.clusters)
     view = deployment(want=case.want)
-    standing(world, view, *case.stand)
+    put_replicas(world, view, *case.existing)
     decision = decided(world, view)
     assert (places(decision), decision.shortfall) == (case.expect, case.shortfall)
 
@@ -83,7 +83,7 @@ def test_replicas_spread_and_stay(case: Case) -> None:
 def test_118_names_the_order_in_which_replicas_are_removed() -> None:
     world = fleet(*clusters(a=4, b=4))
     view = deployment(want=4)
-    standing(world, view, "a/0", "a/1", "b/0", "b/1")
+    put_replicas(world, view, "a/0", "a/1", "b/0", "b/1")
     where = {entry.name: f"{entry.cluster}/{entry.index}" for entry in world.entries()}
     gone = []
     for want in (3, 2, 1):
@@ -95,20 +95,20 @@ def test_118_names_the_order_in_which_replicas_are_removed() -> None:
 
 def test_110_another_deployments_replica_fills_the_cluster() -> None:
     world = fleet(cluster("a", 1))
-    standing(world, deployment(name="other"), "a/0")
+    put_replicas(world, deployment(name="other"), "a/0")
     decision = decided(world, deployment())
     assert (places(decision), codes(decision)) == ([], {"InsufficientNodes": 1})
 
 
 def test_112_a_member_without_requests_is_not_charged() -> None:
     world = fleet(cluster("a", 2))
-    standing(world, deployment(engine("main", leader(), worker(1)), name="other"), "a/0")
+    put_replicas(world, deployment(engine("main", leader(), worker(1)), name="other"), "a/0")
     assert places(decided(world, deployment(want=2))) == ["a/0"]
 
 
 def test_113_a_pool_that_disappeared_charges_nothing_until_it_is_published_again() -> None:
     world = fleet(cluster("a", 1))
-    standing(world, deployment(name="other"), "a/0", pools="gone")
+    put_replicas(world, deployment(name="other"), "a/0", pools="gone")
     assert places(decided(world, deployment())) == ["a/0"]
     world.put_cluster(cluster("a", pool("gone", 1)))
     assert places(decided(world, deployment())) == []
@@ -117,8 +117,8 @@ def test_113_a_pool_that_disappeared_charges_nothing_until_it_is_published_again
 def test_114_a_lost_pin_is_replaced_on_the_freed_node() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(want=2)
-    standing(world, view, "a/0")
-    lost = standing(world, view, "a/1", pools="gone")
+    put_replicas(world, view, "a/0")
+    lost = put_replicas(world, view, "a/1", pools="gone")
     decision = decided(world, view)
     assert (actions(decision), evicted(decision)) == ({"a/0": "Keep", "a/1": "Replace"}, {lost[0]: "PinMismatch"})
 
@@ -137,7 +137,7 @@ def test_a_replica_on_an_unhealthy_cluster_is_removed_first(story: str, change: 
     del story
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
-    standing(world, view, "a/0", "b/0")
+    put_replicas(world, view, "a/0", "b/0")
     world.put_cluster(cluster("a", 4, **change))
     assert places(decided(world, replace(view, replicas=1))) == ["b/0"]
 
@@ -145,8 +145,8 @@ def test_a_replica_on_an_unhealthy_cluster_is_removed_first(story: str, change: 
 def test_a_replica_that_is_not_ready_is_removed_before_one_that_is() -> None:
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
-    standing(world, view, "a/0", ready=False)
-    standing(world, view, "b/0")
+    put_replicas(world, view, "a/0", ready=False)
+    put_replicas(world, view, "b/0")
     assert places(decided(world, replace(view, replicas=1))) == ["b/0"]
 
 
@@ -155,7 +155,7 @@ def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(step: int)
     world = fleet(cluster("a", pool("x", 2), pool("y", 2)))
     view = deployment(want=1)
     order = [("m-1", "x"), ("m-2", "y")][::step]
-    uids = {name: standing(world, view, "a/0", pools=at, name=name)[0] for name, at in order}
+    uids = {name: put_replicas(world, view, "a/0", pools=at, name=name)[0] for name, at in order}
     decision = decided(world, view)
     assert [p.replica_name for p in decision.placements] == ["m-1"]
     assert evicted(decision) == {uids["m-2"]: "DuplicateIdentity"}
@@ -170,7 +170,7 @@ def test_the_index_is_read_from_its_label(label: str | None, index: int) -> None
 
 def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:
     world = fleet(cluster("a", 1))
-    standing(world, deployment(namespace="other"), "a/0")
+    put_replicas(world, deployment(namespace="other"), "a/0")
     decision = decided(world, deployment(namespace="ours"))
     assert (places(decision), decision.evictions) == ([], ())
 
@@ -178,7 +178,7 @@ def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:
 def test_122_a_kept_replica_grows_before_another_is_placed() -> None:
     world = fleet(cluster("a", 6))
     small, large = deployment(gang(1), want=2), deployment(gang(3), want=2, template="v2")
-    standing(world, small, "a/0")
+    put_replicas(world, small, "a/0")
     decision = settled(world, large)
     assert (actions(decision), decision.shortfall) == ({"a/0": "Update"}, 1)
     assert world.free("a") == {"p": 2}
@@ -186,7 +186,7 @@ def test_122_a_kept_replica_grows_before_another_is_placed() -> None:
 
 def test_123_a_replica_that_cannot_grow_stays_as_it_is() -> None:
     world = fleet(cluster("a", 2))
-    standing(world, deployment(engine(copies=1)), "a/0")
+    put_replicas(world, deployment(engine(copies=1)), "a/0")
     decision = settled(world, deployment(engine(copies=8), template="v2"))
     assert actions(decision) == {"a/0": "Keep"}
     assert decision.placements[0].engines[0].copies == 1
@@ -197,7 +197,7 @@ def test_123_a_replica_that_cannot_grow_stays_as_it_is() -> None:
 
 def test_a_replica_that_shrinks_frees_nodes_for_the_next_decision() -> None:
     world = fleet(cluster("a", 4))
-    standing(world, deployment(engine(copies=4)), "a/0")
+    put_replicas(world, deployment(engine(copies=4)), "a/0")
     assert actions(settled(world, deployment(engine(copies=1), template="v2"))) == {"a/0": "Update"}
     assert world.free("a") == {"p": 3}
 
@@ -232,7 +232,7 @@ def test_126_an_old_reservation_is_freed_only_when_it_is_released() -> None:
 def test_127_a_shrunk_pool_keeps_its_replicas_and_refuses_more() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(want=3)
-    standing(world, view, "a/0", "a/1")
+    put_replicas(world, view, "a/0", "a/1")
     world.put_cluster(cluster("a", 1))
     decision = decided(world, view)
     assert (places(decision), decision.shortfall, world.free("a")) == (["a/0", "a/1"], 1, {"p": -1})
@@ -241,7 +241,7 @@ def test_127_a_shrunk_pool_keeps_its_replicas_and_refuses_more() -> None:
 def test_128_a_held_fill_keeps_even_a_lost_pin() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(cache=CacheView("Unresolved", "weights"))
-    standing(world, view, "a/0", pools="gone")
+    put_replicas(world, view, "a/0", pools="gone")
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
 
@@ -254,7 +254,7 @@ def test_a_closed_gate_holds_like_a_cache() -> None:
 def test_an_evicted_replicas_nodes_are_free_for_its_own_deployment_only() -> None:
     world = fleet(cluster("a", pool("p", 1), pool("q", 0)))
     view = deployment()
-    standing(world, view, "a/0", pools="p")
+    put_replicas(world, view, "a/0", pools="p")
     changed = deployment(engine("renamed"))
     own, other = decide(world, [ScheduleRequest("1", changed), ScheduleRequest("2", deployment(name="other"))], NOW)
     assert (actions(own), places(other)) == ({"a/0": "Replace"}, [])
@@ -286,7 +286,7 @@ def test_nodes_of_a_releasing_replica_are_reused_only_once() -> None:
 
 def test_a_cluster_found_full_is_tried_again_when_nodes_are_freed() -> None:
     world = fleet(cluster("a", 1))
-    uid = standing(world, deployment(name="other"), "a/0")[0]
+    uid = put_replicas(world, deployment(name="other"), "a/0")[0]
     assert places(decided(world, deployment())) == []
     world.release(uid)
     assert places(decided(world, deployment())) == ["a/0"]
@@ -315,7 +315,7 @@ def test_a_cluster_whose_hardware_changed_is_matched_again() -> None:
 def test_a_terminating_replica_is_not_counted_and_its_index_not_reused() -> None:
     world = fleet(cluster("a", 4))
     view = deployment()
-    uid = standing(world, view, "a/0")[0]
+    uid = put_replicas(world, view, "a/0")[0]
     report_releasing(world, uid)
     decision = decided(world, view)
     assert (actions(decision), evicted(decision)) == ({"a/1": "Create"}, {})

@@ -25,8 +25,8 @@ from tests.scheduler.builders import (
     places,
     pool,
     pools_of,
+    put_replicas,
     settled,
-    standing,
     worker,
 )
 
@@ -40,7 +40,7 @@ def with_profile(name: str, *engines: EngineView, **fields: Any) -> DeploymentVi
 @pytest.mark.parametrize(("profile", "want"), [("dense", "a/0"), ("balanced", "b/0"), ("default", "a/0")], ids=lambda v: f"162 {v}")
 def test_packing_and_balancing_compare_free_nodes(profile: str, want: str) -> None:
     world = fleet(cluster("a", 50), cluster("b", 50))
-    standing(world, deployment(engine(copies=40), name="other"), "a/0")
+    put_replicas(world, deployment(engine(copies=40), name="other"), "a/0")
     assert places(decided(world, with_profile(profile))) == [want]
 
 
@@ -162,7 +162,7 @@ def test_affinity_needs_a_matching_replica_and_exempts_the_first_of_its_own_grou
 def test_a_preference_orders_and_never_refuses() -> None:
     world = fleet(cluster("a", 1), cluster("b", 1))
     settled(world, deployment(engine("main", alone(ask(at_least("999Gi")))), name="nothing"))
-    standing(world, deployment(name="friend", labels={"app": "x"}), "b/0", labels=(("app", "x"),), state="Bound")
+    put_replicas(world, deployment(name="friend", labels={"app": "x"}), "b/0", labels=(("app", "x"),), state="Bound")
     world.put_cluster(cluster("b", 2))
     policy = PlacementPolicy(affinity=(AffinityTerm({"app": "x"}, weight=10),))
     assert places(decided(world, deployment(want=2, policy=policy))) == ["a/0", "b/0"]
@@ -189,20 +189,20 @@ def test_a_quota_counts_what_is_placed_in_the_same_decision() -> None:
 
 def test_a_quota_blocks_growth() -> None:
     world = fleet(cluster("a", 20), options=QUOTA_8)
-    standing(world, deployment(engine(copies=4)), "a/0")
+    put_replicas(world, deployment(engine(copies=4)), "a/0")
     decision = decided(world, deployment(engine(copies=9), template="v2"))
     assert condition(decision, "ResizeBlocked") == ("True", "ResizeBlocked")
 
 
 def test_a_drained_replica_does_not_block_its_successor() -> None:
     world = fleet(cluster("a", 20, taints=["x:NoExecute"]), cluster("b", 20), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),)))
-    standing(world, deployment(), "a/0")
+    put_replicas(world, deployment(), "a/0")
     assert actions(decided(world, deployment())) == {"b/0": "Create"}
 
 
 def test_a_replacement_does_not_count_twice_against_a_quota() -> None:
     world = fleet(cluster("a", 20), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),)))
-    standing(world, deployment(engine("old")), "a/0")
+    put_replicas(world, deployment(engine("old")), "a/0")
     assert actions(decided(world, deployment(engine("new"), template="v2"))) == {"a/0": "Replace"}
 
 
@@ -311,7 +311,7 @@ def test_18_3_weighted_functions_add_up(weights: dict[str, int], placed: str) ->
     views = [cluster(name, pool("p", 10, price_milli=price)) for name, price in (("a", 100), ("b", 30), ("c", 10))]
     world = fleet(*views, options=options)
     for name, used in (("b", 2), ("c", 8)):
-        standing(world, deployment(name=f"old-{name}"), *(f"{name}/{i}" for i in range(used)))
+        put_replicas(world, deployment(name=f"old-{name}"), *(f"{name}/{i}" for i in range(used)))
     assert places(decided(world, deployment())) == [placed]
 
 

@@ -18,8 +18,8 @@ from tests.scheduler.builders import (
     fleet,
     message,
     places,
+    put_replicas,
     settled,
-    standing,
 )
 
 OPTIONS = SchedulerOptions(priority_classes={"high": 100, "mid": 50})
@@ -35,7 +35,7 @@ def urgent(
 def test_167_the_fewest_replicas_of_the_lowest_priority_are_preempted() -> None:
     world = fleet(cluster("a", 4), cluster("b", 4), options=OPTIONS)
     for name, at, copies, priority in (("x", "a/0", 4, 10), ("y", "b/0", 2, 0), ("z", "b/0", 2, 0)):
-        standing(world, deployment(engine(copies=copies), name=name), at, priority=priority)
+        put_replicas(world, deployment(engine(copies=copies), name=name), at, priority=priority)
     decision = settled(world, urgent(engine(copies=2)))
     assert places(decision) == ["b/0"]
     assert [(v.deployment, v.reason, v.detail) for v in decision.victims] == [("y", "Preempted", "Preempted by ml/urgent")]
@@ -44,7 +44,7 @@ def test_167_the_fewest_replicas_of_the_lowest_priority_are_preempted() -> None:
 
 def test_167_the_victims_nodes_are_nominated_for_the_preemptor() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")
     decision = settled(world, urgent())
     assert world.free("a") == {"p": 0}
     assert world.audit() == []
@@ -58,7 +58,7 @@ def test_167_the_victims_nodes_are_nominated_for_the_preemptor() -> None:
 
 def test_a_victims_deployment_is_placed_elsewhere_by_its_next_request() -> None:
     world = fleet(cluster("a", 1), cluster("b", 0), options=OPTIONS)
-    standing(world, deployment(name="x"), "a/0")
+    put_replicas(world, deployment(name="x"), "a/0")
     settled(world, urgent())
     world.put_cluster(cluster("b", 1))
     assert places(decided(world, deployment(name="x"))) == ["b/0"]
@@ -66,8 +66,8 @@ def test_a_victims_deployment_is_placed_elsewhere_by_its_next_request() -> None:
 
 def test_the_youngest_of_equals_is_preempted() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(name="old"), "a/0", since=1)
-    standing(world, deployment(name="young"), "a/0", since=2)
+    put_replicas(world, deployment(name="old"), "a/0", since=1)
+    put_replicas(world, deployment(name="young"), "a/0", since=2)
     assert [v.deployment for v in settled(world, urgent()).victims] == ["young"]
 
 
@@ -82,7 +82,7 @@ REFUSALS = [
 def test_168_no_replica_is_preempted_and_the_reason_is_shown(story: str, fields: dict[str, Any], view: DeploymentView, reason: str) -> None:
     del story
     world = fleet(cluster("a", 1), options=OPTIONS)
-    standing(world, deployment(name="x"), "a/0", **fields)
+    put_replicas(world, deployment(name="x"), "a/0", **fields)
     decision = decided(world, view)
     assert (places(decision), decision.victims) == ([], ())
     assert reason.lower() in message(decision).lower()
@@ -90,7 +90,7 @@ def test_168_no_replica_is_preempted_and_the_reason_is_shown(story: str, fields:
 
 def test_168_a_deployment_is_preempted_once_per_cooldown() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(name="x", want=2), "a/0", "a/1")
+    put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
     first = settled(world, urgent(want=2))
     assert (len(first.victims), first.shortfall) == (1, 1)
     assert "preempted a moment ago" in message(first)
@@ -103,9 +103,9 @@ def test_168_a_deployment_is_preempted_once_per_cooldown() -> None:
 
 def test_the_highest_victim_counts_before_their_number() -> None:
     world = fleet(cluster("a", 2), cluster("b", 2), options=OPTIONS)
-    standing(world, deployment(engine(copies=2), name="one"), "a/0", priority=50)
-    standing(world, deployment(name="two"), "b/0")
-    standing(world, deployment(name="three"), "b/0")
+    put_replicas(world, deployment(engine(copies=2), name="one"), "a/0", priority=50)
+    put_replicas(world, deployment(name="two"), "b/0")
+    put_replicas(world, deployment(name="three"), "b/0")
     assert {v.deployment for v in decided(world, urgent(engine(copies=2))).victims} == {"two", "three"}
 
 
@@ -119,14 +119,14 @@ def test_a_higher_one_in_the_same_batch_is_never_a_victim() -> None:
 
 def test_no_replica_is_preempted_when_that_would_not_be_enough() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(name="x"), "a/0")
+    put_replicas(world, deployment(name="x"), "a/0")
     decision = decided(world, urgent(engine(copies=3)))
     assert (decision.victims, places(decision)) == ((), [])
 
 
 def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_nominated_once() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")
     first = settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
     assert [victim.deployment for victim in first.victims] == ["x"]
     higher = urgent(engine(copies=2), name="higher")
@@ -142,7 +142,7 @@ def test_18_4_3_a_higher_one_takes_the_nomination_over_and_the_nodes_are_nominat
 @pytest.mark.parametrize("order", [("x", "middle"), ("middle", "x")], ids=" then ".join)
 def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_no_other_in_any_order_of_releases(order: tuple[str, str]) -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
-    standing(world, deployment(engine(copies=2), name="x"), "a/0")
+    put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")
     settled(world, urgent(engine(copies=2), name="middle", klass="mid"))
     settled(world, urgent(engine(copies=2), name="higher"), request_id="2")
     for name in order:
@@ -155,6 +155,6 @@ def test_18_4_3_nodes_of_a_lost_nomination_are_free_for_no_other_in_any_order_of
 
 def test_18_4_3_an_equal_one_does_not_take_a_nomination_over() -> None:
     world = fleet(cluster("a", 1), options=OPTIONS)
-    standing(world, deployment(name="x"), "a/0")
+    put_replicas(world, deployment(name="x"), "a/0")
     settled(world, urgent(name="first"))
     assert places(decided(world, urgent(name="second"), request_id="2")) == []

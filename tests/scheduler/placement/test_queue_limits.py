@@ -31,8 +31,8 @@ from tests.scheduler.builders import (
     message,
     places,
     pool,
+    put_replicas,
     settled,
-    standing,
 )
 
 MINUTE = 60_000
@@ -68,7 +68,7 @@ def test_18_5_1_what_the_queue_has_admitted_is_not_subtracted_twice() -> None:
     admitted = (AdmissionView(M0, "Admitted"),)
     for admission, more in (((), 0), (admitted, 1)):
         world = fleet(queued(free=16, admission=admission))
-        standing(world, deployment(), "a/0", "a/1")
+        put_replicas(world, deployment(), "a/0", "a/1")
         assert len(decided(world, deployment(name="other", want=4)).placements) == more
 
 
@@ -89,7 +89,7 @@ def waiting(name: str, minutes: int, **fields: Any) -> ClusterView:
 def stuck(minutes: int, *others: ClusterView, **fields: Any) -> Fleet:
     """A replica on `a` whose pods have waited for so many minutes."""
     world = fleet(waiting("a", minutes), *others)
-    standing(world, deployment(), "a/0", **{"ready": False, "serving": False, **fields})
+    put_replicas(world, deployment(), "a/0", **{"ready": False, "serving": False, **fields})
     return world
 
 
@@ -109,7 +109,7 @@ def evicted_on(name: str, minutes: int, **fields: Any) -> ClusterView:
 def test_18_5_4_an_evicted_replica_is_reported_at_once_and_moves_when_it_was_not_admitted_again_in_time() -> None:
     told = "pods of it were evicted from a/p: Preempted: by a higher priority"
     world = fleet(evicted_on("a", 1), cluster("b", 2))
-    standing(world, deployment(), "a/0", ready=False, serving=False)
+    put_replicas(world, deployment(), "a/0", ready=False, serving=False)
     kept = decided(world, deployment())
     assert (actions(kept), kept.refused) == ({"a/0": "Keep"}, ())
     assert condition(kept, "Evicted") == ("True", "Evicted")
@@ -125,7 +125,7 @@ def test_18_5_4_an_evicted_replica_is_reported_at_once_and_moves_when_it_was_not
 
 def test_18_5_4_a_replica_that_lost_some_of_its_pods_and_still_serves_stays() -> None:
     world = fleet(evicted_on("a", 30), cluster("b", 2))
-    standing(world, deployment(), "a/0", ready=False, serving=True)
+    put_replicas(world, deployment(), "a/0", ready=False, serving=True)
     kept = decided(world, deployment())
     assert actions(kept) == {"a/0": "Keep"}
     assert [note.reason for note in kept.notes] == ["Evicted"]
@@ -141,7 +141,7 @@ def test_18_5_1_what_is_evicted_is_still_charged_to_the_queue() -> None:
     """Its quota is free again, and it will be admitted again: the same nodes are given to no other replica."""
     for state, more in (("Admitted", 2), ("Evicted", 1)):
         world = fleet(queued(free=16, admission=(AdmissionView(M0, state, since=NOW),)))
-        standing(world, deployment(), "a/0")
+        put_replicas(world, deployment(), "a/0")
         assert len(decided(world, deployment(name="other", want=4)).placements) == more
 
 
@@ -163,7 +163,7 @@ def test_18_5_4_without_another_place_it_stays_and_says_so() -> None:
 
 def test_18_5_2_an_old_observation_moves_nothing() -> None:
     world = fleet(replace(waiting("a", 30), observed_at=NOW - 11 * MINUTE), cluster("b", 2))
-    standing(world, deployment(), "a/0", ready=False, serving=False)
+    put_replicas(world, deployment(), "a/0", ready=False, serving=False)
     assert actions(decided(world, deployment())) == {"a/0": "Keep"}
 
 

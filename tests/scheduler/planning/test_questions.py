@@ -5,7 +5,7 @@ import pytest
 from scheduler.model.inputs import CacheView
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.planning.questions import Headroom, can_drain, cluster_of_class, headroom, offers
-from tests.scheduler.builders import NOW, cluster, deployment, engine, fleet, gpu, pool, standing, tolerate
+from tests.scheduler.builders import NOW, cluster, deployment, engine, fleet, gpu, pool, put_replicas, tolerate
 from tests.scheduler.planning.test_whatif import two_clusters
 
 
@@ -21,8 +21,8 @@ def test_18_6_4_a_drain_check_names_the_replicas_that_are_not_evicted() -> None:
     """One tolerates the drain; of another one only the replica is known."""
     world = two_clusters()
     tolerant = deployment(name="tolerant", tolerations=(tolerate(),))
-    standing(world, tolerant, "b/0")
-    standing(world, deployment(name="orphan"), "b/1")
+    put_replicas(world, tolerant, "b/0")
+    put_replicas(world, deployment(name="orphan"), "b/1")
     check = can_drain(world, "b", [deployment(want=2), tolerant], NOW)
     assert [(entry.deployment, tolerates) for entry, tolerates in check.stays] == [("orphan", False), ("tolerant", True)]
 
@@ -39,7 +39,7 @@ def test_18_6_4_headroom_is_the_largest_count_that_fits() -> None:
 def test_18_6_4_headroom_preempts_no_replica() -> None:
     options = SchedulerOptions(priority_classes={"gold": 100})
     world = fleet(cluster("a", 2), options=options)
-    standing(world, deployment(name="low", want=2), "a/0", "a/1")
+    put_replicas(world, deployment(name="low", want=2), "a/0", "a/1")
     gold = deployment(policy=PlacementPolicy(priority_class="gold", preemption="LowerPriority"))
     assert headroom(world, gold, NOW).replicas == 0
 
