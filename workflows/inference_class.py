@@ -59,7 +59,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @handles(InferenceClassSignals.CLASS_USED)
     def class_used(self, message: ClassUse) -> None:
-        """Note that a cluster uses this class, or no longer does."""
+        """Record that a cluster uses this class, or no longer does."""
         others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
         self.state.clusters = sorted([*others, message.cluster]) if message.used else others
         if message.used and message.cluster not in self.state.unanswered:

@@ -218,7 +218,7 @@ class Entity(ABC, Generic[StateT]):
     # --- the object -------------------------------------------------------------------------------------------------------------------
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Note a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
+        """Record a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
         self.context.event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
         if self.state.spec is None:
             admission.refuse(self.context, problems)

@@ -18,7 +18,7 @@ class SignalHandler(Protocol):
     """A workflow with handlers of typed signals."""
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Note that a signal's argument was not such a message."""
+        """Record that a signal's argument was not such a message."""
 
 
 HandlerT = TypeVar("HandlerT", bound=SignalHandler)

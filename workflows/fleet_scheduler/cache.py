@@ -126,7 +126,7 @@ class SchedulerCache:
         self.queue.requeue_unplaced(hints)
 
     def request_resync(self, deployments: Iterable[Owner]) -> None:
-        """Note deployments that have to request placements again."""
+        """Record deployments that have to request placements again."""
         self.resyncs |= dict.fromkeys(deployments)
 
     def end_queue_reservation(self, namespace: str, name: str) -> None:
@@ -135,7 +135,7 @@ class SchedulerCache:
             self.hints.add_everywhere()
 
     def expire_queue_reservations(self) -> None:
-        """Note whether capacity that was reserved for waiting deployments became free since this was last done."""
+        """Record whether capacity that was reserved for waiting deployments became free since this was last done."""
         checked, self.state.reservations_checked = self.state.reservations_checked, self.now()
         kept = self.fleet.options.hold_for_seconds * 1000
         reservations = self.fleet.queue_reservations.values()

@@ -27,12 +27,12 @@ class QueueingHints:
         return self.everywhere or bool(self.clusters)
 
     def add_cluster(self, cluster: str) -> None:
-        """Note a cluster with more capacity, or with other properties."""
+        """Record a cluster with more capacity, or with other properties."""
         self.clusters.add(cluster)
         self.everywhere = self.everywhere or len(self.clusters) > CLUSTERS_MAX
 
     def add_everywhere(self) -> None:
-        """Note something that can change every answer."""
+        """Record something that can change every answer."""
         self.everywhere = True
 
     def affected(self, waiting: Iterable[PlacementRequest], fleet: Fleet) -> list[PlacementRequest]:

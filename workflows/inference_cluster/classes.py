@@ -24,7 +24,7 @@ class Classes:
         self.state = context.state
 
     def record(self, message: ClassChanged) -> None:
-        """Note a class of the pools that is new or different."""
+        """Record a class of the pools that is new or different."""
         if message.spec is not None and (message.name in class_names(self.state) or message.name in self.state.classes):
             self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec, price_milli=message.price_milli)
             self.context.touch()

@@ -50,19 +50,19 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     @handles(InferenceClusterSignals.CLASS_CHANGED)
     def class_changed(self, message: ClassChanged) -> None:
-        """Note a class that is new or different."""
+        """Record a class that is new or different."""
         self.classes.record(message)
 
     @handles(InferenceClusterSignals.CACHE_STAGED)
     def cache_staged(self, message: CacheOnCluster) -> None:
-        """Note that a cache has objects here, or none any more."""
+        """Record that a cache has objects here, or none any more."""
         others = [cache for cache in self.state.caches if cache != message.cache]
         self.state.caches = sorted([*others, message.cache]) if message.staged else others
         self.context.touch()
 
     @handles(InferenceClusterSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
-        """Note what the observer reports of the cluster."""
+        """Record what the observer reports of the cluster."""
         if message.owner_uid != self.state.uid or message.cluster is None:
             return
         self.state.observed = message.cluster
@@ -75,7 +75,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     @handles(InferenceClusterSignals.OCCUPIED)
     def occupied(self, message: Occupied) -> None:
-        """Note which replicas the scheduler has here, while this cluster is being deleted."""
+        """Record which replicas the scheduler has here, while this cluster is being deleted."""
         if message.sequence == self.state.sequence:
             self.state.occupied = message.replicas
             self.context.touch()

@@ -14,7 +14,7 @@ from workflows.model_cache.state import ClusterStaging, Copy
 
 
 def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Note whether the cluster is selected still, and which artefact shall be on it."""
+    """Record whether the cluster is selected still, and which artefact shall be on it."""
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
         if can_stage(staging.site) and not desired.deleting:

@@ -29,7 +29,7 @@ class Users:
         self.state = context.state
 
     def register(self, message: CacheUse) -> None:
-        """Note what references this cache and what its pods mount, or that it no longer does."""
+        """Record what references this cache and what its pods mount, or that it no longer does."""
         if message.used:
             self._keep(message)
         else:

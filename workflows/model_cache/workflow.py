@@ -75,17 +75,17 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     @handles(ModelCacheSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: CacheSite) -> None:
-        """Note what a cluster reports of itself."""
+        """Record what a cluster reports of itself."""
         self.clusters.record(message)
 
     @handles(ModelCacheSignals.CACHE_USED)
     def cache_used(self, message: CacheUse) -> None:
-        """Note what references this cache, and what its pods mount."""
+        """Record what references this cache, and what its pods mount."""
         self.users.register(message)
 
     @handles(ModelCacheSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
-        """Note what the observer of a cluster reports of this cache's objects."""
+        """Record what the observer of a cluster reports of this cache's objects."""
         if message.owner_uid != self.state.uid or message.cache is None:
             return
         staging = self.state.stagings.get(message.cache.cluster)

@@ -1,4 +1,4 @@
-"""The dialogue with the scheduler: a request for placements whenever its answer may be another one, and what an answer orders."""
+"""Requests to the scheduler, one whenever its answer may be another one, and what an answer orders."""
 
 from typing import Any
 

@@ -219,7 +219,7 @@ class ReplicaController:
         return signal.request(entity(ModelReplicaSignals, self._context.namespace, name), message)
 
     async def _send(self, requests: list[SignalRequest], summary: str) -> None:
-        """Send signals to replicas, and note those that do not run."""
+        """Send signals to replicas, and record those that do not run."""
         if not requests:
             return
         batch = SignalBatch(signals=requests)

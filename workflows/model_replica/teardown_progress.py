@@ -58,12 +58,12 @@ class TeardownProgress(BaseModel):
         return STEPS[self.number - 1]
 
     def record_remaining(self, remaining: Sequence[RemainingObject]) -> None:
-        """Note what an attempt found still there."""
+        """Record what an attempt found still there."""
         self.attempts += 1
         self.waiting, self.failure = list(remaining), NO_FAILURE
 
     def record_failure(self, failure: Failure) -> None:
-        """Note why an attempt failed."""
+        """Record why an attempt failed."""
         self.attempts += 1
         self.failure = failure
 

@@ -1,4 +1,7 @@
-"""The template of a ModelReplica: its spec, its labels, and the flags of its endpoint picker, as its deployment sends them."""
+"""The template of a ModelReplica: its spec, its labels, and the flags of its endpoint picker, as its deployment sends them.
+
+What applies a message changes the given state; no I/O, no clock.
+"""
 
 from api_types import labels, names
 from api_types.messages.entities import SetLabels, SetTemplate, StartReplica

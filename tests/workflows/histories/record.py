@@ -1,4 +1,4 @@
-"""Record a life of each workflow type, as histories of the present version: `pytest tests/workflows/histories/record.py`.
+"""Record one lifecycle of each workflow type, as histories of the present version: `pytest tests/workflows/histories/record.py`.
 
 It is no test and is run by hand, before a release. What is recorded stays: later versions must replay it.
 """
