@@ -159,12 +159,13 @@ class SchedulingCycle:
             surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
             return surge
+        scaled_down = reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted"
         mismatched = [k for k in self.kept if k.replace_reason]
         for kept in surplus_replicas(self.overlay, self.deployment, mismatched, surplus):
-            self._evict_kept(kept, reasons.SCALED_DOWN if self.held else kept.replace_reason, kept.detail)
+            self._evict_kept(kept, *(scaled_down if self.held else (kept.replace_reason, kept.detail)))
             surplus -= 1
         for kept in surplus_replicas(self.overlay, self.deployment, self.kept, surplus):
-            self._evict_kept(kept, reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted")
+            self._evict_kept(kept, *scaled_down)
         return surge
 
     def replace_mismatched(self, budget: Budget) -> None:
