@@ -210,7 +210,9 @@ def test_a_cluster_that_does_not_answer_is_reported_with_its_address(cli: Cli, h
         "stringData": {"kubeconfig": kubeconfig},
     }
     cli("apply", "-f", written(json.dumps(secret)))
-    result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "8")
+    assert cli("apply", "-f", written(json.dumps(an_existing_cluster(name)))).code == 0
+    eventually(lambda: cli("describe", f"ic/{name}"), lambda seen: "no response from https://127.0.0.1:9" in seen.out)
+    result = cli("apply", "-f", written(json.dumps(an_existing_cluster(name))), "--wait", "--timeout", "1")
     assert result.code == ExitCode.TIMED_OUT
     assert "no response from https://127.0.0.1:9" in result.err
     assert "Failing steps, tried again:\n  connect_cluster, attempt" in cli("describe", f"ic/{name}").out
