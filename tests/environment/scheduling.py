@@ -12,8 +12,9 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parents[2]
-# They take longest, so they begin first: what is short fills the gaps at the end.
-FIRST = ("tests/workflows/model_", "tests/workflows/", "tests/testbed/", "tests/client/")
+# The command line's tests stop the testbed's only worker, and read what it could not reach: they come before the tests of workflows start
+# a second worker in the process. Those take longest, so they come next: what is short fills the gaps at the end.
+FIRST = ("tests/client/", "tests/workflows/model_", "tests/workflows/", "tests/testbed/")
 PROCESSES_MIN = 3
 
 
