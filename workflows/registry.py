@@ -6,7 +6,7 @@ construction, and importing them anew for every run would cost more than the run
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from workflows.fleet_scheduler.carry_over import audit_ledger, pack_cache
+from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow

@@ -29,7 +29,7 @@ from scheduler import (
     restore_decision_state,
     unpack_rows,
 )
-from workflows.fleet_scheduler.packing import unpack
+from workflows.fleet_scheduler.cache.packing import unpack
 
 # Each time, an object has as long as a query waits. A worker that just started replays its workflows first.
 _DESCRIBE_RETRIES = 3

@@ -15,9 +15,9 @@ from api_types.messages.entities import SetLabels
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import FleetSchedulerSignals, ModelReplicaSignals, receiver_of, signals_of
 from workflows.entity.handles import handles
-from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.state import SchedulerState
 from workflows.registry import ENTITIES, SCHEDULER_WORKFLOWS
 
 ROOT = Path(__file__).parents[2]

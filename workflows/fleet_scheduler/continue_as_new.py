@@ -8,8 +8,8 @@ from temporalio.exceptions import ActivityError
 from api_types.errors import error_message
 from scheduler import registry
 from workflows.entity import activity_options
-from workflows.fleet_scheduler.cache import SchedulerCache
-from workflows.fleet_scheduler.carry_over import CacheVersion, PackedFleet, pack_cache
+from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, pack_cache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 
 # The parts of a small fleet, which are read at once, and the pause between the parts of a large one.
 PARTS_AT_ONCE = 3

@@ -9,7 +9,7 @@ from api_types.messages.scheduling import PlacementRequest
 from scheduler import Decision, DeploymentView, apply, from_wire, reasons
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing
-from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.decide_activity import DecideBatch, Decided, decide_batch
 
 

@@ -23,9 +23,9 @@ from api_types.messages.scheduling import (
 )
 from api_types.messages.signals import FleetSchedulerSignals
 from scheduler import ClusterView, LedgerEntry, Owner, cluster_view, from_wire, read_policy, reasons
-from workflows.fleet_scheduler.admission import evicted_or_readmitted
-from workflows.fleet_scheduler.cache import SchedulerCache
-from workflows.fleet_scheduler.state import ReceivedSignal
+from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import ReceivedSignal
 
 # Messages that are read in a tenth of a second.
 READ_AT_ONCE = 250

@@ -7,8 +7,8 @@ from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
 from workflows.entity import activity_options
-from workflows.fleet_scheduler.cache import SchedulerCache
-from workflows.fleet_scheduler.carry_over import audit_ledger
+from workflows.fleet_scheduler.cache.carry_over import audit_ledger
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.continue_as_new import version_of
 
 AUDIT_PERIOD = timedelta(hours=1)

@@ -15,7 +15,7 @@ from api_types.messages.scheduling import ReplicaAccount, ReportClass, ReportClu
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from scheduler import LedgerEntry, from_wire, reasons
 from workflows.entity import activity_options
-from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
 
 # Answers of so many entities at once fit one payload.

@@ -10,7 +10,7 @@ from api_types.messages.scheduling import Revoked
 from api_types.messages.signals import FleetSchedulerSignals
 from workflows.entity import activity_options
 from workflows.fleet_scheduler import outgoing
-from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
 
 

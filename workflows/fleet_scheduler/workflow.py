@@ -19,14 +19,14 @@ from api_types.messages.signals import FleetSchedulerSignals
 from scheduler import Decision, from_wire, pool_report, registry, to_wire, write_policy
 from workflows.entity.handles import receives
 from workflows.fleet_scheduler import outgoing
-from workflows.fleet_scheduler.cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.continue_as_new import TASK_PAUSE, load, pack
 from workflows.fleet_scheduler.deciding import charge, decide_requests
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.ledger_audit import LedgerAudit
 from workflows.fleet_scheduler.rebuild import Rebuild
 from workflows.fleet_scheduler.sending import report_occupied, revoke_expired, send, send_resyncs
-from workflows.fleet_scheduler.state import SchedulerState
 
 # How soon entities are asked again that did not answer a rebuild.
 UNRESPONSIVE_RETRY = timedelta(seconds=5)

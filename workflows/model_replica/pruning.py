@@ -13,7 +13,7 @@ from api_types.errors import error_message
 from workflows.entity import activity_options, backoff
 from workflows.entity.conditions import is_true
 from workflows.entity.context import EntityContext
-from workflows.model_replica.orders import apply_order
+from workflows.model_replica.decisions.orders import apply_order
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import named
 

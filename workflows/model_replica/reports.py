@@ -9,8 +9,8 @@ from api_types.messages.delivery import entity
 from api_types.messages.entities import ReplicaChanged
 from api_types.messages.signals import ModelDeploymentSignals
 from workflows.entity.context import EntityContext
+from workflows.model_replica.decisions.status import report_of
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
-from workflows.model_replica.status import report_of
 
 # Progress on the way to Ready is reported no more often than this.
 PROGRESS_INTERVAL = timedelta(seconds=5)

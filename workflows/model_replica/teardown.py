@@ -23,10 +23,10 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import backoff_after, failure_of
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.orders import teardown_order
+from workflows.model_replica.decisions.orders import teardown_order
+from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState
-from workflows.model_replica.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
 from workflows.model_replica.teardown_progress import Outcome, left_behind, named
 
 # When everything is skipped, what can be deleted at once is still deleted.

@@ -18,14 +18,14 @@ from workflows.entity.handles import handles
 from workflows.model_replica.apply import ReplicaApply
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.plan import ApplyDecision, decide_apply
+from workflows.model_replica.decisions.plan import ApplyDecision, decide_apply
+from workflows.model_replica.decisions.status import account_of, shared_phase, status_of
+from workflows.model_replica.decisions.verdicts import Assessment, assess
 from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
-from workflows.model_replica.status import account_of, shared_phase, status_of
 from workflows.model_replica.teardown import ReplicaTeardown
 from workflows.model_replica.template import apply_labels, apply_template, first_template
-from workflows.model_replica.verdicts import Assessment, assess
 
 
 @workflow.defn(name="ModelReplica")

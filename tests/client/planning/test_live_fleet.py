@@ -28,7 +28,7 @@ from scheduler import (
 )
 from tests.client.fleetfiles import Tree, a_class, a_deployment
 from tests.client.planning.test_live_plan import published, stored
-from workflows.fleet_scheduler.packing import pack
+from workflows.fleet_scheduler.cache.packing import pack
 
 STRICT = read_policy({"queueOrder": "StrictOrder"})
 

@@ -20,7 +20,7 @@ from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
 from tests.workflows.environment.short_runs import runs, server_with_short_runs
 from workflows.fleet_scheduler import continue_as_new
-from workflows.fleet_scheduler.packing import unpack
+from workflows.fleet_scheduler.cache.packing import unpack
 
 pytestmark = pytest.mark.testbed
 

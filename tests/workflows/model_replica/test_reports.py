@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.workflows.model_replica.builders import a_replica
+from workflows.model_replica.decisions.status import report_of
 from workflows.model_replica.reports import is_progress_only
 from workflows.model_replica.state import ReplicaReport
-from workflows.model_replica.status import report_of
 
 STARTING = ReplicaReport(phase="Starting", generation=1, message="engine main has 0 of 2 copies ready")
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.workflows.model_replica.builders import APPLIED, DEPLOYMENT, SECRET_COPY, a_replica, observed
-from workflows.model_replica.plan import DRIFT_DELAY, ApplyDecision, decide_apply
+from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyDecision, decide_apply
 
 NOW = datetime(2026, 11, 21, 14, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

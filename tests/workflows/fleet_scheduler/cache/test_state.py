@@ -3,7 +3,7 @@
 from typing import Any
 
 from activities.messaging.messages import SurveyResult
-from workflows.fleet_scheduler.state import ReceivedSignal, SchedulerState
+from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 
 CARRIED: dict[str, Any] = {
     "inbox": [["released", {"uid": "u-1"}], ["place", None]],

@@ -21,15 +21,15 @@ from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.model.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
-from workflows.fleet_scheduler import carry_over
-from workflows.fleet_scheduler.cache import SchedulerCache
-from workflows.fleet_scheduler.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
+from workflows.fleet_scheduler.cache import carry_over
+from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
+from workflows.fleet_scheduler.cache.packing import unpack
+from workflows.fleet_scheduler.cache.queue import owner_of
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 from workflows.fleet_scheduler.decide_activity import schedule_request
 from workflows.fleet_scheduler.inbox import READ_AT_ONCE, Inbox
 from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, batches
-from workflows.fleet_scheduler.packing import unpack
-from workflows.fleet_scheduler.queue import owner_of
-from workflows.fleet_scheduler.state import ReceivedSignal, SchedulerState
 
 LOG = logging.getLogger(__name__)
 START = 1_700_000_000_000

@@ -5,9 +5,9 @@ As in kube-scheduler, a request that could not be placed in full is decided agai
 
 from api_types.messages.scheduling import PlacementRequest
 from scheduler import Fleet
-from workflows.fleet_scheduler.answers import AnswerCache
-from workflows.fleet_scheduler.queueing_hints import QueueingHints
-from workflows.fleet_scheduler.state import SchedulerState
+from workflows.fleet_scheduler.cache.answers import AnswerCache
+from workflows.fleet_scheduler.cache.queueing_hints import QueueingHints
+from workflows.fleet_scheduler.cache.state import SchedulerState
 
 # More requests than this wait for the next batch: a decision must fit one payload and one short activity.
 BATCH_REQUESTS = 256

@@ -10,13 +10,13 @@ from typing import Any
 
 from api_types.messages.scheduling import PlacementRequest
 from scheduler import Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
-from workflows.fleet_scheduler.admission import AdmissionTimeouts
-from workflows.fleet_scheduler.answers import AnswerCache
-from workflows.fleet_scheduler.carry_over import PackedFleet
-from workflows.fleet_scheduler.packing import pack, unpack, unpack_bytes
-from workflows.fleet_scheduler.queue import SchedulingQueue
-from workflows.fleet_scheduler.queueing_hints import QueueingHints
-from workflows.fleet_scheduler.state import ReceivedSignal, SchedulerState
+from workflows.fleet_scheduler.cache.admission import AdmissionTimeouts
+from workflows.fleet_scheduler.cache.answers import AnswerCache
+from workflows.fleet_scheduler.cache.carry_over import PackedFleet
+from workflows.fleet_scheduler.cache.packing import pack, unpack, unpack_bytes
+from workflows.fleet_scheduler.cache.queue import SchedulingQueue
+from workflows.fleet_scheduler.cache.queueing_hints import QueueingHints
+from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 
 # Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
 LEDGER_PAGE = 5_000

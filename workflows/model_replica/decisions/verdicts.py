@@ -7,7 +7,7 @@ from api_types.messages.observations import ObservedReplica
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_replica.cache import cache_problem
 from workflows.model_replica.cluster import is_unreachable
-from workflows.model_replica.readings import drift, holds_floor, model_problem, overdue, routing_problem
+from workflows.model_replica.decisions.readings import drift, holds_floor, model_problem, overdue, routing_problem
 from workflows.model_replica.state import ModelReplicaState
 
 

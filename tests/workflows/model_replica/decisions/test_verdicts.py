@@ -7,8 +7,8 @@ import pytest
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
 from workflows.entity.conditions import TRUE
 from workflows.entity.failures import Failure
-from workflows.model_replica.status import detailed_phase, endpoint, shared_phase
-from workflows.model_replica.verdicts import Warned, assess
+from workflows.model_replica.decisions.status import detailed_phase, endpoint, shared_phase
+from workflows.model_replica.decisions.verdicts import Warned, assess
 
 URL = "http://10.0.0.1/ml/qwen-eu-0/v1"
 NOT_READY = "engine main has 0 of 1 copies ready, 1 up to date"

@@ -12,7 +12,7 @@ from temporalio import activity
 from api_types.base import Message
 from api_types.errors import StaleSnapshot
 from scheduler import registry, snapshot
-from workflows.fleet_scheduler.packing import pack, pack_bytes
+from workflows.fleet_scheduler.cache.packing import pack, pack_bytes
 
 # A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own data need some of it.
 CARRIED_CHARACTERS_MAX = 1_800_000

@@ -6,7 +6,7 @@ from api_types.messages.scheduling import ReplicaAccount
 from workflows.entity.conditions import TRUE, is_true
 from workflows.model_replica.cache import cache_status
 from workflows.model_replica.cluster import is_unreachable
-from workflows.model_replica.readings import endpoint_url, observed_status
+from workflows.model_replica.decisions.readings import endpoint_url, observed_status
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from tests.workflows.model_replica.builders import CLUSTER, a_replica
-from workflows.model_replica.teardown_plan import StepDecision, decide_after_failure, decide_step
+from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 NOW = datetime(2026, 11, 21, 14, tzinfo=UTC)
