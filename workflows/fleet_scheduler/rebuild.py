@@ -1,4 +1,4 @@
-"""How a scheduler without state learns what there is: it asks every entity for its account.
+"""How a scheduler without state learns what there is: it queries the account of every entity.
 
 A cluster is not accounted, and takes no new replica, while it or one of its replicas has not answered.
 """
@@ -15,6 +15,7 @@ from api_types.messages.scheduling import ReplicaAccount, ReportClass, ReportClu
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from scheduler import LedgerEntry, from_wire, reasons
 from workflows.entity import activity_options
+from workflows.entity.querying import query_pages
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.inbox import Inbox
 
@@ -33,7 +34,7 @@ class Rebuild:
         self._inbox = inbox
 
     async def run(self) -> None:
-        """Ask every entity for its account, then announce the new epoch to those that have to report again."""
+        """Query the account of every entity, then announce the new epoch to those that have to report again."""
         for kinds in _SURVEYS:
             await self._survey(kinds)
         self._update_accounted()
@@ -46,18 +47,9 @@ class Rebuild:
         )
 
     async def _survey(self, kinds: list[str]) -> None:
-        after = ""
-        while True:
-            page = await workflow.execute_activity_method(
-                EntityClient.survey,
-                Survey(kinds=kinds, query="account", after=after),
-                **activity_options.remote(activity_options.ENTITY_BATCH, f"read the accounts of {', '.join(kinds)}"),
-            )
+        async for page in query_pages(Survey(kinds=kinds, query="account"), f"read the accounts of {', '.join(kinds)}"):
             self.adopt_accounts(page.answers)
             self._cache.state.unresponsive |= page.unresponsive
-            after = page.after
-            if not after:
-                return
 
     async def query_unresponsive(self) -> None:
         """Query entities again that did not answer; those that stay unresponsive move to the end of the list, so that each is queried."""

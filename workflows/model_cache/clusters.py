@@ -11,6 +11,7 @@ from api_types import names
 from api_types.messages.caches import CacheSite
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
+from workflows.entity.querying import query_pages
 from workflows.model_cache.plan import can_stage, selects
 from workflows.model_cache.spec import match_labels
 from workflows.model_cache.state import CacheState, ClusterStaging
@@ -53,21 +54,14 @@ class Clusters:
         """Query every cluster, if that was not done since the spec last changed."""
         if self.state.surveyed:
             return
-        self.state.surveyed, after = True, ""
-        while True:
-            page = await workflow.execute_activity_method(
-                EntityClient.survey,
-                Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE, after=after),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "query the clusters of the fleet"),
-            )
+        self.state.surveyed = True
+        clusters = Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE)
+        async for page in query_pages(clusters, "query the clusters of the fleet"):
             for answer in page.answers.values():
                 self.record(CacheSite.model_validate(answer))
-            after = page.after
             if page.unresponsive:
                 self.state.surveyed = False
                 self.context.requeue_after(backoff.transient(2))
-            if not after:
-                break
         missing = [name for name in self.state.stagings if name not in self.state.known_clusters]
         if missing:
             await self._query(missing)

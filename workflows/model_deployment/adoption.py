@@ -11,6 +11,7 @@ from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
+from workflows.entity.querying import query_pages
 from workflows.model_deployment.replicas import ReplicaController
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
@@ -38,18 +39,9 @@ class Adoption:
 
     async def _adopt_all(self, survey: Survey) -> None:
         unresponsive: list[str] = []
-        after = ""
-        while True:
-            page = await workflow.execute_activity_method(
-                EntityClient.survey,
-                survey.model_copy(update={"query": "account", "after": after}),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "read the accounts of replicas to adopt"),
-            )
+        async for page in query_pages(survey.model_copy(update={"query": "account"}), "read the accounts of replicas to adopt"):
             self._adopt(page.answers)
             unresponsive += page.unresponsive
-            after = page.after
-            if not after:
-                break
         for attempt in range(QUERY_RETRIES):
             if not unresponsive:
                 break
