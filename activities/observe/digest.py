@@ -6,14 +6,13 @@ digest covers exactly the fields that server-side apply records for us, with the
 only if, applying again would change something.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from api_types.digests import short_hash
 from api_types.labels import FIELD_MANAGER
 
-_LENGTH = 16
 # The contents of a Secret are neither watched nor hashed: the owners of the fields are enough to detect a change.
 _METADATA_ONLY = frozenset({"Secret"})
 # Names no field, while an empty set would name all of them.
@@ -25,8 +24,7 @@ def content_digest(item: Mapping[str, Any]) -> str:
     fields = _owned_fields(item)
     hidden = item.get("kind") in _METADATA_ONLY
     content = [fields, _project({"metadata": item["metadata"]}, fields)] if hidden else _project(item, fields)
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+    return short_hash(content)
 
 
 def _owned_fields(item: Mapping[str, Any]) -> Mapping[str, Any]:

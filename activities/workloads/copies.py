@@ -5,7 +5,6 @@ kept. A copy is shared: each replica that needs it has an annotation on it, ever
 and whoever removes the last annotation deletes the copy. So no replica can delete a copy that another one needs, on whichever worker.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +16,11 @@ from activities.render.engines.admission import read_spec
 from activities.render.engines.references import references
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings
-from activities.render.objects.manifest import canonical
 from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
 from api_types import apiversions, labels
+from api_types.digests import short_hash
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
@@ -29,7 +28,6 @@ _KINDS = (SECRET, CONFIG_MAP)
 _KEY_PREFIXES = tuple(f"{kind.lower()}-" for kind in _KINDS)
 _COMPONENT = "secret"
 _REASON = SecretMissing.__name__
-_HASH_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ async def needed_copies(store: SecretStore, order: ApplyReplica, settings: Rende
     return Needed(
         copies=planned.copies,
         rewrites={**(planned.rewrites or {}), **{name: ObjectId.parse(entry.id).name for name, entry in held.items()}},
-        hash=hashlib.sha256(canonical(versions).encode()).hexdigest()[:_HASH_LENGTH] if versions else "",
+        hash=short_hash(versions) if versions else "",
         kept=tuple(held.values()),
         warnings=tuple(
             f"{name} of namespace {order.namespace} has no key {key!r}, which a pod references"

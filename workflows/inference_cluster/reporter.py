@@ -9,6 +9,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO
+from api_types.digests import report_digest
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import Broadcast
 from api_types.messages.entities import ClusterChanged
@@ -18,7 +19,6 @@ from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.inference_cluster.reports import (
     cache_report,
-    digest_of,
     replica_report,
     scheduler_report,
     time_to_withdrawal,
@@ -72,14 +72,14 @@ class Reporter:
     def update_memo(self) -> None:
         """Keep in the memo what replicas must know."""
         report = self.for_replicas()
-        digest = digest_of(unsequenced(report))
+        digest = report_digest(unsequenced(report))
         if digest != self.memo_digest:
             workflow.upsert_memo({CONNECTION_MEMO: report.wire()})
             self.memo_digest = digest
 
     async def report_to_scheduler(self) -> None:
         """Report to the scheduler what is new to it."""
-        digest = digest_of(self.for_scheduler().manifest)
+        digest = report_digest(self.for_scheduler().manifest)
         if digest == self.state.scheduler_digest:
             return
         self.state.scheduler_digest = digest
@@ -91,7 +91,7 @@ class Reporter:
     async def report_to_caches(self) -> None:
         """Report to every cache what is new; each knows by itself whether it concerns it."""
         site = self.for_caches()
-        digest = digest_of(unsequenced(site))
+        digest = report_digest(unsequenced(site))
         changed = digest != self.state.caches_digest
         if not changed and not self.state.repeat_to_caches:
             return
@@ -101,7 +101,7 @@ class Reporter:
             self.context.requeue_after(REPEAT_BROADCAST)
 
     async def _report_to_replicas(self) -> None:
-        digest = digest_of(unsequenced(self.for_replicas()))
+        digest = report_digest(unsequenced(self.for_replicas()))
         first, changed = not self.state.replicas_digest, digest != self.state.replicas_digest
         if not changed and not self.state.repeat_to_replicas:
             return

@@ -1,7 +1,5 @@
 """What an InferenceCluster reports to the scheduler, to replicas and to caches. Pure."""
 
-import hashlib
-import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,11 +10,6 @@ from workflows.entity.conditions import condition_of
 from workflows.inference_cluster.spec import connection_of
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import drivers, gateway_of, status_fields
-
-
-def digest_of(tree: Any) -> str:
-    """Give a digest of JSON, to compare one report with the next."""
-    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportCluster:

@@ -1,12 +1,11 @@
 """What the spec of a ModelCache means: the selector, the artefact, and what shall be on the selected clusters. Pure."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from activities.render.cache.artifact import Artifact, artifact_key, claim_name, read_artifact
 from activities.render.inputs.facts import CacheInput
+from api_types.digests import report_digest
 from workflows.model_cache.state import CacheState
 
 
@@ -38,7 +37,7 @@ def artefact_of(namespace: str, name: str, state: CacheState) -> Artifact:
 
 def reference_of(artefact: Artifact) -> str:
     """Give a digest of what a revision is resolved from."""
-    return hashlib.sha256(json.dumps([artefact.source, artefact.origin, artefact.revision]).encode()).hexdigest()[:16]
+    return report_digest([artefact.source, artefact.origin, artefact.revision])
 
 
 def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStaging | None:

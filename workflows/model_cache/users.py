@@ -3,14 +3,11 @@
 They register; the cache reports to each only what is new to it.
 """
 
-import hashlib
-import json
-from typing import Any
-
 from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach
+from api_types.digests import report_digest
 from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.messages.delivery import EntityRef, SignalBatch, SignalRequest
 from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals, ModelReplicaSignals
@@ -82,7 +79,7 @@ class Users:
         requests: dict[str, SignalRequest] = {}
         for uid, user in sorted(self.state.users.items()):
             request = self._report_to(user)
-            digest = _digest(request.payload)
+            digest = report_digest(request.payload)
             if self.state.reported.get(user.workflow_id) != digest:
                 self.state.reported[user.workflow_id] = digest
                 requests[uid] = request
@@ -145,7 +142,3 @@ class Users:
         self.state.users.pop(uid, None)
         self.state.reported.pop(workflow_id, None)
         self.context.requeue()
-
-
-def _digest(report: Any) -> str:
-    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:16]

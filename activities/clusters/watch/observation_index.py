@@ -4,8 +4,6 @@ Reflectors put records in, and the owner of what changed is queued. An observati
 does not grow with the cluster.
 """
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime
@@ -23,10 +21,10 @@ from activities.observe.gateway import GatewayState, observe_gateway
 from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
+from api_types.digests import report_digest
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
 REPLICA = "ModelReplica"
-_DIGEST_LENGTH = 16
 
 
 class PendingObservation(NamedTuple):
@@ -185,5 +183,4 @@ def _observed(
     owner: Owner, replica: ObservedReplica | None = None, cluster: ObservedCluster | None = None, cache: ObservedCache | None = None
 ) -> Observed:
     content = (replica or cluster or cache or ObservedReplica()).wire()
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
-    return Observed(owner_uid=owner.uid, digest=digest, replica=replica, cluster=cluster, cache=cache)
+    return Observed(owner_uid=owner.uid, digest=report_digest(content), replica=replica, cluster=cluster, cache=cache)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
-from activities.render.objects.manifest import content_hash
 from api_types import names
+from api_types.digests import content_hash
 
 SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"

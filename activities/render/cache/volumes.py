@@ -12,10 +12,11 @@ from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import queues
-from activities.render.objects.manifest import Item, Json, Owner, compact, content_hash, labelled_item, set_hash
+from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item, set_hash
 from activities.render.objects.propagation import SECRET, Copy, copy_manifest
 from activities.render.objects.rendered import Rendered
 from api_types import apiversions, labels, names
+from api_types.digests import content_hash
 from api_types.messages.cluster_work import ClusterFacts
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason

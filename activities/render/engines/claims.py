@@ -10,8 +10,9 @@ from activities.render.engines.context import Context
 from activities.render.engines.spec import DeviceRequest, Engine, Member
 from activities.render.inputs.findings import DRAUnavailable
 from activities.render.objects import contract
-from activities.render.objects.manifest import Item, compact, content_hash, labelled_item
+from activities.render.objects.manifest import Item, compact, labelled_item
 from api_types import apiversions, names
+from api_types.digests import content_hash
 
 
 def claim_templates(context: Context) -> list[Item]:

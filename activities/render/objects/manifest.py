@@ -4,13 +4,12 @@ Every object of ours gets its labels, its owner annotations and the hash of its 
 a selector: selectors are immutable, ownership may change.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from api_types import labels, names
+from api_types.digests import content_hash
 
 Json = dict[str, Any]
 
@@ -38,16 +37,6 @@ class Owner:
     uid: str
     generation: int
     label: tuple[str, str] | None = None
-
-
-def canonical(value: Any) -> str:
-    """Write canonical JSON: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def content_hash(value: Any) -> str:
-    """Give the sha256 of the canonical JSON, in 64 hex digits."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def compact(**fields: Any) -> Json:

@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from api_types.digests import report_digest
 from api_types.messages.observations import ObservedCluster
 from api_types.resources.status import Condition
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
-from workflows.inference_cluster.reports import cache_report, digest_of, replica_report, scheduler_report, time_to_withdrawal, unsequenced
+from workflows.inference_cluster.reports import cache_report, replica_report, scheduler_report, time_to_withdrawal, unsequenced
 from workflows.inference_cluster.state import ClusterState
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
@@ -88,4 +89,4 @@ def test_caches_are_told_where_they_can_stage() -> None:
 def test_a_report_that_differs_in_its_number_only_is_not_new() -> None:
     reports = [replica_report("eu-1", a_cluster(sequence=sequence), NOW) for sequence in (1, 2)]
     assert reports[0] != reports[1]
-    assert len({digest_of(unsequenced(report)) for report in reports}) == 1
+    assert len({report_digest(unsequenced(report)) for report in reports}) == 1
