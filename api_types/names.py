@@ -14,7 +14,7 @@ _LABEL_MAX = 63
 _WORKLOAD_MAX = 54
 # LeaderWorkerSet puts its name, a group number and a hash into one label; Kueue needs more room still.
 _LEADER_WORKER_SET_MAX = 39
-# Room for `-hyd` and `-auth` behind it.
+# Room for the longest suffix of what belongs to it.
 _CACHE_CLAIM_MAX = 57
 
 
@@ -55,6 +55,16 @@ def engine_name(namespace: str, replica: str, engine: str, *, gang: bool = False
     return hashed_name(f"{replica}-{engine}", ("engine", namespace, replica, engine), limit)
 
 
+def picker_name(workload: str) -> str:
+    """Name the endpoint picker of a replica and all that belongs to it."""
+    return f"{workload}-epp"
+
+
+def inference_pool_name(workload: str) -> str:
+    """Name the InferencePool of a replica."""
+    return f"{workload}-pool"
+
+
 def claim_template_name(namespace: str, replica: str, engine: str, role: str, spec_digest: str) -> str:
     """Name a ResourceClaimTemplate after its content too: its spec can never be changed in place."""
     role = role.lower()
@@ -64,6 +74,16 @@ def claim_template_name(namespace: str, replica: str, engine: str, role: str, sp
 def cache_claim_name(namespace: str, cache: str, artefact_key: str) -> str:
     """Name the volume claim of one artefact of a ModelCache."""
     return hashed_name(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artefact_key), _CACHE_CLAIM_MAX)
+
+
+def cache_job_name(claim: str) -> str:
+    """Name the Job that fills a volume claim."""
+    return f"{claim}-hyd"
+
+
+def cache_credential_name(claim: str) -> str:
+    """Name the Secret with which a volume claim is filled."""
+    return f"{claim}-auth"
 
 
 def connection_handle(cluster: str) -> str:

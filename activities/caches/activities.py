@@ -29,7 +29,7 @@ from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.credentials import read_credential
 from activities.secrets.store import SecretStore
-from api_types import labels
+from api_types import labels, names
 from api_types.errors import NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
@@ -124,8 +124,8 @@ class _Targets(NamedTuple):
     def of(cls, claim: str, namespace: str) -> "_Targets":
         return cls(
             ObjectId(kinds.VOLUME_CLAIM, namespace, claim),
-            ObjectId(kinds.SECRET, namespace, f"{claim}-auth"),
-            ObjectId(kinds.JOB, namespace, f"{claim}-hyd"),
+            ObjectId(kinds.SECRET, namespace, names.cache_credential_name(claim)),
+            ObjectId(kinds.JOB, namespace, names.cache_job_name(claim)),
         )
 
 

@@ -14,7 +14,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Objec
 from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import Progress
-from activities.render.objects.teardown import STEPS
+from activities.render.objects.teardown import ENGINES, step_of_number
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.errors import StackMissing
@@ -22,7 +22,7 @@ from api_types.messages.cluster_work import RemainingObject
 
 _POLL_SECONDS = (0.2, 5.0)
 _SHOWN_MAX = 10
-_ENGINES = next(step for step in STEPS if step.inventory_prefixes == ("model-serving-",))
+_ENGINES = step_of_number(ENGINES)
 # Finalizers of the garbage collector, which waits for dependents; those are named themselves.
 _COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
 

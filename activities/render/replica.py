@@ -13,6 +13,7 @@ from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
+from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item, set_hash, with_template_hash
 from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
@@ -74,8 +75,8 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
     block_size = picker_config.block_size(context, engine)
     item = labelled_item(
         context.owner,
-        f"model-serving-{engine.name}",
-        "engine",
+        f"{inventory_keys.ENGINE_PREFIX}{engine.name}",
+        components.ENGINE,
         workload,
         engine=engine.name,
         extra_labels=queueing.workload_labels(context),

@@ -19,6 +19,7 @@ from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest
 from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
 from activities.render.objects.rendered import Rendered
 from activities.secrets.store import SecretStore
@@ -37,7 +38,6 @@ from api_types.messages.cluster_work import (
     TeardownStepResult,
 )
 
-_WORKLOAD_KEY = "model-serving-"
 _READS_AT_ONCE = 8
 # Pods have this long to end; then the error names what an update waits for.
 _REPLACE_WITHIN = timedelta(seconds=40)
@@ -144,7 +144,7 @@ async def _delete_replaced(deleter: Deleter, order: ApplyReplica, rendered: Rend
     replaced = [
         ObjectId.parse(entry.id)
         for entry in order.inventory
-        if entry.key.startswith(_WORKLOAD_KEY) and entry.key in wanted and str(wanted[entry.key]) != entry.id
+        if entry.key.startswith(ENGINE_PREFIX) and entry.key in wanted and str(wanted[entry.key]) != entry.id
     ]
     # These are being deleted already; an apply now would be lost when the deletion ends.
     replaced += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
@@ -175,8 +175,8 @@ def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
     """Tell whether an object needs no apply: it is rendered as before, and none of our fields was changed."""
     if item.create_only:
         return True
-    stamped = (live["metadata"].get("annotations") or {}).get(labels.RENDER_HASH)
-    return stamped == item.hash and known is not None and known.digest == content_digest(live)
+    rendered_hash = (live["metadata"].get("annotations") or {}).get(labels.RENDER_HASH)
+    return rendered_hash == item.hash and known is not None and known.digest == content_digest(live)
 
 
 def _hashes(leader_worker_set: Json) -> tuple[str, ...]:

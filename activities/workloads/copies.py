@@ -16,6 +16,8 @@ from activities.render.engines.admission import read_spec
 from activities.render.engines.references import references
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings
+from activities.render.objects import components
+from activities.render.objects.inventory_keys import COPY_PREFIXES
 from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
@@ -25,8 +27,6 @@ from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
 _KINDS = (SECRET, CONFIG_MAP)
-_KEY_PREFIXES = tuple(f"{kind.lower()}-" for kind in _KINDS)
-_COMPONENT = "secret"
 _REASON = SecretMissing.__name__
 
 
@@ -52,7 +52,7 @@ class Needed:
 
 def is_copy(entry: AppliedObject) -> bool:
     """Tell whether an object of an inventory is a shared copy."""
-    return entry.key.startswith(_KEY_PREFIXES)
+    return entry.key.startswith(COPY_PREFIXES)
 
 
 async def needed_copies(store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Needed:
@@ -67,7 +67,7 @@ async def needed_copies(store: SecretStore, order: ApplyReplica, settings: Rende
         return Needed()
     known = {entry.key: entry for entry in order.inventory if is_copy(entry)}
     found = {str(reference): await _info(store, order.namespace, reference) for reference in wanted}
-    held = {str(reference): known[key] for reference in wanted if not found[str(reference)] and (key := _key(reference)) in known}
+    held = {str(reference): known[key] for reference in wanted if not found[str(reference)] and (key := reference.inventory_key) in known}
     sources = {name: Source(info.type, info.labels) for name, info in found.items() if info}
     planned = plan(order.namespace, [reference for reference in wanted if str(reference) not in held], sources, settings)
     if planned.missing:
@@ -153,7 +153,7 @@ async def release_copy(cluster: ClusterApi, target: ObjectId, user: str) -> bool
 
 async def copies_of(cluster: ClusterApi, namespace: str, user: str) -> list[ObjectId]:
     """Find the copies that carry a replica's annotation."""
-    selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE},{labels.COMPONENT}={_COMPONENT}"
+    selector = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE},{labels.COMPONENT}={components.SECRET}"
     found: list[ObjectId] = []
     for name in _KINDS:
         listed = await cluster.list(Selection(Kind(apiversions.CORE, name), namespace, selector, metadata_only=True))
@@ -179,10 +179,6 @@ async def _data(store: SecretStore, copy: Copy) -> Json:
         return await read_copy_data(store, copy)
     except SecretMissing as missing:
         raise CredentialsInvalid(str(missing), _REASON) from missing
-
-
-def _key(reference: Reference) -> str:
-    return f"{reference.kind.lower()}-{reference.name}"
 
 
 def _user_key(user: str) -> str:
@@ -216,4 +212,4 @@ def _is_equal(manifest: Json, live: Json) -> bool:
 
 
 def _is_ours(item: Json) -> bool:
-    return bool(owner_of(item).uid) and (item["metadata"].get("labels") or {}).get(labels.COMPONENT) == _COMPONENT
+    return bool(owner_of(item).uid) and (item["metadata"].get("labels") or {}).get(labels.COMPONENT) == components.SECRET

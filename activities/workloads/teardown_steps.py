@@ -13,9 +13,6 @@ from activities.workloads.copies import copies_of, is_copy, release_all
 from api_types import labels
 from api_types.messages.cluster_work import RemainingObject, RunTeardownStep, TeardownStepResult
 
-# The component label of what each step deletes, to find objects without an inventory.
-_COMPONENTS = {3: "routing", 4: "routing", 5: "epp", 6: "monitoring", 7: "engine", 8: "gang", 9: "device-claim"}
-
 
 async def run_step(deleter: Deleter, order: RunTeardownStep) -> TeardownStepResult:
     """Run one step: delete in order; return when nothing of it is left, or with what remains at the time limit."""
@@ -48,12 +45,11 @@ async def _delete(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) -
     What an interrupted update created beside the inventory is left to the sweep; a search in every step would cost each teardown as many
     lists as there are kinds.
     """
-    step = next(step for step in teardown.STEPS if step.number == order.number)
+    step = teardown.step_of_number(order.number)
     ordered = [ObjectId.parse(entry.id) for entry in teardown.deletions(step, order.inventory)]
     for kind in [] if order.inventory else kinds.resolve_all(step.kinds, await deleter.cluster.resources()):
-        component = _COMPONENTS.get(step.number)
         marked = await _marked(deleter, kind, order)
-        ordered += [ObjectId.of(item) for item in marked if item["metadata"]["labels"].get(labels.COMPONENT) == component]
+        ordered += [ObjectId.of(item) for item in marked if item["metadata"]["labels"].get(labels.COMPONENT) == step.component]
     skipped: list[str] = []
     # Engines are deleted together: no engine waits for the nodes of another.
     for _, group in groupby(ordered, key=lambda target: None if step.wait_kinds else target.kind):

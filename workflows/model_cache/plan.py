@@ -9,15 +9,14 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from activities.render.cache.hydration import FINAL_EXIT_CODES
-from activities.render.objects.teardown import CACHE_STEPS
+from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_JOB, CACHE_VOLUME
 from api_types.messages.caches import CacheSite
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
 AUTH_REFUSED = FINAL_EXIT_CODES[0]
-_JOB_STEPS = [step.number for step in CACHE_STEPS if step.inventory_prefixes != ("cache-claim",)]
-_CREDENTIAL_STEP = [step.number for step in CACHE_STEPS if step.inventory_prefixes == ("cache-auth",)]
-_ALL_STEPS = [step.number for step in CACHE_STEPS]
+_DOWNLOAD_STEPS = (CACHE_JOB, CACHE_CREDENTIAL)
+_ALL_STEPS = (*_DOWNLOAD_STEPS, CACHE_VOLUME)
 
 
 class NextStep(NamedTuple):
@@ -65,17 +64,17 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
     if staging.site.connection is None or staging.is_backing_off(now):
         return None
     if must_remove(staging, desired, used, now):
-        return NextStep("remove", staging.copies[-1], teardown_steps=tuple(_ALL_STEPS)) if staging.copies else None
+        return NextStep("remove", staging.copies[-1], teardown_steps=_ALL_STEPS) if staging.copies else None
     for copy in staging.copies:
         # A token is on a cluster only while it is needed; the failed Job stays, for its log.
         if not copy.cleaned_up and (copy.ready_at or copy.failed):
-            return NextStep("clean_up", copy, teardown_steps=tuple(_JOB_STEPS if copy.ready_at else _CREDENTIAL_STEP))
+            return NextStep("clean_up", copy, teardown_steps=_DOWNLOAD_STEPS if copy.ready_at else (CACHE_CREDENTIAL,))
     if desired.deleting or staging.unselected_since or not can_stage(staging.site) or not staging.copies:
         return None
     current, *older = staging.copies
     for copy in older:
         if copy.claim not in used and (current.ready_at or not copy.ready_at):
-            return NextStep("remove", copy, teardown_steps=tuple(_ALL_STEPS))
+            return NextStep("remove", copy, teardown_steps=_ALL_STEPS)
     hydrate = needs_attempt(current, staging.site, now)
     if current.applied_generation != desired.generation or (hydrate and not current.missing_credential):
         return NextStep("stage", current, hydrate=hydrate or _is_downloading(current))

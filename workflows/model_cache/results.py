@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from api_types import clock
+from api_types import clock, names
 from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
@@ -72,9 +72,13 @@ def reset_backoff(copy: Copy) -> None:
 def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: str) -> list[LeftBehind]:
     """List what may stay on clusters that are not waited for any more."""
     return [
-        LeftBehind(kind=kind, name=f"{copy.claim}{suffix}", namespace=namespace, location=cluster, reason=reason)
+        LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason)
         for cluster, staging in sorted(stagings.items())
         for copy in staging.copies
-        for kind, suffix in (("Job", "-hyd"), ("Secret", "-auth"), ("PersistentVolumeClaim", ""))
+        for kind, name in (
+            ("Job", names.cache_job_name(copy.claim)),
+            ("Secret", names.cache_credential_name(copy.claim)),
+            ("PersistentVolumeClaim", copy.claim),
+        )
         if kind == "PersistentVolumeClaim" or not copy.cleaned_up
     ]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
-from activities.render.objects.teardown import STEPS, TeardownStep, step_of
+from activities.render.objects.teardown import STEPS, TeardownStep, step_of, step_of_number
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure
@@ -55,7 +55,7 @@ class TeardownProgress(BaseModel):
     @property
     def step(self) -> TeardownStep:
         """The current step."""
-        return STEPS[self.number - 1]
+        return step_of_number(self.number)
 
     def record_remaining(self, remaining: Sequence[RemainingObject]) -> None:
         """Record what an attempt found still there."""

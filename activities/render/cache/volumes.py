@@ -11,7 +11,7 @@ from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects import queues
+from activities.render.objects import components, inventory_keys, queues
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item, set_hash
 from activities.render.objects.propagation import SECRET, Copy, copy_manifest
 from activities.render.objects.rendered import Rendered
@@ -23,7 +23,6 @@ SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 
 __all__ = ["StorageClassMissing", "artifact_key", "claim_name", "render_cache"]
 
-_COMPONENT = "cache"
 _TARGET = "/mnt/artifact"
 # Hidden, so that no engine reads it as weights.
 _WORK = f"{_TARGET}/.modelplane"
@@ -108,13 +107,17 @@ class _Volume:
                 "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artifact.size_gib}Gi"}},
             },
         }
-        return self.item("cache-claim", _COMPONENT, manifest)
+        return self.item(inventory_keys.CACHE_VOLUME, components.CACHE, manifest)
 
     def credential_copies(self) -> list[Copy]:
         if not self.artifact.credential:
             return []
         secret_type, keys = (_DOCKER_TYPE, ()) if self.artifact.source == SOURCE_OCI else ("Opaque", (self.artifact.credential_key,))
-        item = self.item("cache-auth", "secret", copy_manifest(SECRET, secret_type, self.namespace, f"{self.claim}-auth"))
+        item = self.item(
+            inventory_keys.CACHE_CREDENTIAL,
+            components.SECRET,
+            copy_manifest(SECRET, secret_type, self.namespace, names.cache_credential_name(self.claim)),
+        )
         return [Copy(item.key, SECRET, self.cache.namespace, self.artifact.credential, keys, item.manifest)]
 
     def job_item(self) -> Item:
@@ -135,7 +138,7 @@ class _Volume:
         manifest = {
             "apiVersion": apiversions.BATCH,
             "kind": "Job",
-            "metadata": {"name": f"{self.claim}-hyd", "namespace": self.namespace},
+            "metadata": {"name": names.cache_job_name(self.claim), "namespace": self.namespace},
             # No TTL: a finished Job that deleted itself could not be told from one that was never created.
             "spec": compact(
                 backoffLimit=_ATTEMPTS,
@@ -146,7 +149,9 @@ class _Volume:
         }
         kueue = {queues.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queues.KUEUE else {}
         # A Job is immutable: this hash tells a Job that would be different from one that only has another generation.
-        item = self.item("cache-hydrate", _COMPONENT, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])})
+        item = self.item(
+            inventory_keys.CACHE_JOB, components.CACHE, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])}
+        )
         return Item(item.key, item.manifest, item.hash, create_only=True)
 
     def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
@@ -178,7 +183,7 @@ class _Volume:
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
         if self.artifact.credential:
-            reference = {"name": f"{self.claim}-auth", "key": self.artifact.credential_key}
+            reference = {"name": names.cache_credential_name(self.claim), "key": self.artifact.credential_key}
             container["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
         return container, []
 
@@ -199,6 +204,6 @@ class _Volume:
         if self.artifact.credential:
             container["env"].append({"name": "DOCKER_CONFIG", "value": _DOCKER_PATH})
             items = [{"key": _DOCKER_KEY, "path": "config.json"}]
-            volumes.append({"name": "registry", "secret": {"secretName": f"{self.claim}-auth", "items": items}})
+            volumes.append({"name": "registry", "secret": {"secretName": names.cache_credential_name(self.claim), "items": items}})
             container["volumeMounts"].append({"name": "registry", "mountPath": _DOCKER_PATH, "readOnly": True})
         return container, volumes

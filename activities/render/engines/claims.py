@@ -9,7 +9,7 @@ from typing import Any
 from activities.render.engines.context import Context
 from activities.render.engines.spec import DeviceRequest, Engine, Member
 from activities.render.inputs.findings import DRAUnavailable
-from activities.render.objects import contract
+from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, compact, labelled_item
 from api_types import apiversions, names
 from api_types.digests import content_hash
@@ -59,8 +59,8 @@ def _template(context: Context, engine: Engine, member: Member) -> Item:
         "metadata": context.metadata(claim_template_name(context, engine, member)),
         "spec": {"spec": {"devices": {"requests": requests}}},
     }
-    key = f"resource-claim-{engine.name}-{member.role.lower()}"
-    return labelled_item(context.owner, key, "device-claim", manifest, engine=engine.name)
+    key = f"{inventory_keys.CLAIM_TEMPLATE_PREFIX}{engine.name}-{member.role.lower()}"
+    return labelled_item(context.owner, key, components.DEVICE_CLAIM, manifest, engine=engine.name)
 
 
 def _request(request: DeviceRequest) -> tuple[str, dict[str, Any]]:

@@ -50,12 +50,12 @@ class Context:
     @property
     def picker(self) -> str:
         """The name of the endpoint picker and of all that belongs to it."""
-        return f"{self.workload}-epp"
+        return names.picker_name(self.workload)
 
     @property
     def pool(self) -> str:
         """The name of the InferencePool."""
-        return f"{self.workload}-pool"
+        return names.inference_pool_name(self.workload)
 
     @property
     def cache_claim(self) -> str:

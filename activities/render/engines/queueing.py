@@ -6,6 +6,7 @@ The endpoint picker is never queued: it must not wait for GPUs.
 from activities.render.engines.context import Context
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import Engine, Member
+from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.objects.queues import KAI, KAI_QUEUE, KAI_SCHEDULER, KUEUE, KUEUE_QUEUE, queue_name
 from api_types import apiversions
@@ -83,4 +84,6 @@ def _pod_group(context: Context, engine: Engine) -> Item:
             priorityClassName=context.settings.scheduler_priority_class or None,
         ),
     }
-    return labelled_item(context.owner, f"gang-{engine.name}", "gang", manifest, engine=engine.name)
+    return labelled_item(
+        context.owner, f"{inventory_keys.POD_GROUP_PREFIX}{engine.name}", components.POD_GROUP, manifest, engine=engine.name
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects import contract
+from activities.render.objects import components, contract
 from activities.render.objects.manifest import Json, Owner, labelled_item
 from api_types import apiversions, labels, names
 
@@ -32,6 +32,11 @@ class Reference:
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
+
+    @property
+    def inventory_key(self) -> str:
+        """The key of its copy in an inventory: one of `COPY_PREFIXES` and the name."""
+        return f"{self.kind.lower()}-{self.name}"
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,5 @@ def _copy(namespace: str, reference: Reference, source: Source, settings: Render
     # Shared by every replica that needs it, so it belongs to its source and not to one of them.
     owner = Owner(reference.kind, namespace, reference.name, str(reference), 1)
     manifest = copy_manifest(reference.kind, source.type, workload_namespace(namespace, settings), name)
-    key = f"{reference.kind.lower()}-{reference.name}"
-    item = labelled_item(owner, key, "secret", manifest)
-    return Copy(key, reference.kind, namespace, reference.name, keys, item.manifest)
+    item = labelled_item(owner, reference.inventory_key, components.SECRET, manifest)
+    return Copy(reference.inventory_key, reference.kind, namespace, reference.name, keys, item.manifest)

@@ -7,6 +7,7 @@ terminating, and nodes are free only when their last pod is gone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from activities.render.objects import components, inventory_keys
 from api_types import apiversions
 from api_types.messages.cluster_work import AppliedObject
 
@@ -15,36 +16,41 @@ from api_types.messages.cluster_work import AppliedObject
 class TeardownStep:
     """One step; a step starts when the one before has nothing left.
 
-    `kinds` are (apiVersion, kind) pairs of our own objects, in the order of deletion; an apiVersion ending in `/` means whichever
-    version the cluster serves. `inventory_prefixes` says which inventory keys belong to the step. `wait_kinds` are objects that
-    controllers made from ours and that must be gone too. Steps off the cluster are the workflow's own.
+    `component` is the component label of what it deletes, to find that without an inventory. `kinds` are (apiVersion, kind) pairs of our
+    own objects, in the order of deletion; an apiVersion ending in `/` means whichever version the cluster serves. `inventory_prefixes`
+    says which inventory keys belong to the step. `wait_kinds` are objects that controllers made from ours and that must be gone too.
+    Steps off the cluster are the workflow's own.
     """
 
     number: int
     title: str
+    component: str = ""
     kinds: tuple[tuple[str, str], ...] = ()
     inventory_prefixes: tuple[str, ...] = ()
     wait_kinds: tuple[tuple[str, str], ...] = ()
     on_cluster: bool = True
 
 
-WITHDRAW, DRAIN, COPIES, SWEEP, RELEASE = 1, 2, 10, 11, 12
+WITHDRAW, DRAIN, ENGINES, COPIES, SWEEP, RELEASE = 1, 2, 7, 10, 11, 12
+CACHE_JOB, CACHE_CREDENTIAL, CACHE_VOLUME = 1, 2, 3
 _CLAIM_TEMPLATE = (f"{apiversions.DRA_GROUP}/", "ResourceClaimTemplate")
 _CLAIM = (f"{apiversions.DRA_GROUP}/", "ResourceClaim")
 
 STEPS = (
     TeardownStep(WITHDRAW, "withdraw the endpoint", on_cluster=False),
     TeardownStep(DRAIN, "drain", on_cluster=False),
-    TeardownStep(3, "delete the route", ((apiversions.GATEWAY, "HTTPRoute"),), ("model-route",)),
+    TeardownStep(3, "delete the route", components.ROUTING, ((apiversions.GATEWAY, "HTTPRoute"),), (inventory_keys.MODEL_ROUTE,)),
     TeardownStep(
         4,
         "delete the pool or Service",
+        components.ROUTING,
         ((apiversions.INFERENCE, "InferencePool"), (apiversions.CORE, "Service")),
-        ("inference-pool", "model-service"),
+        (inventory_keys.INFERENCE_POOL, inventory_keys.MODEL_SERVICE),
     ),
     TeardownStep(
         5,
         "delete the endpoint picker",
+        components.PICKER,
         (
             (apiversions.APPS, "Deployment"),
             (apiversions.CORE, "Service"),
@@ -57,14 +63,17 @@ STEPS = (
             (apiversions.CORE, "Secret"),
             (apiversions.CORE, "ServiceAccount"),
         ),
-        ("epp",),
+        (inventory_keys.PICKER,),
     ),
-    TeardownStep(6, "delete the monitors", ((apiversions.POD_MONITOR, "PodMonitor"),), ("monitor-",)),
     TeardownStep(
-        7,
+        6, "delete the monitors", components.MONITORING, ((apiversions.POD_MONITOR, "PodMonitor"),), (inventory_keys.MONITOR_PREFIX,)
+    ),
+    TeardownStep(
+        ENGINES,
         "delete the engines",
+        components.ENGINE,
         ((apiversions.APPS, "Deployment"), (apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")),
-        ("model-serving-",),
+        (inventory_keys.ENGINE_PREFIX,),
         (
             (apiversions.APPS, "ReplicaSet"),
             (apiversions.APPS, "StatefulSet"),
@@ -72,13 +81,18 @@ STEPS = (
             _CLAIM,
         ),
     ),
-    TeardownStep(8, "delete the pod groups", ((apiversions.KAI_POD_GROUP, "PodGroup"),), ("gang-",)),
-    TeardownStep(9, "delete the claim templates", (_CLAIM_TEMPLATE,), ("resource-claim-",), (_CLAIM,)),
+    TeardownStep(
+        8, "delete the pod groups", components.POD_GROUP, ((apiversions.KAI_POD_GROUP, "PodGroup"),), (inventory_keys.POD_GROUP_PREFIX,)
+    ),
+    TeardownStep(
+        9, "delete the claim templates", components.DEVICE_CLAIM, (_CLAIM_TEMPLATE,), (inventory_keys.CLAIM_TEMPLATE_PREFIX,), (_CLAIM,)
+    ),
     TeardownStep(
         COPIES,
         "delete unused copies of Secrets",
+        components.SECRET,
         ((apiversions.CORE, "Secret"), (apiversions.CORE, "ConfigMap")),
-        ("secret-", "configmap-"),
+        inventory_keys.COPY_PREFIXES,
     ),
     TeardownStep(SWEEP, "sweep what is left"),
     TeardownStep(RELEASE, "release the capacity", on_cluster=False),
@@ -86,13 +100,29 @@ STEPS = (
 
 # A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never be deleted.
 CACHE_STEPS = (
-    TeardownStep(1, "delete the hydration Job", ((apiversions.BATCH, "Job"),), ("cache-hydrate",), ((apiversions.CORE, "Pod"),)),
-    TeardownStep(2, "delete the credential", ((apiversions.CORE, "Secret"),), ("cache-auth",)),
-    TeardownStep(3, "delete the volume", ((apiversions.CORE, "PersistentVolumeClaim"),), ("cache-claim",)),
+    TeardownStep(
+        CACHE_JOB,
+        "delete the hydration Job",
+        components.CACHE,
+        ((apiversions.BATCH, "Job"),),
+        (inventory_keys.CACHE_JOB,),
+        ((apiversions.CORE, "Pod"),),
+    ),
+    TeardownStep(
+        CACHE_CREDENTIAL, "delete the credential", components.SECRET, ((apiversions.CORE, "Secret"),), (inventory_keys.CACHE_CREDENTIAL,)
+    ),
+    TeardownStep(
+        CACHE_VOLUME, "delete the volume", components.CACHE, ((apiversions.CORE, "PersistentVolumeClaim"),), (inventory_keys.CACHE_VOLUME,)
+    ),
 )
 
 # Every kind of a replica that the sweep lists by our labels.
 SWEPT_KINDS = tuple(dict.fromkeys(kind for step in STEPS for kind in step.kinds))
+
+
+def step_of_number(number: int) -> TeardownStep:
+    """Give a step of a replica's teardown by its number."""
+    return STEPS[number - 1]
 
 
 def step_of(inventory_key: str) -> TeardownStep:
@@ -100,7 +130,7 @@ def step_of(inventory_key: str) -> TeardownStep:
     for step in STEPS:
         if inventory_key.startswith(step.inventory_prefixes):
             return step
-    return STEPS[SWEEP - 1]
+    return step_of_number(SWEEP)
 
 
 def deletions(step: TeardownStep, inventory: Sequence[AppliedObject]) -> list[AppliedObject]:

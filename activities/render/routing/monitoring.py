@@ -1,7 +1,7 @@
 """What Prometheus scrapes: PodMonitors, because a cluster's Prometheus finds them everywhere, ServiceMonitors only with its own label."""
 
 from activities.render.engines.context import Context
-from activities.render.objects import contract
+from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector
@@ -38,7 +38,7 @@ def _monitor(context: Context, name: str, selector: dict[str, str], port: str, t
         "metadata": context.metadata(f"{context.workload}-{name}"),
         "spec": {"selector": {"matchLabels": selector}, "podMetricsEndpoints": [endpoint]},
     }
-    return labelled_item(context.owner, f"monitor-{name}", "monitoring", manifest)
+    return labelled_item(context.owner, f"{inventory_keys.MONITOR_PREFIX}{name}", components.MONITORING, manifest)
 
 
 def _relabelings(context: Context) -> list[Json]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from activities.render.engines import tracing
 from activities.render.engines.context import Context
-from activities.render.objects import contract
+from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker_config
 from api_types import apiversions, labels
@@ -14,7 +14,7 @@ GRPC_PORT = 9002
 METRICS_PORT = 9090
 METRICS_PORT_NAME = "metrics"
 TOKEN_KEY = "token"  # noqa: S105 -- the name of a key, not a token
-_COMPONENT = "epp"
+_CONTAINER = "epp"
 _HEALTH_PORT = 9003
 _READ = ["get", "list", "watch"]
 # The time for open streams before it ends.
@@ -49,7 +49,7 @@ def metrics_token(context: Context) -> str:
 
 
 def _item(context: Context, key: str, manifest: Json, annotations: Mapping[str, str] | None = None) -> Item:
-    return labelled_item(context.owner, key, _COMPONENT, manifest, extra_annotations=annotations)
+    return labelled_item(context.owner, key, components.PICKER, manifest, extra_annotations=annotations)
 
 
 def _selector(context: Context) -> dict[str, str]:
@@ -58,7 +58,7 @@ def _selector(context: Context) -> dict[str, str]:
 
 def _service_account(context: Context) -> Item:
     manifest = {"apiVersion": apiversions.CORE, "kind": "ServiceAccount", "metadata": context.metadata(context.picker)}
-    return _item(context, "epp-serviceaccount", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-serviceaccount", manifest)
 
 
 def _role(context: Context) -> Item:
@@ -75,7 +75,7 @@ def _role(context: Context) -> Item:
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ]
     manifest = {"apiVersion": apiversions.RBAC, "kind": "Role", "metadata": context.metadata(context.picker), "rules": rules}
-    return _item(context, "epp-role", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-role", manifest)
 
 
 def _binding(context: Context, kind: str, role_kind: str, metadata: Json) -> Json:
@@ -89,7 +89,9 @@ def _binding(context: Context, kind: str, role_kind: str, metadata: Json) -> Jso
 
 
 def _role_binding(context: Context) -> Item:
-    return _item(context, "epp-rolebinding", _binding(context, "RoleBinding", "Role", context.metadata(context.picker)))
+    return _item(
+        context, f"{inventory_keys.PICKER}-rolebinding", _binding(context, "RoleBinding", "Role", context.metadata(context.picker))
+    )
 
 
 def _cluster_role(context: Context) -> Item:
@@ -99,12 +101,12 @@ def _cluster_role(context: Context) -> Item:
         {"nonResourceURLs": [contract.METRICS_PATH], "verbs": ["get"]},
     ]
     manifest = {"apiVersion": apiversions.RBAC, "kind": "ClusterRole", "metadata": {"name": context.picker}, "rules": rules}
-    return _item(context, "epp-clusterrole", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-clusterrole", manifest)
 
 
 def _cluster_role_binding(context: Context) -> Item:
     manifest = _binding(context, "ClusterRoleBinding", "ClusterRole", {"name": context.picker})
-    return _item(context, "epp-clusterrolebinding", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-clusterrolebinding", manifest)
 
 
 def _token(context: Context) -> Item:
@@ -114,7 +116,7 @@ def _token(context: Context) -> Item:
         "type": "kubernetes.io/service-account-token",
         "metadata": context.metadata(metrics_token(context)),
     }
-    return _item(context, "epp-metrics-token", manifest, {"kubernetes.io/service-account.name": context.picker})
+    return _item(context, f"{inventory_keys.PICKER}-metrics-token", manifest, {"kubernetes.io/service-account.name": context.picker})
 
 
 def _config_map(context: Context, text: str) -> Item:
@@ -124,7 +126,7 @@ def _config_map(context: Context, text: str) -> Item:
         "metadata": context.metadata(context.picker),
         "data": {picker_config.FILE: text},
     }
-    return _item(context, "epp-config", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-config", manifest)
 
 
 def _service(context: Context) -> Item:
@@ -140,7 +142,7 @@ def _service(context: Context) -> Item:
             ],
         },
     }
-    return _item(context, "epp-service", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-service", manifest)
 
 
 def _arguments(context: Context) -> list[str]:
@@ -176,7 +178,7 @@ def _environment(context: Context) -> list[Json]:
 def _container(context: Context) -> Json:
     alone = context.settings.epp_replicas == 1
     return {
-        "name": _COMPONENT,
+        "name": _CONTAINER,
         "image": context.settings.epp_image,
         "args": _arguments(context),
         "env": _environment(context),
@@ -223,7 +225,7 @@ def _deployment(context: Context, text: str) -> Item:
             },
         },
     }
-    return _item(context, "epp", manifest)
+    return _item(context, inventory_keys.PICKER, manifest)
 
 
 def _destination_rule(context: Context) -> Item:
@@ -237,4 +239,4 @@ def _destination_rule(context: Context) -> Item:
             "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
         },
     }
-    return _item(context, "epp-destinationrule", manifest)
+    return _item(context, f"{inventory_keys.PICKER}-destinationrule", manifest)

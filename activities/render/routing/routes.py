@@ -5,13 +5,12 @@ A pool is created before the first pod: replacing a Service by a pool later woul
 
 from activities.render.engines.context import Context
 from activities.render.inputs.findings import RoutingUnsupported
-from activities.render.objects import contract
+from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker
 from api_types import apiversions, labels
 
 POOL = "pool"
-_COMPONENT = "routing"
 
 
 def check_surface(context: Context) -> None:
@@ -43,7 +42,7 @@ def _service(context: Context) -> Item:
         "metadata": context.metadata(context.workload),
         "spec": {"selector": serving_selector(context), "ports": [port]},
     }
-    return labelled_item(context.owner, "model-service", _COMPONENT, manifest)
+    return labelled_item(context.owner, inventory_keys.MODEL_SERVICE, components.ROUTING, manifest)
 
 
 def _pool(context: Context) -> Item:
@@ -61,7 +60,7 @@ def _pool(context: Context) -> Item:
             },
         },
     }
-    return labelled_item(context.owner, "inference-pool", _COMPONENT, manifest)
+    return labelled_item(context.owner, inventory_keys.INFERENCE_POOL, components.ROUTING, manifest)
 
 
 def _route(context: Context, backend: Json) -> Item:
@@ -79,4 +78,4 @@ def _route(context: Context, backend: Json) -> Item:
         "metadata": context.metadata(context.workload),
         "spec": {"parentRefs": [{"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
     }
-    return labelled_item(context.owner, "model-route", _COMPONENT, manifest)
+    return labelled_item(context.owner, inventory_keys.MODEL_ROUTE, components.ROUTING, manifest)

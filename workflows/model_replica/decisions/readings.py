@@ -7,6 +7,7 @@ a floor below Ready: losing one of several copies does not take a model out of s
 from collections.abc import Sequence
 from typing import Any
 
+from api_types import names
 from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject
 from api_types.messages.observations import ObservedReplica, ObservedWorkload
 
@@ -76,15 +77,17 @@ def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
         return f"HTTPRoute {applied.workload_name} is not accepted by the gateway{f': {route.message}' if route.message else ''}"
     if applied.routing_surface == "service":
         return "" if seen.endpoints_ready else f"Service {applied.workload_name} has no ready endpoint"
-    pool = next((pool for pool in seen.pools if pool.name == f"{applied.workload_name}-pool"), None)
+    name = names.inference_pool_name(applied.workload_name)
+    pool = next((pool for pool in seen.pools if pool.name == name), None)
     if pool is None or not pool.accepted:
-        return f"InferencePool {applied.workload_name}-pool is not accepted by the gateway"
+        return f"InferencePool {name} is not accepted by the gateway"
     return "" if picker_ready(applied, seen) else "the endpoint picker is not ready"
 
 
 def picker_ready(applied: Applied, seen: ObservedReplica) -> bool:
     """Tell whether the endpoint picker answers, with all its pods up to date."""
-    picker = next((workload for workload in seen.workloads if workload.name == f"{applied.workload_name}-epp"), None)
+    name = names.picker_name(applied.workload_name)
+    picker = next((workload for workload in seen.workloads if workload.name == name), None)
     return picker is not None and picker.current and picker.ready == picker.desired > 0
 
 

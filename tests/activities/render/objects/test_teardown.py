@@ -4,7 +4,7 @@ import pytest
 
 from activities.cluster_objects.cluster_api import ObjectId
 from activities.render.objects.rendered import Rendered
-from activities.render.objects.teardown import STEPS, SWEEP, SWEPT_KINDS, deletions, step_of
+from activities.render.objects.teardown import ENGINES, STEPS, SWEEP, SWEPT_KINDS, deletions, step_of, step_of_number
 from api_types.messages.cluster_work import AppliedObject
 from tests.activities.render.builders import a_cluster, a_gang, render, render_pair
 
@@ -70,12 +70,12 @@ def test_wkl_112_routes_are_deleted_first_and_claims_last() -> None:
 
 
 def test_decode_is_deleted_before_prefill() -> None:
-    engines = next(step for step in STEPS if step.number == 7)
+    engines = step_of_number(ENGINES)
     assert [entry.key for entry in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
 
 
 def test_nodes_are_free_only_when_pods_and_claims_are_gone() -> None:
-    engines = next(step for step in STEPS if step.number == 7)
+    engines = step_of_number(ENGINES)
     assert {kind for _, kind in engines.wait_kinds} == {"ReplicaSet", "StatefulSet", "Pod", "ResourceClaim"}
 
 
