@@ -71,9 +71,9 @@ def claim_template_name(namespace: str, replica: str, engine: str, role: str, sp
     return hashed_name(f"{replica}-{engine}-{role}", ("claim", namespace, replica, engine, role, spec_digest), _LABEL_MAX)
 
 
-def cache_claim_name(namespace: str, cache: str, artefact_key: str) -> str:
-    """Name the volume claim of one artefact of a ModelCache."""
-    return hashed_name(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artefact_key), _CACHE_CLAIM_MAX)
+def cache_claim_name(namespace: str, cache: str, artifact_key: str) -> str:
+    """Name the volume claim of one artifact of a ModelCache."""
+    return hashed_name(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artifact_key), _CACHE_CLAIM_MAX)
 
 
 def cache_job_name(claim: str) -> str:

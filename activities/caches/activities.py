@@ -79,7 +79,7 @@ class CacheActivities:
                 job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
         return CacheApplied(
             claim=claim,
-            artefact_key=artifact.key,
+            artifact_key=artifact.key,
             volume_digest=content_digest(stored),
             job_uid=job_uid,
             credential_version=credential.version,

@@ -76,7 +76,7 @@ class CacheReport(Message):
     cluster: str
     phase: str = ""
     claim: str = ""
-    artefact_key: str = ""
+    artifact_key: str = Field(default="", alias="artefactKey")
     revision: str = ""
     message: str = ""
 
@@ -114,7 +114,7 @@ class ResolvedRevision(Message):
 
 
 class ApplyCache(Message):
-    """Apply the objects of one artefact on one cluster. `hydrate`: its Job too; `spent_job` is the uid of one that failed."""
+    """Apply the objects of one artifact on one cluster. `hydrate`: its Job too; `spent_job` is the uid of one that failed."""
 
     connection: Connection
     cluster: str
@@ -137,7 +137,7 @@ class CacheApplied(Message):
     """
 
     claim: str
-    artefact_key: str
+    artifact_key: str = Field(alias="artefactKey")
     volume_digest: str
     job_uid: str = ""
     credential_version: str = ""
@@ -146,7 +146,7 @@ class CacheApplied(Message):
 
 
 class DeleteCacheObjects(Message):
-    """Delete the objects of one artefact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left."""
+    """Delete the objects of one artifact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left."""
 
     connection: Connection
     cluster: str

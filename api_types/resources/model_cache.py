@@ -34,7 +34,7 @@ class HuggingFaceModel(ResourceModel):
 
 
 class OciModel(ResourceModel):
-    """A model packed as an OCI artefact."""
+    """A model packed as an OCI artifact."""
 
     image: NonEmpty
     """Reference; a tag is resolved to a digest once."""
@@ -85,7 +85,7 @@ class CacheClusterStatus(ResourceModel):
     """What it waits for, or why it failed."""
     claim_name: str = ""
     """Volume claim."""
-    artefact_key: str = ""
+    artifact_key: str = Field(default="", alias="artefactKey")
     """What is on the volume."""
     revision: str = ""
     """The commit or digest."""

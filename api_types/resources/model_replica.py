@@ -143,7 +143,7 @@ class ReplicaCacheStatus(ResourceModel):
 
     claim_name: str = ""
     """Volume claim."""
-    artefact_key: str = ""
+    artifact_key: str = Field(default="", alias="artefactKey")
     """What is on the volume."""
     phase: str = ""
     """Phase of staging."""

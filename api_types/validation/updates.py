@@ -47,7 +47,7 @@ def _is_staged(cache: ModelCache) -> bool:
 
 def _cache(old: ModelCache, new: ModelCache) -> Found:
     if _is_staged(old):
-        for path, read in _ARTEFACT.items():
+        for path, read in _ARTIFACT.items():
             was, now = read(old), read(new)
             if was != now:
                 change = f"cannot change from {was or 'none'} to {now or 'none'} once staged"
@@ -57,7 +57,7 @@ def _cache(old: ModelCache, new: ModelCache) -> Found:
         yield f"spec.{block}.sizeGiB", f"cannot shrink from {old.spec.size_gib} to {new.spec.size_gib}; {_NEW_CACHE}"
 
 
-_ARTEFACT: dict[str, Callable[[ModelCache], str | None]] = {
+_ARTIFACT: dict[str, Callable[[ModelCache], str | None]] = {
     "spec.source": lambda cache: cache.spec.source,
     "spec.huggingFace.repo": lambda cache: cache.spec.hugging_face.repo if cache.spec.hugging_face else None,
     "spec.huggingFace.revision": lambda cache: cache.spec.hugging_face.revision if cache.spec.hugging_face else None,

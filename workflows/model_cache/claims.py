@@ -1,6 +1,6 @@
 """Which volume claims the pods of replicas mount, and which one each replica shall mount next. Pure.
 
-A new artefact reaches the replicas of one deployment one after the other, each when the one before it runs on the new volume: given to all
+A new artifact reaches the replicas of one deployment one after the other, each when the one before it runs on the new volume: given to all
 of them at once it would restart all of them at once.
 """
 

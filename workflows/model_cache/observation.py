@@ -1,4 +1,4 @@
-"""How a report of a cluster's observer changes the artefacts there: changes the given state; no I/O, no clock."""
+"""How a report of a cluster's observer changes the artifacts there: changes the given state; no I/O, no clock."""
 
 from datetime import datetime
 

@@ -20,7 +20,7 @@ _ALL_STEPS = (*_DOWNLOAD_STEPS, CACHE_VOLUME)
 
 
 class NextStep(NamedTuple):
-    """The next step for one artefact on one cluster; `teardown_steps` are numbers of `CACHE_STEPS` for all but `stage`.
+    """The next step for one artifact on one cluster; `teardown_steps` are numbers of `CACHE_STEPS` for all but `stage`.
 
     `clean_up` deletes what a download needs, `remove` the volume too. `hydrate`: a `stage` applies the Job too.
     """
@@ -37,7 +37,7 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
 
 
 def can_stage(site: CacheSite) -> bool:
-    """Tell whether an artefact can be staged on a cluster that has none."""
+    """Tell whether an artifact can be staged on a cluster that has none."""
     return site.present and not site.deleting and site.connection is not None and bool(site.storage_class_name)
 
 

@@ -33,7 +33,7 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
         cluster=user.cluster,
         phase="Ready" if published else phase,
         claim=user.assigned_claim,
-        artefact_key=assigned.artefact_key if assigned else "",
+        artifact_key=assigned.artifact_key if assigned else "",
         revision=assigned.revision if assigned else "",
         message="" if user.assigned_claim else message,
     )

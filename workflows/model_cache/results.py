@@ -14,7 +14,7 @@ from workflows.model_cache.state import ClusterStaging, Copy
 
 
 def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Record whether the cluster is selected still, and which artefact shall be on it."""
+    """Record whether the cluster is selected still, and which artifact shall be on it."""
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
         if can_stage(staging.site) and not desired.deleting:
@@ -24,10 +24,10 @@ def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: date
 
 
 def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
-    if staging.copies and staging.copies[0].artefact_key == desired.artefact_key:
+    if staging.copies and staging.copies[0].artifact_key == desired.artifact_key:
         return
-    known = next((copy for copy in staging.copies if copy.artefact_key == desired.artefact_key), None)
-    current = known or Copy(artefact_key=desired.artefact_key, claim=desired.claim, revision=desired.revision)
+    known = next((copy for copy in staging.copies if copy.artifact_key == desired.artifact_key), None)
+    current = known or Copy(artifact_key=desired.artifact_key, claim=desired.claim, revision=desired.revision)
     staging.copies = [current, *(copy for copy in staging.copies if copy is not current)]
 
 
@@ -43,7 +43,7 @@ def record_failure(staging: ClusterStaging, failure: Failure, now: datetime) -> 
 
 
 def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied: CacheApplied, now: datetime) -> None:
-    """Record what was applied for an artefact; a Job with another uid is another attempt."""
+    """Record what was applied for an artifact; a Job with another uid is another attempt."""
     copy.applied_generation, copy.claim_digest, copy.warning = generation, applied.volume_digest, "; ".join(applied.warnings)
     copy.missing_credential = applied.credential_missing
     if applied.job_uid and applied.job_uid != copy.job_uid:

@@ -14,7 +14,7 @@ from api_types.messages.caches import ResolveRevision
 from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import download_started
-from workflows.model_cache.spec import artefact_of, reference_of
+from workflows.model_cache.spec import artifact_of, reference_of
 from workflows.model_cache.state import CacheState, PinnedRevision
 from workflows.model_cache.status import revision_verdict
 
@@ -28,9 +28,9 @@ class Revision:
 
     async def pin(self) -> None:
         """Resolve the reference, unless that was done already; a new value of the refresh annotation resolves it again."""
-        artefact = artefact_of(self.context.namespace, self.context.name, self.state)
+        artifact = artifact_of(self.context.namespace, self.context.name, self.state)
         refresh = self.state.annotations.get(labels.REFRESH, "")
-        reference = reference_of(artefact)
+        reference = reference_of(artifact)
         old = self.state.pin
         if old and (old.reference, old.refresh) == (reference, refresh):
             return
@@ -42,7 +42,7 @@ class Revision:
                     RevisionActivities.resolve_revision,
                     ResolveRevision(namespace=self.context.namespace, name=self.context.name, spec=self.state.spec or {}),
                     **activity_options.remote(
-                        activity_options.EXTERNAL_CALL, f"resolve the revision of {artefact.origin}", queues.CLUSTERS
+                        activity_options.EXTERNAL_CALL, f"resolve the revision of {artifact.origin}", queues.CLUSTERS
                     ),
                 ),
             )
@@ -54,7 +54,7 @@ class Revision:
                 return
             self.state.pin = PinnedRevision(reference=reference, refresh=refresh, revision=answer.revision)
             if kept and kept != answer.revision:
-                self.context.event("Normal", "Refreshed", f"{artefact.origin} moved from {kept} to {answer.revision}")
+                self.context.event("Normal", "Refreshed", f"{artifact.origin} moved from {kept} to {answer.revision}")
         self.context.condition("RevisionPinned", *revision_verdict(self.state.pin))
         self.context.publish()
 

@@ -1,4 +1,4 @@
-"""What the spec of a ModelCache means: the selector, the artefact, and what shall be on the selected clusters. Pure."""
+"""What the spec of a ModelCache means: the selector, the artifact, and what shall be on the selected clusters. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ class DesiredStaging(NamedTuple):
     """
 
     match_labels: Mapping[str, str]
-    artefact_key: str = ""
+    artifact_key: str = ""
     claim: str = ""
     revision: str = ""
     generation: int = 0
@@ -30,33 +30,33 @@ def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
     return dict(((spec or {}).get("clusterSelector") or {}).get("matchLabels") or {})
 
 
-def artefact_of(namespace: str, name: str, state: CacheState) -> Artifact:
+def artifact_of(namespace: str, name: str, state: CacheState) -> Artifact:
     """Read what is staged, its revision as written in the spec; InvalidSpec if rendering could not read it."""
     return read_artifact(_as_input(namespace, name, state))
 
 
-def reference_of(artefact: Artifact) -> str:
+def reference_of(artifact: Artifact) -> str:
     """Give a digest of what a revision is resolved from."""
-    return report_digest([artefact.source, artefact.origin, artefact.revision])
+    return report_digest([artifact.source, artifact.origin, artifact.revision])
 
 
 def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStaging | None:
     """Give what shall be staged; None until it was tried to resolve the revision."""
     if state.spec is None or state.pin is None:
         return None
-    artefact = artefact_of(namespace, name, state)
-    if state.pin.reference != reference_of(artefact):
+    artifact = artifact_of(namespace, name, state)
+    if state.pin.reference != reference_of(artifact):
         # The spec changed while the old one was resolved: its revision means nothing to another source.
         return None
     pinned = _as_input(namespace, name, state, state.pin.revision)
     return DesiredStaging(
         match_labels=match_labels(state.spec),
-        artefact_key=artifact_key(pinned),
+        artifact_key=artifact_key(pinned),
         claim=claim_name(pinned),
-        revision=state.pin.revision or artefact.revision,
+        revision=state.pin.revision or artifact.revision,
         generation=state.generation,
-        credential=artefact.credential,
-        credential_key=artefact.credential_key,
+        credential=artifact.credential,
+        credential_key=artifact.credential_key,
     )
 
 

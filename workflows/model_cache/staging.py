@@ -32,7 +32,7 @@ CONCURRENCY = 16
 
 
 class Staging:
-    """Brings artefacts to clusters and removes them."""
+    """Brings artifacts to clusters and removes them."""
 
     def __init__(self, context: EntityContext[CacheState]) -> None:
         self.context = context

@@ -33,7 +33,7 @@ class PinnedRevision(StatePart):
 
 
 class Copy(StatePart):
-    """One artefact on one cluster. Times are RFC 3339; digests and uids are empty until known.
+    """One artifact on one cluster. Times are RFC 3339; digests and uids are empty until known.
 
     Attributes:
         applied_generation: the generation that was last applied; 0: it has to be applied (again).
@@ -45,7 +45,7 @@ class Copy(StatePart):
 
     """
 
-    artefact_key: str
+    artifact_key: str = Field(alias="artefactKey")
     claim: str
     revision: str = ""
     applied_generation: int = Field(default=0, alias="applied")
@@ -70,7 +70,7 @@ class Copy(StatePart):
 
 
 class ClusterStaging(StatePart):
-    """One cluster, with the artefacts on it, the desired one first.
+    """One cluster, with the artifacts on it, the desired one first.
 
     `unselected_since`: when the selector stopped selecting the cluster. `error` is that of the last failed step, which is repeated at
     `retry_at`; `errors` counts failures in a row. `registered`: the cluster knows that it waits for this cache when it is deleted.
@@ -87,7 +87,7 @@ class ClusterStaging(StatePart):
 
     @property
     def published(self) -> Copy | None:
-        """The artefact that pods on this cluster may mount: the newest that is complete."""
+        """The artifact that pods on this cluster may mount: the newest that is complete."""
         return next((copy for copy in self.copies if copy.ready_at), None)
 
     def is_backing_off(self, now: datetime) -> bool:

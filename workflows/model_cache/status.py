@@ -12,7 +12,7 @@ MESSAGE_MAX = 1024
 
 
 class ClusterPhase(NamedTuple):
-    """How far the desired artefact is on a cluster; `selected`: the cluster counts for the conditions."""
+    """How far the desired artifact is on a cluster; `selected`: the cluster counts for the conditions."""
 
     cluster: str
     phase: str
@@ -21,14 +21,14 @@ class ClusterPhase(NamedTuple):
 
 
 class StagingPhase(NamedTuple):
-    """How far an artefact is on a cluster, and what it waits for or why it failed."""
+    """How far an artifact is on a cluster, and what it waits for or why it failed."""
 
     phase: str
     message: str
 
 
 def phase_of(staging: ClusterStaging) -> StagingPhase:
-    """Give how far the desired artefact is on a cluster."""
+    """Give how far the desired artifact is on a cluster."""
     current = staging.copies[0] if staging.copies else None
     if current is None:
         return StagingPhase("Pending", _obstacle(staging) or "not started yet")
@@ -154,7 +154,7 @@ def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[st
     if shown.message:
         row["message"] = shown.message
     if copy:
-        row |= {"claimName": copy.claim, "artefactKey": copy.artefact_key, "attempts": copy.attempts}
+        row |= {"claimName": copy.claim, "artefactKey": copy.artifact_key, "attempts": copy.attempts}
         row |= {
             field: value
             for field, value in (("revision", copy.revision), ("startedAt", copy.started_at), ("readyAt", copy.ready_at))

@@ -1,6 +1,6 @@
 """ModelCache: weights, staged once on every cluster that it selects, the same revision everywhere.
 
-It pins the revision, fills a volume per cluster, retries what failed, gives new artefacts to its users one after the other, and deletes
+It pins the revision, fills a volume per cluster, retries what failed, gives new artifacts to its users one after the other, and deletes
 only what no pod mounts. A cluster without its storage class for a moment, a token that was deleted, a hub that does not answer: none of
 them costs a volume.
 """
@@ -24,7 +24,7 @@ from workflows.model_cache.observation import record_observation
 from workflows.model_cache.reports import account
 from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.revision import Revision
-from workflows.model_cache.spec import artefact_of, desired_staging, match_labels, nothing_staged
+from workflows.model_cache.spec import artifact_of, desired_staging, match_labels, nothing_staged
 from workflows.model_cache.staging import Staging
 from workflows.model_cache.state import CacheState, ClusterStaging
 from workflows.model_cache.status import (
@@ -146,8 +146,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
         return False
 
     async def stage(self) -> None:
-        """Bring the artefact to the selected clusters, one pass further."""
-        origin = artefact_of(self.namespace, self.name, self.state).origin
+        """Bring the artifact to the selected clusters, one pass further."""
+        origin = artifact_of(self.namespace, self.name, self.state).origin
         if self.state.announcements < ANNOUNCEMENTS:
             await self.users.announce()
             self.state.announcements += 1

@@ -46,7 +46,7 @@ def cache_status(state: ModelReplicaState) -> dict[str, Any]:
     if not cache_name(state):
         return {}
     report = state.cache
-    shown = {"claimName": state.cache_claim, "artefactKey": report.artefact_key, "phase": report.phase} if report else {}
+    shown = {"claimName": state.cache_claim, "artefactKey": report.artifact_key, "phase": report.phase} if report else {}
     return {"cache": {field: value for field, value in shown.items() if value}}
 
 

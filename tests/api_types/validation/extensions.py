@@ -39,5 +39,5 @@ EXTENSIONS = (
         "either it or resourceName",
     ),
     Extension("ModelCache", "spec.source", "choice", "OCI"),
-    Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artefact"),
+    Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artifact"),
 )

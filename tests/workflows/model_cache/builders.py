@@ -1,4 +1,4 @@
-"""A cluster, an artefact on it and what its observer reports, for the tests of a cache's decisions."""
+"""A cluster, an artifact on it and what its observer reports, for the tests of a cache's decisions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from workflows.model_cache.state import ClusterStaging, Copy
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 CONNECTION = Connection(cluster="eu-1", namespace="modelplane-system", name="eu-1")
-DESIRED = DesiredStaging(artefact_key="key-1", claim="claim-1", revision="c1", generation=1, match_labels={"tier": "gold"})
+DESIRED = DesiredStaging(artifact_key="key-1", claim="claim-1", revision="c1", generation=1, match_labels={"tier": "gold"})
 
 
 def a_site(name: str = "eu-1", **fields: Any) -> CacheSite:
@@ -22,10 +22,10 @@ def a_site(name: str = "eu-1", **fields: Any) -> CacheSite:
 
 
 def a_copy(**fields: Any) -> Copy:
-    """An artefact as it was applied, with a Job under way."""
+    """An artifact as it was applied, with a Job under way."""
     return Copy(
         **{
-            "artefact_key": "key-1",
+            "artifact_key": "key-1",
             "claim": "claim-1",
             "applied_generation": 1,
             "claim_digest": "d",

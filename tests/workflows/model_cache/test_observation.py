@@ -10,7 +10,7 @@ from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import next_step
 
 
-def test_wkl_89_a_bound_volume_and_a_complete_job_make_an_artefact_ready() -> None:
+def test_wkl_89_a_bound_volume_and_a_complete_job_make_an_artifact_ready() -> None:
     staging = a_staging(a_copy())
     assert record_observation(staging, observed(job="Complete"), NOW) == []
     assert staging.copies[0].ready_at == "2026-01-01T00:00:00Z"
@@ -26,7 +26,7 @@ def test_anything_less_does_not(what: ObservedCache) -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Lost", "Pending", "Terminating"])
-def test_wkl_90_an_artefact_whose_volume_is_lost_is_not_ready_any_more(phase: str) -> None:
+def test_wkl_90_an_artifact_whose_volume_is_lost_is_not_ready_any_more(phase: str) -> None:
     staging = a_staging(ready())
     (loss,) = record_observation(staging, observed(phase=phase), NOW)
     assert "is filled again" in loss

@@ -23,11 +23,11 @@ class Case(NamedTuple):
     now: datetime = NOW
 
 
-OLD = ready(artefact_key="key-0", claim="claim-0")
+OLD = ready(artifact_key="key-0", claim="claim-0")
 CASES = [
     Case(
         "an empty cluster is given the volume and a Job",
-        a_staging(Copy(artefact_key="key-1", claim="claim-1")),
+        a_staging(Copy(artifact_key="key-1", claim="claim-1")),
         ("stage", "claim-1", True),
     ),
     Case("wkl-87 without its credential only the volume is kept", a_staging(a_copy(job_uid="", missing_credential="no Secret")), None),
@@ -54,8 +54,8 @@ CASES = [
     ),
     Case("wkl-95 until then it is what new replicas mount", a_staging(a_copy(), OLD), None),
     Case(
-        "an artefact that was never complete is removed at once",
-        a_staging(a_copy(), a_copy(artefact_key="key-0", claim="claim-0")),
+        "an artifact that was never complete is removed at once",
+        a_staging(a_copy(), a_copy(artifact_key="key-0", claim="claim-0")),
         ("remove", "claim-0", (1, 2, 3)),
     ),
     Case(
@@ -112,9 +112,9 @@ def test_wkl_84_nothing_is_staged_on_a_cluster_without_a_storage_class() -> None
     assert (staging.copies, can_stage(staging.site)) == ([], False)
 
 
-def test_wkl_95_another_artefact_is_staged_beside_the_old_one_and_a_return_finds_the_old_one() -> None:
+def test_wkl_95_another_artifact_is_staged_beside_the_old_one_and_a_return_finds_the_old_one() -> None:
     staging = a_staging(ready())
-    update_selection(staging, DESIRED._replace(artefact_key="key-2", claim="claim-2"), NOW)
+    update_selection(staging, DESIRED._replace(artifact_key="key-2", claim="claim-2"), NOW)
     assert [copy.claim for copy in staging.copies] == ["claim-2", "claim-1"]
     assert staging.published is staging.copies[1]
     update_selection(staging, DESIRED, NOW)

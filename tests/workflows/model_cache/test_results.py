@@ -9,7 +9,7 @@ from workflows.model_cache.plan import NextStep
 from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success
 from workflows.model_cache.state import Copy
 
-APPLIED = CacheApplied(claim="claim-1", artefact_key="key-1", volume_digest="d", job_uid="j2")
+APPLIED = CacheApplied(claim="claim-1", artifact_key="key-1", volume_digest="d", job_uid="j2")
 
 
 def test_the_backoff_of_a_cluster_grows_until_a_step_succeeds() -> None:
@@ -43,7 +43,7 @@ def test_the_same_job_is_the_same_attempt() -> None:
 
 
 def test_wkl_87_without_a_credential_neither_job_nor_token_is_on_the_cluster() -> None:
-    copy = Copy(artefact_key="key-1", claim="claim-1", cleaned_up=False)
+    copy = Copy(artifact_key="key-1", claim="claim-1", cleaned_up=False)
     missing = APPLIED.model_copy(update={"job_uid": "", "credential_missing": "no Secret ml/hub", "warnings": ["a", "b"]})
     record_applied(a_staging(copy), copy, 1, missing, NOW)
     assert (copy.missing_credential, copy.cleaned_up, copy.attempts, copy.warning) == ("no Secret ml/hub", True, 0, "a; b")
@@ -55,8 +55,8 @@ def test_a_job_that_was_observed_before_its_apply_was_answered_counts() -> None:
     assert copy.ready_at == "2026-01-01T00:00:00Z"
 
 
-def test_a_removed_artefact_is_forgotten_and_one_that_was_cleaned_up_is_kept() -> None:
-    current, old = ready(cleaned_up=False), ready(artefact_key="key-0", claim="claim-0")
+def test_a_removed_artifact_is_forgotten_and_one_that_was_cleaned_up_is_kept() -> None:
+    current, old = ready(cleaned_up=False), ready(artifact_key="key-0", claim="claim-0")
     staging = a_staging(current, old)
     record_deleted(staging, NextStep("clean_up", current))
     assert (current.cleaned_up, staging.copies) == (True, [current, old])

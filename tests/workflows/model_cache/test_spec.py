@@ -4,7 +4,7 @@ from typing import Any
 
 from activities.render.cache.artifact import artifact_key
 from activities.render.inputs.facts import CacheInput
-from workflows.model_cache.spec import artefact_of, desired_staging, nothing_staged, reference_of
+from workflows.model_cache.spec import artifact_of, desired_staging, nothing_staged, reference_of
 from workflows.model_cache.state import CacheState, PinnedRevision
 
 COMMIT = "1" * 40
@@ -18,7 +18,7 @@ def a_spec(**fields: Any) -> dict[str, Any]:
 
 def a_state(spec: dict[str, Any] | None, *, revision: str = COMMIT, resolved: dict[str, Any] | None = None) -> CacheState:
     """A cache whose revision was resolved from a spec, by default its own."""
-    source = artefact_of("ml", "qwen", CacheState(spec=resolved or spec))
+    source = artifact_of("ml", "qwen", CacheState(spec=resolved or spec))
     return CacheState(uid="u", generation=3, spec=spec, pin=PinnedRevision(reference=reference_of(source), revision=revision))
 
 
@@ -30,7 +30,7 @@ def test_the_pinned_revision_is_desired_on_the_selected_clusters() -> None:
     desired = desired_staging("ml", "qwen", a_state(a_spec()))
     assert desired
     assert (desired.revision, desired.generation, desired.match_labels) == (COMMIT, 3, {"tier": "gold"})
-    assert desired.artefact_key == artifact_key(CacheInput("ml", "qwen", "u", 3, "", a_spec(), revision=COMMIT))
+    assert desired.artifact_key == artifact_key(CacheInput("ml", "qwen", "u", 3, "", a_spec(), revision=COMMIT))
     assert not desired.deleting
 
 

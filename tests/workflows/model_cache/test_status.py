@@ -75,7 +75,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("story", "found", "missing", "verdict"), VERDICTS, ids=[row[0] for row in VERDICTS])
-def test_the_condition_of_the_artefact(story: str, found: list[ClusterPhase], missing: str, verdict: tuple[str, str]) -> None:
+def test_the_condition_of_the_artifact(story: str, found: list[ClusterPhase], missing: str, verdict: tuple[str, str]) -> None:
     assert artifact_verdict(found, missing)[:2] == verdict, story
 
 
