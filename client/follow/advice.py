@@ -28,8 +28,8 @@ _ADVICE = {
 }
 
 
-def advice(wanted: Target, tree: Tree) -> str:
+def advice(target: Target, tree: Tree) -> str:
     """Give the next step for an object that is not Ready; empty if none of its reasons needs one."""
     reasons = [str(row.get("reason")) for row in conditions(tree) if row.get("status") != "True"]
     text = next((_ADVICE[reason] for reason in reasons if reason in _ADVICE), "")
-    return text.format(command=wanted.command, namespace=wanted.namespace)
+    return text.format(command=target.command, namespace=target.namespace)

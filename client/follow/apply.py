@@ -16,7 +16,7 @@ from client.follow.requests import current_user, new_request_id, until_applied
 from client.follow.waiting import Goal, until_ready
 from client.manifests.secrets import store_secrets
 from client.output.progress import Progress
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, generation, refusal
 from client.temporal.control_plane import ControlPlane
 
@@ -60,33 +60,33 @@ async def until_applied_are_ready(plane: ControlPlane, applied: Sequence[Applied
 
 
 async def _send(plane: ControlPlane, manifest: Manifest) -> AppliedObject | CommandFailed:
-    wanted = target(BY_KIND[manifest.kind], manifest.metadata.namespace, manifest.metadata.name)
+    target = Target.of(BY_KIND[manifest.kind], manifest.metadata.namespace, manifest.metadata.name)
     try:
-        return await _set_spec(plane, wanted, manifest)
+        return await _set_spec(plane, target, manifest)
     except CommandFailed as failure:
         return failure
 
 
-async def _set_spec(plane: ControlPlane, wanted: Target, manifest: Manifest) -> AppliedObject:
-    before = await plane.find(wanted)
+async def _set_spec(plane: ControlPlane, target: Target, manifest: Manifest) -> AppliedObject:
+    before = await plane.find(target)
     if before is not None:
-        _check_change(wanted, before, manifest)
+        _check_change(target, before, manifest)
     request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(manifest))
-    await plane.set_spec(wanted, request)
-    after = await until_applied(plane, wanted, request.request_id)
+    await plane.set_spec(target, request)
+    after = await until_applied(plane, target, request.request_id)
     if after is None or deleting(after):
-        raise Conflict(f"{wanted.title} was deleted meanwhile", next_step="apply it again once it is gone")
+        raise Conflict(f"{target.title} was deleted meanwhile", next_step="apply it again once it is gone")
     if why := refusal(after):
         raise Refused(
-            f"{wanted.title} was refused by the control plane", details=why.splitlines(), next_step="fix the manifest and apply it again"
+            f"{target.title} was refused by the control plane", details=why.splitlines(), next_step="fix the manifest and apply it again"
         )
-    return AppliedObject(wanted, _outcome(before, after), after)
+    return AppliedObject(target, _outcome(before, after), after)
 
 
-def _check_change(wanted: Target, before: Tree, manifest: Manifest) -> None:
+def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
     """Raise `Conflict` or `Refused` for a change that cannot be made, and print warnings about one that can."""
     if deleting(before):
-        raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
+        raise Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
     if not before.get("spec"):
         return  # every spec so far was refused, and this one may be the first that is not
     old = load(before)
@@ -94,7 +94,7 @@ def _check_change(wanted: Target, before: Tree, manifest: Manifest) -> None:
         admit_update(old, manifest)
     except InvalidManifest as refused:
         raise Refused(
-            f"{wanted.title} cannot be changed in this way; nothing was sent for it",
+            f"{target.title} cannot be changed in this way; nothing was sent for it",
             details=[str(problem) for problem in refused.problems],
             next_step="delete the object and create it again, or leave these fields as they are",
         ) from refused

@@ -17,7 +17,7 @@ from api_types.resources.kinds import BY_KIND
 from client.errors import NoAnswer, NotFound, TimedOut
 from client.follow.waiting import status_line
 from client.output.progress import Progress, Row
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, deleting, labels
 from client.temporal.control_plane import ControlPlane
 from scheduler import MAINTENANCE, deployment_view, untolerated
@@ -82,7 +82,7 @@ async def _resync_owners(plane: ControlPlane, replicas: Sequence[DrainedReplica]
 async def _replicas_on(plane: ControlPlane, cluster: str) -> list[DrainedReplica]:
     kind = BY_KIND["ModelReplica"]
     rows = [row.typed_search_attributes async for row in plane.rows(visibility_query([kind.kind], cluster=cluster))]
-    targets = sorted((target(kind, row.get(NAMESPACE), row.get(NAME) or "") for row in rows), key=lambda one: one.workflow_id)
+    targets = sorted((Target.of(kind, row.get(NAMESPACE), row.get(NAME) or "") for row in rows), key=lambda one: one.workflow_id)
     found = await asyncio.gather(*(_drained_replica(plane, one) for one in targets))
     return [one for one in found if one]
 
@@ -101,7 +101,7 @@ async def _drained_replica(plane: ControlPlane, replica: Target) -> DrainedRepli
 
 
 async def _not_evicted(plane: ControlPlane, replica: Target, tree: Tree) -> DrainedReplica:
-    owner = target(BY_KIND["ModelDeployment"], replica.namespace, labels(tree).get(DEPLOYMENT, ""))
+    owner = Target.of(BY_KIND["ModelDeployment"], replica.namespace, labels(tree).get(DEPLOYMENT, ""))
     try:
         deployment = await plane.describe(owner)
     except NotFound:

@@ -19,26 +19,26 @@ def as_manifest(tree: Tree, spec: Tree) -> Tree:
     return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}
 
 
-async def change(plane: ControlPlane, wanted: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
+async def change(plane: ControlPlane, target: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
     """Send an object with another spec and give it as applied; None if nothing changes.
 
     `new_spec` takes the described object. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
     """
-    tree = await plane.describe(wanted)
+    tree = await plane.describe(target)
     if deleting(tree):
-        raise Conflict(f"{wanted.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {wanted.command}`")
+        raise Conflict(f"{target.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {target.command}`")
     if not tree.get("spec"):
         raise Refused(
-            f"{wanted.title} has no valid spec yet", details=refusal(tree).splitlines(), next_step="fix its manifest and apply it again"
+            f"{target.title} has no valid spec yet", details=refusal(tree).splitlines(), next_step="fix its manifest and apply it again"
         )
     spec = new_spec(tree)
     if spec == tree["spec"]:
         return None
     request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=as_manifest(tree, spec))
-    await plane.signal(wanted, EntitySignals.SET_SPEC, request)
-    after = await until_applied(plane, wanted, request.request_id)
+    await plane.signal(target, EntitySignals.SET_SPEC, request)
+    after = await until_applied(plane, target, request.request_id)
     if after is None or deleting(after):
-        raise Conflict(f"{wanted.title} was deleted meanwhile")
+        raise Conflict(f"{target.title} was deleted meanwhile")
     if why := refusal(after).splitlines():
-        raise Refused(f"{wanted.title} was refused by the control plane", details=why, next_step="fix its manifest and apply it again")
+        raise Refused(f"{target.title} was refused by the control plane", details=why, next_step="fix its manifest and apply it again")
     return after

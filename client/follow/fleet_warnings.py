@@ -9,7 +9,7 @@ from api_types.resources.kinds import BY_KIND
 from api_types.validation.fleet_warnings import fleet_warnings, referenced_cache, selected_labels
 from api_types.validation.manifests import Manifest
 from client.errors import NoAnswer
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.refs.tree import labels
 from client.temporal.control_plane import ControlPlane
 
@@ -37,13 +37,13 @@ async def _caches(plane: ControlPlane, manifests: Sequence[Manifest]) -> set[tup
     caches = {(one.metadata.namespace, one.metadata.name) for one in manifests if one.kind == "ModelCache"}
     referenced = {cache for manifest in manifests if (cache := referenced_cache(manifest))}
     for namespace, name in sorted(referenced - caches):
-        if await _exists(plane, target(BY_KIND["ModelCache"], namespace, name)):
+        if await _exists(plane, Target.of(BY_KIND["ModelCache"], namespace, name)):
             caches.add((namespace, name))
     return caches
 
 
-async def _exists(plane: ControlPlane, wanted: Target) -> bool:
+async def _exists(plane: ControlPlane, target: Target) -> bool:
     try:
-        return await plane.find(wanted) is not None
+        return await plane.find(target) is not None
     except NoAnswer:
         return True  # its workflow is there, and does not answer

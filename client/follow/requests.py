@@ -33,26 +33,26 @@ def current_user() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-async def until_applied(plane: ControlPlane, wanted: Target, request_id: str) -> Tree | None:
+async def until_applied(plane: ControlPlane, target: Target, request_id: str) -> Tree | None:
     """Poll until the workflow has applied the request and give the object; None if it is gone by then. Raises `NoAnswer` on timeout."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         try:
-            tree = await plane.describe(wanted)
+            tree = await plane.describe(target)
             if has_applied(tree, request_id):
                 return tree
         except NotFound:
             return None
         except NoAnswer as error:
             if time.monotonic() >= deadline:
-                raise _not_applied(wanted) from error
+                raise _not_applied(target) from error
         if time.monotonic() >= deadline:
-            raise _not_applied(wanted)
+            raise _not_applied(target)
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _not_applied(wanted: Target) -> NoAnswer:
+def _not_applied(target: Target) -> NoAnswer:
     return NoAnswer(
-        f"Temporal has the request for {wanted.title}, but no worker applied it within {_TIMEOUT_SECONDS:g} s",
+        f"Temporal has the request for {target.title}, but no worker applied it within {_TIMEOUT_SECONDS:g} s",
         next_step="it will be applied once a worker runs: `modelplane up` on this machine, `modelplane-worker` elsewhere",
     )

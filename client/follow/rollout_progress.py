@@ -19,13 +19,13 @@ async def until_rolled_out(plane: ControlPlane, targets: Sequence[Target], secon
     """Wait until all replicas of every deployment are Ready with the present template. Raises `TimedOut`, `NotFound`, `CommandFailed`."""
     deadline = time.monotonic() + seconds
     while True:
-        trees = {wanted: await describe_or_none(plane, wanted) for wanted in targets}
-        progress.show([_row(wanted, tree) for wanted, tree in trees.items()])
-        for wanted, tree in trees.items():
-            raise_if_refused(wanted, tree)
-        unfinished = {wanted: tree for wanted, tree in trees.items() if tree is None or not is_done(tree)}
+        trees = {target: await describe_or_none(plane, target) for target in targets}
+        progress.show([_row(target, tree) for target, tree in trees.items()])
+        for target, tree in trees.items():
+            raise_if_refused(target, tree)
+        unfinished = {target: tree for target, tree in trees.items() if tree is None or not is_done(tree)}
         if not unfinished:
-            return {wanted: tree for wanted, tree in trees.items() if tree is not None}
+            return {target: tree for target, tree in trees.items() if tree is not None}
         if time.monotonic() >= deadline:
             raise _timed_out(unfinished, seconds)
         await asyncio.sleep(_POLL_SECONDS)
@@ -48,16 +48,16 @@ def is_done(tree: Tree) -> bool:
     return settled(tree, generation(tree)) and counts.get("updatedReady") == counts.get("total")
 
 
-def _row(wanted: Target, tree: Tree | None) -> Row:
-    return Row(wanted.label, progress_of(tree) if tree else status_line(None), tree is not None and is_done(tree))
+def _row(target: Target, tree: Tree | None) -> Row:
+    return Row(target.label, progress_of(tree) if tree else status_line(None), tree is not None and is_done(tree))
 
 
 def _timed_out(unfinished: Mapping[Target, Tree | None], seconds: float) -> CommandFailed:
-    details = [f"{wanted.title}: {progress_of(tree) if tree else status_line(None)}" for wanted, tree in unfinished.items()]
-    wanted, tree = next(iter(unfinished.items()))
+    details = [f"{target.title}: {progress_of(tree) if tree else status_line(None)}" for target, tree in unfinished.items()]
+    target, tree = next(iter(unfinished.items()))
     paused = bool(tree and at_path(tree, ".status.rollout.paused"))
-    step = f"continue it with `modelplane rollout resume {wanted.command}`" if paused else (advice(wanted, tree) if tree else "")
+    step = f"continue it with `modelplane rollout resume {target.command}`" if paused else (advice(target, tree) if tree else "")
     when = f"after {seconds:g} s; the control plane continues" if seconds else "yet"
     return TimedOut(
-        f"not rolled out {when}", details=details, next_step=step or f"`modelplane describe {wanted.command}` shows all that is known"
+        f"not rolled out {when}", details=details, next_step=step or f"`modelplane describe {target.command}` shows all that is known"
     )

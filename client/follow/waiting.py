@@ -48,16 +48,16 @@ async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: fl
     deadline = time.monotonic() + seconds
     left: dict[Target, str] = dict.fromkeys(targets, "being deleted")
     while True:
-        answers = await asyncio.gather(*(_teardown_state(plane, wanted) for wanted in left))
+        answers = await asyncio.gather(*(_teardown_state(plane, target) for target in left))
         states = dict(zip(left, answers, strict=True))
-        progress.show([Row(wanted.label, states.get(wanted) or "gone", not states.get(wanted)) for wanted in targets])
-        left = {wanted: state for wanted, state in states.items() if state}
+        progress.show([Row(target.label, states.get(target) or "gone", not states.get(target)) for target in targets])
+        left = {target: state for target, state in states.items() if state}
         if not left:
             return
         if time.monotonic() >= deadline:
             raise TimedOut(
                 f"not gone after {seconds:g} s; the teardown continues",
-                details=[f"{wanted.title}: {state}" for wanted, state in left.items()],
+                details=[f"{target.title}: {state}" for target, state in left.items()],
                 next_step="wait longer with `modelplane delete --wait …`, or skip the step that is waited for with --force --reason TEXT",
             )
         await asyncio.sleep(_POLL_SECONDS)
@@ -93,30 +93,30 @@ def _reached(goal: Goal, tree: Tree | None) -> bool:
     return tree is not None and settled(tree, goal.generation)
 
 
-def raise_if_refused(wanted: Target, tree: Tree | None) -> None:
+def raise_if_refused(target: Target, tree: Tree | None) -> None:
     """Raise `CommandFailed` if the control plane refused the last spec of an object."""
     if tree and (why := refusal(tree)):
         raise CommandFailed(
-            f"{wanted.title} was refused by the control plane", details=why.splitlines(), next_step=_next_step(wanted, tree)
+            f"{target.title} was refused by the control plane", details=why.splitlines(), next_step=_next_step(target, tree)
         )
 
 
-def _next_step(wanted: Target, tree: Tree) -> str:
-    return advice(wanted, tree) or f"`modelplane describe {wanted.command}` shows all that is known"
+def _next_step(target: Target, tree: Tree) -> str:
+    return advice(target, tree) or f"`modelplane describe {target.command}` shows all that is known"
 
 
-async def describe_or_none(plane: ControlPlane, wanted: Target) -> Tree | None:
+async def describe_or_none(plane: ControlPlane, target: Target) -> Tree | None:
     """Give an object, or None while no worker answers. Raises `NotFound`, `Unreachable`."""
     try:
-        return await plane.describe(wanted)
+        return await plane.describe(target)
     except NoAnswer:
         return None
 
 
-async def _teardown_state(plane: ControlPlane, wanted: Target) -> str:
+async def _teardown_state(plane: ControlPlane, target: Target) -> str:
     """Say what an object waits for; empty once it is gone."""
     try:
-        return "; ".join(await plane.waiting(wanted)) or "being deleted"
+        return "; ".join(await plane.waiting(target)) or "being deleted"
     except NotFound:
         return ""
     except NoAnswer:
@@ -124,7 +124,7 @@ async def _teardown_state(plane: ControlPlane, wanted: Target) -> str:
 
 
 async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
-    wanted, tree = missing[0]
+    target, tree = missing[0]
     details: list[str] = []
     for one, seen in missing:
         details.append(f"{one.title}: {status_line(seen)}")
@@ -132,5 +132,5 @@ async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Target, Tree |
     return TimedOut(
         f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,
-        next_step=_next_step(wanted, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        next_step=_next_step(target, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
     )

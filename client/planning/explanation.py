@@ -20,17 +20,17 @@ from scheduler import (
 _NO_ACTION = "-"
 
 
-def explanation(live: LiveFleet, wanted: Target, now: int) -> Tree:
+def explanation(live: LiveFleet, target: Target, now: int) -> Tree:
     """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
 
     Raises `Conflict` when it is being deleted, or has no accepted spec.
     """
-    owner = (wanted.namespace, wanted.name)
+    owner = (target.namespace, target.name)
     manifest = live.deployments.get(owner)
     if manifest is None:
         raise Conflict(
-            f"{wanted.title} is not scheduled: it is being deleted, or was never accepted",
-            next_step=f"`modelplane describe {wanted.command}` shows its status",
+            f"{target.title} is not scheduled: it is being deleted, or was never accepted",
+            next_step=f"`modelplane describe {target.command}` shows its status",
         )
     view = live.view(manifest)
     (explained,) = decide_and_explain(live.fleet, [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)], now)

@@ -14,7 +14,7 @@ from api_types import labels
 from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND
 from client.errors import NoAnswer, NotFound
-from client.refs.targets import SCHEDULER, target
+from client.refs.targets import SCHEDULER, Target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
@@ -184,11 +184,11 @@ async def _read_readiness(plane: ControlPlane, fleet: Fleet) -> None:
 
 async def _applied(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, int]:
     wanted = sorted(owners)
-    found = await asyncio.gather(*(plane.query(target(BY_KIND["ModelDeployment"], *owner), "applied_replicas") for owner in wanted))
+    found = await asyncio.gather(*(plane.query(Target.of(BY_KIND["ModelDeployment"], *owner), "applied_replicas") for owner in wanted))
     return {owner: count for owner, count in zip(wanted, found, strict=True) if count is not None}
 
 
 async def _caches(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, Tree]:
     wanted = sorted(owners)
-    found = await asyncio.gather(*(plane.find(target(BY_KIND["ModelCache"], *owner)) for owner in wanted))
+    found = await asyncio.gather(*(plane.find(Target.of(BY_KIND["ModelCache"], *owner)) for owner in wanted))
     return {owner: tree for owner, tree in zip(wanted, found, strict=True) if tree is not None}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.errors import NotFound, Refused
 from client.planning.live_fleet import LiveFleet, cache_of
-from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names, target
+from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from client.refs.tree import Tree
 from scheduler import Changes, ClusterView, DeploymentView, Owner, SchedulerOptions, cluster_view, offline_cluster
 
@@ -94,9 +94,9 @@ def _scale(text: str, namespace: str | None) -> tuple[Owner, int]:
     ((kind, name),) = kinds_and_names([word])
     if kind.kind != "ModelDeployment" or name is None:
         raise Refused("only a ModelDeployment can be scaled; write md/NAME=REPLICAS")
-    wanted = target(kind, namespace, name)
-    admit_scale(wanted.namespace, wanted.name, int(count))
-    return (wanted.namespace, wanted.name), int(count)
+    target = Target.of(kind, namespace, name)
+    admit_scale(target.namespace, target.name, int(count))
+    return (target.namespace, target.name), int(count)
 
 
 def _has_pool(live: LiveFleet, cluster: str, pool: str) -> bool:

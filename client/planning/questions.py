@@ -9,7 +9,7 @@ from typing import Any
 
 from client.errors import NotFound, Refused
 from client.manifests.status_trees import read_trees
-from client.refs.targets import kinds_and_names, target
+from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree
 from scheduler import (
     ClusterView,
@@ -73,8 +73,8 @@ def _deployment(option: str, text: str, namespace: str | None) -> Owner:
         raise Refused(f"{option} {text}: {error}", next_step=f"write {option} md/NAME") from error
     if kind.kind != "ModelDeployment" or name is None:
         raise Refused(f"{option} {text}: only a ModelDeployment can be named here", next_step=f"write {option} md/NAME")
-    wanted = target(kind, namespace, name)
-    return wanted.namespace, wanted.name
+    target = Target.of(kind, namespace, name)
+    return target.namespace, target.name
 
 
 def _offered(file: str) -> tuple[Tree, ...]:

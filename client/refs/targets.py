@@ -23,6 +23,11 @@ class Target:
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, kind: KindInfo, namespace: str | None, name: str) -> "Target":
+        """Refer to an object; a cluster-scoped kind has no namespace, whatever was given."""
+        return cls(kind, (namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
+
     @property
     def workflow_id(self) -> str:
         """Give the id of the workflow of the object."""
@@ -80,11 +85,6 @@ def served_kinds() -> list[str]:
     return [info.kind for info in KINDS if info.kind in SERVED]
 
 
-def target(kind: KindInfo, namespace: str | None, name: str) -> Target:
-    """Refer to an object; a cluster-scoped kind has no namespace, whatever was given."""
-    return Target(kind, (namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
-
-
 def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
     """Parse the arguments of a command: `md`, `md,ic`, `all`, `md a b`, `md/a ic/b`. A missing name is None. Raises `Refused`."""
     if not words:
@@ -106,7 +106,7 @@ def objects_named(words: Sequence[str], namespace: str | None) -> list[Target]:
     nameless = [kind for kind, name in found if name is None]
     if nameless:
         raise Refused(f"which {nameless[0].kind}?", next_step=f"write `{nameless[0].short}/NAME`")
-    return [target(served(kind), namespace, name) for kind, name in found if name is not None]
+    return [Target.of(served(kind), namespace, name) for kind, name in found if name is not None]
 
 
 def _kinds(text: str) -> list[KindInfo]:

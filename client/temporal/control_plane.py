@@ -24,7 +24,7 @@ from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
 from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.codec import UnknownKey
 from client.temporal.connection import connect, unreachable
@@ -58,26 +58,26 @@ class ControlPlane:
         self.settings = settings
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
 
-    async def describe(self, wanted: Target) -> Tree:
+    async def describe(self, target: Target) -> Tree:
         """Give the object as its manifest with status. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-        tree: Tree = await self._query(wanted, "describe")
+        tree: Tree = await self._query(target, "describe")
         return tree
 
-    async def find(self, wanted: Target) -> Tree | None:
+    async def find(self, target: Target) -> Tree | None:
         """Give the object, or None if it does not exist. Raises `NoAnswer`, `Unreachable`."""
         try:
-            return await self.describe(wanted)
+            return await self.describe(target)
         except NotFound:
             return None
 
-    async def waiting(self, wanted: Target) -> list[str]:
+    async def waiting(self, target: Target) -> list[str]:
         """Give what the object waits for, one sentence each. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-        lines: list[str] = await self._query(wanted, "waiting")
+        lines: list[str] = await self._query(target, "waiting")
         return lines
 
-    async def last_state(self, wanted: Target) -> Tree | None:
+    async def last_state(self, target: Target) -> Tree | None:
         """Give an object as it is, or as it was at the end of its workflow; None if no worker answers. Raises `Unreachable`."""
-        handle = self.client.get_workflow_handle(wanted.workflow_id)
+        handle = self.client.get_workflow_handle(target.workflow_id)
         try:
             tree: Tree = await handle.query("describe", rpc_timeout=_ANSWER_WAIT)
         except WorkflowQueryFailedError:
@@ -85,12 +85,12 @@ class ControlPlane:
         except RPCError as error:
             if error.status in {RPCStatusCode.NOT_FOUND, *_UNANSWERED}:
                 return None
-            raise self._failure(error, wanted) from error
+            raise self._failure(error, target) from error
         return tree
 
-    async def query(self, wanted: Target, name: str, *arguments: Any) -> Any:
+    async def query(self, target: Target, name: str, *arguments: Any) -> Any:
         """Query a running workflow. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-        return await self._query(wanted, name, *arguments)
+        return await self._query(target, name, *arguments)
 
     async def rows(self, query: str) -> AsyncIterator[WorkflowExecution]:
         """Give the rows of visibility, without a query to a workflow. Raises `Unreachable`."""
@@ -100,32 +100,32 @@ class ControlPlane:
         except RPCError as error:
             raise self._failure(error, None) from error
 
-    async def signal(self, wanted: Target, signal: Signal[ReceiverT, MessageT], message: MessageT) -> None:
+    async def signal(self, target: Target, signal: Signal[ReceiverT, MessageT], message: MessageT) -> None:
         """Send a signal to a running workflow. Raises `NotFound`, `Unreachable`."""
-        request = signal.request(wanted.receiving(signal), message)
+        request = signal.request(target.receiving(signal), message)
         try:
             await self.client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
         except RPCError as error:
-            raise self._failure(error, wanted) from error
+            raise self._failure(error, target) from error
 
-    async def set_spec(self, wanted: Target, message: SetSpec) -> None:
+    async def set_spec(self, target: Target, message: SetSpec) -> None:
         """Send an object its manifest by signal-with-start. Raises `Unreachable`."""
-        kind = wanted.kind.kind
-        request = EntitySignals.SET_SPEC.request(wanted.receiving(EntitySignals.SET_SPEC), message)
+        kind = target.kind.kind
+        request = EntitySignals.SET_SPEC.request(target.receiving(EntitySignals.SET_SPEC), message)
         try:
             await self.client.start_workflow(
                 kind,
                 None,
-                id=wanted.workflow_id,
+                id=target.workflow_id,
                 task_queue=queues.WORKFLOWS,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                search_attributes=attributes_of(kind, wanted.namespace, wanted.name),
-                static_summary=wanted.title,
+                search_attributes=attributes_of(kind, target.namespace, target.name),
+                static_summary=target.title,
                 start_signal=request.signal,
                 start_signal_args=[request.payload],
             )
         except RPCError as error:
-            raise self._failure(error, wanted) from error
+            raise self._failure(error, target) from error
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""
@@ -139,39 +139,39 @@ class ControlPlane:
 
     async def _seen(self, kind: KindInfo, row: WorkflowExecution) -> ListedObject | None:
         attributes = row.typed_search_attributes
-        wanted = target(kind, attributes.get(NAMESPACE), attributes.get(NAME) or row.id.rpartition("/")[2])
+        target = Target.of(kind, attributes.get(NAMESPACE), attributes.get(NAME) or row.id.rpartition("/")[2])
         try:
-            return ListedObject(wanted, await self.describe(wanted))
+            return ListedObject(target, await self.describe(target))
         except NotFound:
             return None  # it ended between the list and the query
         except NoAnswer:
-            tree = _from_attributes(wanted, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
-            return ListedObject(wanted, tree, answered=False)
+            tree = _from_attributes(target, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
+            return ListedObject(target, tree, answered=False)
 
-    async def _query(self, wanted: Target, name: str, *arguments: Any) -> Any:
-        handle = self.client.get_workflow_handle(wanted.workflow_id)
+    async def _query(self, target: Target, name: str, *arguments: Any) -> Any:
+        handle = self.client.get_workflow_handle(target.workflow_id)
         async with self._gate:
             try:
                 # A closed workflow would still answer, from its history: for a user the object is gone.
                 return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
-                raise _not_found(wanted) from error
+                raise _not_found(target) from error
             except (UnknownKey, KeyError) as error:
                 # Without any key the encoding is unknown to the converter, which raises a KeyError.
                 raise CommandFailed(
-                    f"{wanted.title} is encrypted with a key that this program does not have",
+                    f"{target.title} is encrypted with a key that this program does not have",
                     details=[str(error.args[0])],
                     next_step="add the keys of the workers to `encryption.keys` in the settings",
                 ) from error
             except WorkflowQueryFailedError as error:
                 raise NoAnswer(
-                    f"the workflow of {wanted.title} cannot answer: {error}",
-                    next_step="see its workflow in the Temporal UI: `modelplane ui " + wanted.command + "`",
+                    f"the workflow of {target.title} cannot answer: {error}",
+                    next_step="see its workflow in the Temporal UI: `modelplane ui " + target.command + "`",
                 ) from error
             except RPCError as error:
-                raise self._failure(error, wanted) from error
+                raise self._failure(error, target) from error
 
-    def _failure(self, error: RPCError, wanted: Target | None) -> CommandFailed:
+    def _failure(self, error: RPCError, target: Target | None) -> CommandFailed:
         """Translate an error of Temporal."""
         if error.status == RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
             name = self.settings.temporal.namespace
@@ -179,11 +179,11 @@ class ControlPlane:
                 f"Temporal at {self.settings.temporal.address} has no namespace {name!r}",
                 next_step=f"create it with `temporal operator namespace create {name}`, or set temporal.namespace",
             )
-        if error.status == RPCStatusCode.NOT_FOUND and wanted:
-            return _not_found(wanted)
+        if error.status == RPCStatusCode.NOT_FOUND and target:
+            return _not_found(target)
         if error.status in _UNANSWERED:
             return NoAnswer(
-                f"no worker answers for {wanted.title}" if wanted else "Temporal is too slow to answer",
+                f"no worker answers for {target.title}" if target else "Temporal is too slow to answer",
                 details=[error.message],
                 next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
             )
@@ -208,13 +208,13 @@ async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
     yield ControlPlane(await connect(settings), settings)
 
 
-def _from_attributes(wanted: Target, phase: str | None, ready: str | None, started: str) -> Tree:
-    metadata = {"name": wanted.name, "creationTimestamp": started} | ({"namespace": wanted.namespace} if wanted.namespace else {})
+def _from_attributes(target: Target, phase: str | None, ready: str | None, started: str) -> Tree:
+    metadata = {"name": target.name, "creationTimestamp": started} | ({"namespace": target.namespace} if target.namespace else {})
     stated = [{"type": "Ready", "status": ready, "reason": "NoAnswer", "message": "last known; no worker answers"}] if ready else []
     status = {"phase": phase or "", "conditions": stated}
-    return {"apiVersion": wanted.kind.api_version, "kind": wanted.kind.kind, "metadata": metadata, "status": status}
+    return {"apiVersion": target.kind.api_version, "kind": target.kind.kind, "metadata": metadata, "status": status}
 
 
-def _not_found(wanted: Target) -> NotFound:
-    scope = f" -n {wanted.namespace}" if wanted.namespace else ""
-    return NotFound(f"{wanted.title} does not exist", next_step=f"`modelplane get {wanted.kind.short}{scope}` lists those that do")
+def _not_found(target: Target) -> NotFound:
+    scope = f" -n {target.namespace}" if target.namespace else ""
+    return NotFound(f"{target.title} does not exist", next_step=f"`modelplane get {target.kind.short}{scope}` lists those that do")

@@ -24,11 +24,11 @@ class Execution:
     failing: tuple[str, ...] = ()
 
 
-async def execution_of(plane: ControlPlane, wanted: Target) -> Execution:
+async def execution_of(plane: ControlPlane, target: Target) -> Execution:
     """Describe the workflow of an object; if Temporal does not answer, only its page is known."""
-    page = f"{list_link(plane.settings)}/{quote(wanted.workflow_id, safe='')}"
+    page = f"{list_link(plane.settings)}/{quote(target.workflow_id, safe='')}"
     try:
-        found = await plane.client.get_workflow_handle(wanted.workflow_id).describe()
+        found = await plane.client.get_workflow_handle(target.workflow_id).describe()
     except RPCError:
         return Execution(page)
     return Execution(f"{page}/{found.run_id}/history", tuple(failing_steps(found.raw_description.pending_activities)))

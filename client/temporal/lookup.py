@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from api_types.resources.kinds import KindInfo
 from client.errors import NotFound
 from client.refs.selectors import Selector
-from client.refs.targets import target
+from client.refs.targets import Target
 from client.refs.tree import labels
 from client.temporal.control_plane import ControlPlane, ListedObject
 
@@ -22,7 +22,7 @@ async def find_objects(
         if name is None:
             found += [one for one in await plane.list(kind, namespace) if selector(labels(one.tree))]
             continue
-        named = target(kind, namespace, name)
+        named = Target.of(kind, namespace, name)
         try:
             found.append(ListedObject(named, await plane.describe(named)))
         except NotFound as failure:

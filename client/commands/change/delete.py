@@ -22,7 +22,7 @@ from client.manifests.secrets import delete_secrets
 from client.output.progress import Progress
 from client.output.tables import NONE, columns
 from client.refs.selectors import parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, target
+from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named
 from client.refs.tree import Tree
 from client.temporal.control_plane import ControlPlane, control_plane
 from client.temporal.lookup import find_objects
@@ -109,29 +109,29 @@ async def _request_deletions(
 ) -> tuple[list[Target], list[CommandFailed]]:
     deleting: list[Target] = []
     failures: list[CommandFailed] = []
-    for wanted in targets:
+    for target in targets:
         try:
-            if await _request_deletion(plane, wanted, how):
-                deleting.append(wanted)
-                print(f"{wanted.label} deletion requested", flush=True)
+            if await _request_deletion(plane, target, how):
+                deleting.append(target)
+                print(f"{target.label} deletion requested", flush=True)
         except CommandFailed as failure:
             failures.append(failure)
     return deleting, failures
 
 
-async def _request_deletion(plane: ControlPlane, wanted: Target, how: DeleteOptions) -> bool:
+async def _request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> bool:
     """Signal the deletion of one object; False if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
-    if how.evict and wanted.kind.kind != "InferenceCluster":
-        raise Refused(f"--evict has no meaning for {wanted.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
+    if how.evict and target.kind.kind != "InferenceCluster":
+        raise Refused(f"--evict has no meaning for {target.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
     try:
-        await plane.signal(wanted, EntitySignals.DELETE, Delete(request_id=new_request_id(), by=current_user(), evict=how.evict))
+        await plane.signal(target, EntitySignals.DELETE, Delete(request_id=new_request_id(), by=current_user(), evict=how.evict))
     except NotFound:
         if how.ignore_not_found:
             return False
         raise
     if how.force:
         with suppress(NotFound):  # it was gone before there was a step to skip
-            await plane.signal(wanted, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
+            await plane.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
     return True
 
 
@@ -141,8 +141,8 @@ async def _follow_forced(plane: ControlPlane, deleting: Sequence[Target], second
         with Progress() as progress:
             await until_gone(plane, deleting, seconds, progress)
     finally:
-        for wanted in deleting:
-            print(f"{wanted.label} " + "\n".join(left_behind(await plane.last_state(wanted))), flush=True)
+        for target in deleting:
+            print(f"{target.label} " + "\n".join(left_behind(await plane.last_state(target))), flush=True)
 
 
 def left_behind(tree: Tree | None) -> list[str]:
@@ -161,7 +161,7 @@ def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Targe
     """Give the objects of the files in reverse order, and (kind, namespace, name) of those in the secret store."""
     manifests = [one.manifest for one in reversed(admit_documents(read_documents(files), namespace))]
     stored = [(m.kind, m.metadata.namespace, m.metadata.name) for m in manifests if isinstance(m, Stored)]
-    targets = [target(BY_KIND[m.kind], m.metadata.namespace, m.metadata.name) for m in manifests if m.kind in BY_KIND]
+    targets = [Target.of(BY_KIND[m.kind], m.metadata.namespace, m.metadata.name) for m in manifests if m.kind in BY_KIND]
     return targets, stored
 
 

@@ -18,7 +18,7 @@ from client.errors import Refused
 from client.follow.drain_progress import request_moves, until_drained
 from client.follow.edit import as_manifest, change
 from client.output.progress import Progress
-from client.refs.targets import Target, kinds_and_names, target
+from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree, generation
 from client.temporal.control_plane import ControlPlane, control_plane
 
@@ -70,25 +70,25 @@ def _cluster(word: str) -> Target:
     ((found, name),) = kinds_and_names([word]) if "/" in word else [(kind, word)]
     if found != kind or not name:
         raise Refused(f"{word!r} is no InferenceCluster", next_step="write the name of a cluster: `modelplane get ic` lists them")
-    return target(kind, None, name)
+    return Target.of(kind, None, name)
 
 
-async def _drain(wanted: Target, *, wait: bool, seconds: float) -> None:
+async def _drain(target: Target, *, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await _change_taints(plane, wanted, with_maintenance)
-        print(f"{wanted.label} {'drain requested' if changed else 'is drained already'}", flush=True)
-        await request_moves(plane, wanted, generation(await plane.describe(wanted)))
+        changed = await _change_taints(plane, target, with_maintenance)
+        print(f"{target.label} {'drain requested' if changed else 'is drained already'}", flush=True)
+        await request_moves(plane, target, generation(await plane.describe(target)))
         if wait:
             with Progress() as progress:
-                await until_drained(plane, wanted.name, seconds, progress)
+                await until_drained(plane, target.name, seconds, progress)
 
 
-async def _uncordon(wanted: Target) -> None:
+async def _uncordon(target: Target) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await _change_taints(plane, wanted, without_maintenance)
-        print(f"{wanted.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
+        changed = await _change_taints(plane, target, without_maintenance)
+        print(f"{target.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
 
 
-async def _change_taints(plane: ControlPlane, wanted: Target, taints: Callable[[Taints], Taints]) -> bool:
+async def _change_taints(plane: ControlPlane, target: Target, taints: Callable[[Taints], Taints]) -> bool:
     """Send the cluster with other taints; False if that changes nothing. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`."""
-    return await change(plane, wanted, lambda tree: (with_taints(tree, taints) or tree)["spec"]) is not None
+    return await change(plane, target, lambda tree: (with_taints(tree, taints) or tree)["spec"]) is not None

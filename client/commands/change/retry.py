@@ -26,12 +26,12 @@ def retry(
 async def _retry(targets: list[Target]) -> None:
     failures: list[CommandFailed] = []
     async with control_plane(load_settings()) as plane:
-        for wanted in targets:
+        for target in targets:
             try:
-                await plane.signal(wanted, EntitySignals.RETRY_NOW, RetryNow(by=current_user()))
+                await plane.signal(target, EntitySignals.RETRY_NOW, RetryNow(by=current_user()))
             except CommandFailed as failure:
                 failures.append(failure)
                 continue
-            print(f"{wanted.label} retry requested", flush=True)
+            print(f"{target.label} retry requested", flush=True)
     if failures:
         raise combine(failures)

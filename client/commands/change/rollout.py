@@ -111,29 +111,29 @@ def _annotated(member: Tree, at: str) -> Tree:
 
 def _deployments(words: list[str], namespace: str | None) -> list[Target]:
     targets = objects_named(words, namespace)
-    if other := next((wanted for wanted in targets if wanted.kind.kind != _KIND), None):
+    if other := next((target for target in targets if target.kind.kind != _KIND), None):
         raise Refused(f"{other.title} has no rollout", next_step=f"only a {_KIND} has one: `modelplane rollout status md/NAME`")
     return targets
 
 
 async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
     async with control_plane(load_settings()) as plane:
-        for wanted in targets:
-            changed = await change(plane, wanted, new_spec)
-            print(f"{wanted.label} {done if changed else already}", flush=True)
+        for target in targets:
+            changed = await change(plane, target, new_spec)
+            print(f"{target.label} {done if changed else already}", flush=True)
 
 
 async def _undo(targets: list[Target], to: int | None) -> None:
     async with control_plane(load_settings()) as plane:
-        for wanted in targets:
-            revisions: list[Tree] = await plane.query(wanted, "revisions")
-            changed = await change(plane, wanted, partial(with_template, revisions=revisions, to=to))
-            print(f"{wanted.label} {'rolled back' if changed else 'has that template already'}", flush=True)
+        for target in targets:
+            revisions: list[Tree] = await plane.query(target, "revisions")
+            changed = await change(plane, target, partial(with_template, revisions=revisions, to=to))
+            print(f"{target.label} {'rolled back' if changed else 'has that template already'}", flush=True)
 
 
 async def _status(targets: list[Target], seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
         with Progress() as progress:
             trees = await until_rolled_out(plane, targets, seconds, progress)
-        for wanted, tree in trees.items():
-            print(f"{wanted.label} rolled out: {progress_of(tree)}", flush=True)
+        for target, tree in trees.items():
+            print(f"{target.label} rolled out: {progress_of(tree)}", flush=True)

@@ -28,19 +28,19 @@ def scale(
 ) -> None:
     """Set the number of replicas of a ModelDeployment."""
     targets = objects_named(objects, namespace)
-    if other := next((wanted for wanted in targets if wanted.kind.scale is None), None):
+    if other := next((target for target in targets if target.kind.scale is None), None):
         raise Refused(
             f"{other.title} has no replicas to scale",
             next_step="only a ModelDeployment can be scaled: `modelplane scale md/NAME --replicas N`",
         )
-    for wanted in targets:
-        _check(wanted, replicas)
+    for target in targets:
+        _check(target, replicas)
     asyncio.run(_scale(targets, replicas, wait=wait, seconds=timeout))
 
 
-def _check(wanted: Target, replicas: int) -> None:
+def _check(target: Target, replicas: int) -> None:
     try:
-        admit_scale(wanted.namespace, wanted.name, replicas)
+        admit_scale(target.namespace, target.name, replicas)
     except InvalidManifest as error:
         raise Refused(str(error), next_step="give another --replicas; nothing was sent") from error
 
@@ -48,27 +48,27 @@ def _check(wanted: Target, replicas: int) -> None:
 async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
         goals = []
-        for wanted in targets:
-            tree = await request_scale(plane, wanted, replicas)
-            print(f"{wanted.label} scaled to {replicas}", flush=True)
-            goals.append(Goal(wanted, generation(tree)))
+        for target in targets:
+            tree = await request_scale(plane, target, replicas)
+            print(f"{target.label} scaled to {replicas}", flush=True)
+            goals.append(Goal(target, generation(tree)))
         if wait:
             with Progress() as progress:
                 await until_ready(plane, goals, seconds, progress)
 
 
-async def request_scale(plane: ControlPlane, wanted: Target, replicas: int) -> Tree:
+async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Tree:
     """Signal the count and give the object once it is applied. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
-    if deleting(await plane.describe(wanted)):
-        raise Conflict(f"{wanted.title} is being deleted", next_step=f"wait for the end with `modelplane delete {wanted.command} --wait`")
+    if deleting(await plane.describe(target)):
+        raise Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
     message = Scale(request_id=new_request_id(), by=current_user(), replicas=replicas)
-    await plane.signal(wanted, ModelDeploymentSignals.SCALE, message)
-    tree = await until_applied(plane, wanted, message.request_id)
+    await plane.signal(target, ModelDeploymentSignals.SCALE, message)
+    tree = await until_applied(plane, target, message.request_id)
     if tree is None:
-        raise Conflict(f"{wanted.title} was deleted meanwhile")
+        raise Conflict(f"{target.title} was deleted meanwhile")
     if at_path(tree, ".spec.replicas") != replicas:
         raise Conflict(
-            f"{wanted.title} has {at_path(tree, '.spec.replicas')} replicas by now: it was scaled again after this request",
-            next_step=f"`modelplane events {wanted.command}` shows by whom",
+            f"{target.title} has {at_path(tree, '.spec.replicas')} replicas by now: it was scaled again after this request",
+            next_step=f"`modelplane events {target.command}` shows by whom",
         )
     return tree

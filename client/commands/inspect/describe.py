@@ -14,7 +14,7 @@ from client.follow.advice import advice
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
 from client.output.tables import NONE, age, columns
-from client.refs.targets import Target, kinds_and_names, served, target
+from client.refs.targets import Target, kinds_and_names, served
 from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
 from client.temporal.control_plane import ControlPlane, control_plane
 from client.temporal.execution import execution_of
@@ -36,48 +36,48 @@ async def _describe(words: Sequence[str], namespace: str | None) -> None:
         targets: list[Target] = []
         for kind, name in kinds_and_names(words):
             named = (
-                [target(served(kind), namespace, name)]
+                [Target.of(served(kind), namespace, name)]
                 if name
-                else [seen.target for seen in await plane.list(kind, target(kind, namespace, "").namespace)]
+                else [seen.target for seen in await plane.list(kind, Target.of(kind, namespace, "").namespace)]
             )
             targets += named
-        for at, wanted in enumerate(targets):
+        for at, target in enumerate(targets):
             if at:
                 print()
-            print("\n".join(await description(plane, wanted)))
+            print("\n".join(await description(plane, target)))
 
 
-async def description(plane: ControlPlane, wanted: Target) -> list[str]:
+async def description(plane: ControlPlane, target: Target) -> list[str]:
     """Give the lines that describe one object. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-    tree = await plane.describe(wanted)
-    lines = _heading(wanted, tree)
+    tree = await plane.describe(target)
+    lines = _heading(target, tree)
     lines += ["Spec:", *_indented(as_yaml(tree.get("spec") or {}).splitlines())]
     status = {key: value for key, value in (tree.get("status") or {}).items() if key not in _SHOWN_ELSEWHERE}
     if status:
         lines += ["Status:", *_indented(as_yaml(status).splitlines())]
     lines += ["Conditions:", *_indented(_conditions(tree))]
-    if wanted.kind.kind == "ModelDeployment":
-        lines += ["Replicas:", *_indented(await _replicas(plane, wanted))]
+    if target.kind.kind == "ModelDeployment":
+        lines += ["Replicas:", *_indented(await _replicas(plane, target))]
     ready = condition(tree, "Ready").get("status") == "True"
     if steps := teardown(tree):
         lines += ["Teardown:", *_indented(steps)]
     if deleting(tree):
-        lines += ["Waiting for:", *_indented(await plane.waiting(wanted) or [NONE])]
+        lines += ["Waiting for:", *_indented(await plane.waiting(target) or [NONE])]
     lines += ["Events:", *_indented(_events(tree))]
-    execution = await execution_of(plane, wanted)
+    execution = await execution_of(plane, target)
     if execution.failing:
         lines += ["Failing steps, tried again:", *_indented(execution.failing)]
-    if not (ready or deleting(tree)) and (next_step := advice(wanted, tree)):
+    if not (ready or deleting(tree)) and (next_step := advice(target, tree)):
         lines.append(f"Next: {next_step}")
     return [*lines, f"Temporal: {execution.link}"]
 
 
-def _heading(wanted: Target, tree: Tree) -> list[str]:
+def _heading(target: Target, tree: Tree) -> list[str]:
     metadata = tree.get("metadata") or {}
     facts = [
-        ("Name", wanted.name),
-        *([("Namespace", wanted.namespace)] if wanted.namespace else []),
-        ("Kind", wanted.kind.kind),
+        ("Name", target.name),
+        *([("Namespace", target.namespace)] if target.namespace else []),
+        ("Kind", target.kind.kind),
         ("Phase", str(at_path(tree, ".status.phase") or "")),
         ("Labels", _pairs(metadata.get("labels"))),
         ("Annotations", _pairs(metadata.get("annotations"))),
@@ -136,10 +136,10 @@ def teardown(tree: Tree) -> list[str]:
     return columns(["STEP", "WHAT", "STATE", "WAITS FOR"], rows) if rows else []
 
 
-async def _replicas(plane: ControlPlane, wanted: Target) -> list[str]:
+async def _replicas(plane: ControlPlane, target: Target) -> list[str]:
     kind = BY_KIND["ModelReplica"]
     layout = Layout(wide=True)
-    found = await plane.list(kind, wanted.namespace, deployment=wanted.name)
+    found = await plane.list(kind, target.namespace, deployment=target.name)
     return columns(header(kind, layout), [row(kind, seen, layout, utc_now()) for seen in found]) if found else [NONE]
 
 

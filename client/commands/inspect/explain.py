@@ -35,7 +35,7 @@ def explain(
 ) -> None:
     """Show for each replica why it is where it is, or per cluster and pool why it is not placed. Nothing is changed."""
     targets = objects_named(objects, namespace)
-    if other := next((wanted for wanted in targets if wanted.kind.kind != "ModelDeployment"), None):
+    if other := next((target for target in targets if target.kind.kind != "ModelDeployment"), None):
         raise Refused(f"{other.title} is not placed by the scheduler", next_step="explain a ModelDeployment: `modelplane explain md/NAME`")
     trees = asyncio.run(_explain(targets))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:
@@ -47,10 +47,10 @@ def explain(
 
 async def _explain(targets: Sequence[Target]) -> list[Tree]:
     async with control_plane(load_settings()) as plane:
-        for wanted in targets:
-            await plane.describe(wanted)  # fail early, before the whole fleet is read
+        for target in targets:
+            await plane.describe(target)  # fail early, before the whole fleet is read
         live = await read_live(plane)
-    return [explanation(live, wanted, now_ms()) for wanted in targets]
+    return [explanation(live, target, now_ms()) for target in targets]
 
 
 def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:

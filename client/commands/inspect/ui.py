@@ -30,6 +30,6 @@ def ui(
 async def _links(objects: list[str], namespace: str | None) -> list[str]:
     targets = objects_named(objects, namespace)
     async with control_plane(load_settings()) as plane:
-        for wanted in targets:
-            await plane.describe(wanted)  # no link to an object that does not exist
-        return [(await execution_of(plane, wanted)).link for wanted in targets]
+        for target in targets:
+            await plane.describe(target)  # no link to an object that does not exist
+        return [(await execution_of(plane, target)).link for target in targets]

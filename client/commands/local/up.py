@@ -65,16 +65,16 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     print()
     _table(await plane.list(BY_KIND["InferenceCluster"], None))
     deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
-    for wanted in deployments:
-        tree = await plane.describe(wanted)
+    for target in deployments:
+        tree = await plane.describe(target)
         print()
-        _table([ListedObject(wanted, tree)])
+        _table([ListedObject(target, tree)])
         pace = tree["status"].get("pace", {})
         if pace.get("readySeconds") is not None:
             print(f"\nplaced {pace['placedSeconds']:.2f} s and Ready {pace['readySeconds']:.1f} s after it was accepted")
         print()
-        _table(await plane.list(BY_KIND["ModelReplica"], wanted.namespace, deployment=wanted.name))
-        print(f"\n{wanted.title} in the Temporal UI: {(await execution_of(plane, wanted)).link}")
+        _table(await plane.list(BY_KIND["ModelReplica"], target.namespace, deployment=target.name))
+        print(f"\n{target.title} in the Temporal UI: {(await execution_of(plane, target)).link}")
     print(f"\nTemporal UI   {list_link(local.settings)}")
     print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
     for cluster in local.running.clusters.values():

@@ -8,7 +8,7 @@ import pytest
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.errors import NoAnswer
 from client.follow.fleet_warnings import warnings_of
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, ListedObject
 from tests.api_types.builders import a_cache, a_cluster, a_deployment, accepted, merged
 
@@ -22,7 +22,7 @@ class Fleet:
     """A fleet with one cluster, and caches by name: True for those that exist, None for those that do not answer."""
 
     def __init__(self, labels: dict[str, str], *, answered: bool = True, caches: dict[str, bool | None] | None = None) -> None:
-        self.cluster = ListedObject(target(BY_KIND["InferenceCluster"], None, "oslo"), {"metadata": {"labels": labels}}, answered)
+        self.cluster = ListedObject(Target.of(BY_KIND["InferenceCluster"], None, "oslo"), {"metadata": {"labels": labels}}, answered)
         self.caches = caches or {}
         self.reads: list[str] = []
 
@@ -31,9 +31,9 @@ class Fleet:
         self.reads.append(kind.kind)
         return [self.cluster]
 
-    async def find(self, wanted: Target) -> dict[str, Any] | None:
-        self.reads.append(wanted.workflow_id)
-        found = self.caches.get(wanted.name, False)
+    async def find(self, target: Target) -> dict[str, Any] | None:
+        self.reads.append(target.workflow_id)
+        found = self.caches.get(target.name, False)
         if found is None:
             raise NoAnswer("no worker answers")
         return {} if found else None

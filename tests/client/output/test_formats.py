@@ -18,14 +18,14 @@ from client.follow.advice import advice
 from client.output.columns import Layout, header, row
 from client.output.formats import Format, render
 from client.output.progress import Progress, Row
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.control_plane import ListedObject
 from client.temporal.execution import failing_steps
 
 NOW = datetime(2026, 3, 1, 12, 1, 0, tzinfo=UTC)
-QWEN = target(BY_KIND["ModelDeployment"], "ml", "qwen")
-OSLO = target(BY_KIND["InferenceCluster"], None, "oslo")
+QWEN = Target.of(BY_KIND["ModelDeployment"], "ml", "qwen")
+OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
 
 
 def a_deployment(*, ready: str = "True", reason: str = "Available", message: str = "") -> Tree:

@@ -16,7 +16,7 @@ from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
 from client.planning.questions import HEADROOM, Question, QuestionContext, answer
 from client.planning.rendering import render_all
-from client.refs.targets import target
+from client.refs.targets import Target
 from scheduler import (
     Decision,
     Fleet,
@@ -239,7 +239,7 @@ def test_an_explanation_agrees(case: Case) -> None:
         copy.put_replica(entry)
     restore_decision_state(copy, json.loads(json.dumps(decision_state(fleet))))
     live = live_fleet(case, copy, (*case.running, *case.arriving))
-    explained = [explanation(live, target(BY_KIND["ModelDeployment"], "ml", name), NOW + 1) for name in case.want]
+    explained = [explanation(live, Target.of(BY_KIND["ModelDeployment"], "ml", name), NOW + 1) for name in case.want]
     again = [decide(fleet, [request], NOW + 1)[0] for request in requests(case, case.arriving)]
     assert placed(explained) == answers(again)
     assert {name: clusters for name, (clusters, _) in placed(explained).items()} == case.want

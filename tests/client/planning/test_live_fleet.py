@@ -11,7 +11,7 @@ from api_types.resources.kinds import BY_KIND, KindInfo
 from client.errors import NoAnswer
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet, read_live
-from client.refs.targets import Target, target
+from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
     Fleet,
@@ -45,10 +45,10 @@ class FakePlane:
     async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
         del namespace
         found = [tree for tree in self.trees if tree["kind"] == kind.kind]
-        return [ListedObject(target(kind, tree["metadata"].get("namespace"), tree["metadata"]["name"]), tree) for tree in found]
+        return [ListedObject(Target.of(kind, tree["metadata"].get("namespace"), tree["metadata"]["name"]), tree) for tree in found]
 
-    async def query(self, wanted: Target, name: str, after: str = "") -> Any:
-        del wanted
+    async def query(self, target: Target, name: str, after: str = "") -> Any:
+        del target
         if name == "policy":
             return {"policy": write_policy(self.fleet.options)}
         if self.changing:
@@ -91,7 +91,7 @@ def test_it_is_the_fleet_that_the_scheduler_decides_about() -> None:
 
 def test_an_explanation_names_the_deployment_that_waits_ahead() -> None:
     fleet, trees = waiting_fleet()
-    explained = explanation(read(FakePlane(fleet, *trees)), target(BY_KIND["ModelDeployment"], "ml", "small"), now_ms())
+    explained = explanation(read(FakePlane(fleet, *trees)), Target.of(BY_KIND["ModelDeployment"], "ml", "small"), now_ms())
     assert (explained["shortfall"], explained["clusters"]["eu"]["reason"]) == (1, "Policy")
     assert "StrictOrder: ml/big waits ahead" in explained["message"]
 

@@ -13,7 +13,7 @@ from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
-from client.refs.targets import target
+from client.refs.targets import Target
 from scheduler.fleet import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.planning.offline import offline_fleet, sort_documents
@@ -165,7 +165,7 @@ def test_everything_that_does_not_exist_is_named_at_once() -> None:
 
 
 def explained(live: LiveFleet) -> Any:
-    return explanation(live, target(BY_KIND["ModelDeployment"], *CHAT), now_ms())
+    return explanation(live, Target.of(BY_KIND["ModelDeployment"], *CHAT), now_ms())
 
 
 def test_a_placed_replica_is_explained() -> None:

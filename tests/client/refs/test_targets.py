@@ -2,7 +2,7 @@ import pytest
 
 from api_types.resources.kinds import BY_KIND
 from client.errors import Refused
-from client.refs.targets import kinds_and_names, objects_named, served_kinds, target
+from client.refs.targets import Target, kinds_and_names, objects_named, served_kinds
 
 WORDS = [
     ("a short name", ["md"], [("ModelDeployment", None)]),
@@ -45,11 +45,11 @@ def test_a_command_on_objects_wants_names() -> None:
 
 
 def test_a_namespace_counts_only_where_the_kind_has_one() -> None:
-    cluster, deployment = target(BY_KIND["InferenceCluster"], "ml", "oslo"), target(BY_KIND["ModelDeployment"], None, "qwen")
+    cluster, deployment = Target.of(BY_KIND["InferenceCluster"], "ml", "oslo"), Target.of(BY_KIND["ModelDeployment"], None, "qwen")
     assert (cluster.workflow_id, deployment.workflow_id) == ("inferencecluster/oslo", "modeldeployment/default/qwen")
     assert (cluster.title, deployment.title) == ("InferenceCluster oslo", "ModelDeployment default/qwen")
 
 
 def test_an_object_is_named_so_that_the_arguments_can_be_typed_again() -> None:
-    assert target(BY_KIND["ModelDeployment"], "ml", "qwen").command == "md/qwen -n ml"
-    assert target(BY_KIND["ModelDeployment"], "default", "qwen").command == "md/qwen"
+    assert Target.of(BY_KIND["ModelDeployment"], "ml", "qwen").command == "md/qwen -n ml"
+    assert Target.of(BY_KIND["ModelDeployment"], "default", "qwen").command == "md/qwen"

@@ -13,7 +13,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from api_types.resources.kinds import BY_KIND
 from api_types.settings import EncryptionSettings, Settings, TemporalSettings
 from client.errors import CommandFailed
-from client.refs.targets import target
+from client.refs.targets import Target
 from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
 from testbed.running import Running
@@ -45,16 +45,16 @@ def sealed_with(folder: Path, running: Running, **keys: bytes) -> Settings:
 
 
 async def test_an_object_that_is_encrypted_with_another_key_is_reported_as_such(testbed: Running, tmp_path: Path) -> None:
-    wanted = target(BY_KIND["ModelDeployment"], f"t-{uuid.uuid4().hex[:8]}", "qwen")
+    target = Target.of(BY_KIND["ModelDeployment"], f"t-{uuid.uuid4().hex[:8]}", "qwen")
     right = sealed_with(tmp_path, testbed, one=os.urandom(32))
     queue = uuid.uuid4().hex
     client = await connect(right)
     async with Worker(client, task_queue=queue, workflows=[Sealed], workflow_runner=UnsandboxedWorkflowRunner()):
-        handle = await client.start_workflow(Sealed.run, id=wanted.workflow_id, task_queue=queue)
+        handle = await client.start_workflow(Sealed.run, id=target.workflow_id, task_queue=queue)
         try:
-            assert await ControlPlane(client, right).describe(wanted) == {"kind": "ModelDeployment"}
+            assert await ControlPlane(client, right).describe(target) == {"kind": "ModelDeployment"}
             for wrong in (sealed_with(tmp_path, testbed), sealed_with(tmp_path, testbed, two=os.urandom(32))):
                 with pytest.raises(CommandFailed, match="is encrypted with a key that this program does not have"):
-                    await ControlPlane(await connect(wrong), wrong).describe(wanted)
+                    await ControlPlane(await connect(wrong), wrong).describe(target)
         finally:
             await handle.terminate()
