@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, cast
 from scheduler.cel.checking.declarations import VARIABLES
 from scheduler.cel.cost.costs import LIST_COST, MAP_COST, call_cost
 from scheduler.cel.errors import EvalError
-from scheduler.cel.runtime import functions, regexes
+from scheduler.cel.runtime import regexes
+from scheduler.cel.runtime.functions import implementation
 from scheduler.cel.runtime.machine import (
     BIND,
     BOUND,
@@ -205,9 +206,7 @@ class Compiler:
             yield arg
         starts.append(len(self._code))
         constants = [self._constant_between(start, end) for start, end in pairwise(starts)]
-        function = functions.IMPLEMENTATIONS[node.function]
-        if len(node.overloads) == 1:
-            function = functions.SUMS.get(node.overloads[0], function)
+        function = implementation(node.function, node.overloads)
         if node.function in _CONVERSIONS and len(args) == 1 and constants[0] is not _NOT_CONSTANT:
             self._fold(node, since, function(constants[0]))
         elif node.overloads != ("in_list",) or type(constants[1]) is not list or not self._membership(since, constants[1]):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from scheduler.cel.errors import Aborted, EvalError
 from scheduler.cel.limits import EVALUATION_SECONDS_MAX
-from scheduler.cel.runtime.functions import contained, index
+from scheduler.cel.runtime.operators import contained, index
 from scheduler.cel.runtime.values import MapValue, key_form, type_name
 from scheduler.kubernetes.semver import Version
 

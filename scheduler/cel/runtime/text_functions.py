@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler.cel.errors import EvalError
-from scheduler.cel.runtime.values import equal, type_name
+from scheduler.cel.runtime import regexes
+from scheduler.cel.runtime.values import equal, no_overload
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -15,13 +16,13 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
-def on_text(function: Callable[..., Any], texts: int) -> Callable[..., Any]:
+def _on_text(function: Callable[..., Any], texts: int) -> Callable[..., Any]:
     """Call `function` only if the first `texts` are strings and the others ints."""
 
     def guarded(*args: Any) -> Any:
         for position, arg in enumerate(args):
             if type(arg) is not (str if position < texts else int):
-                return EvalError(f"no such overload for ({', '.join(map(type_name, args))})")
+                return no_overload(*args)
         return function(*args)
 
     return guarded
@@ -98,17 +99,20 @@ def _in_text_or_list(in_text: Callable[..., Any], *, last: bool) -> Callable[...
 
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "contains": on_text(lambda text, part: part in text, 2),
-    "startsWith": on_text(str.startswith, 2),
-    "endsWith": on_text(str.endswith, 2),
-    "charAt": on_text(_char_at, 1),
-    "indexOf": _in_text_or_list(on_text(_index_of, 2), last=False),
-    "lastIndexOf": _in_text_or_list(on_text(_last_index_of, 2), last=True),
-    "substring": on_text(_substring, 1),
-    "split": on_text(_split, 2),
-    "replace": on_text(_replace, 3),
+    "contains": _on_text(lambda text, part: part in text, 2),
+    "startsWith": _on_text(str.startswith, 2),
+    "endsWith": _on_text(str.endswith, 2),
+    "charAt": _on_text(_char_at, 1),
+    "indexOf": _in_text_or_list(_on_text(_index_of, 2), last=False),
+    "lastIndexOf": _in_text_or_list(_on_text(_last_index_of, 2), last=True),
+    "substring": _on_text(_substring, 1),
+    "split": _on_text(_split, 2),
+    "replace": _on_text(_replace, 3),
     "join": _join,
-    "lowerAscii": on_text(lambda text: text.translate(_LOWER), 1),
-    "upperAscii": on_text(lambda text: text.translate(_UPPER), 1),
-    "trim": on_text(lambda text: text.strip(_SPACE), 1),
+    "lowerAscii": _on_text(lambda text: text.translate(_LOWER), 1),
+    "upperAscii": _on_text(lambda text: text.translate(_UPPER), 1),
+    "trim": _on_text(lambda text: text.strip(_SPACE), 1),
+    "matches": _on_text(regexes.matches, 2),
+    "find": _on_text(regexes.find, 2),
+    "findAll": _on_text(regexes.find_all, 2),
 }

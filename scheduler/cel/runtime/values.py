@@ -127,6 +127,11 @@ def type_name(value: Any) -> str:
     return _NAMES[type(value)]
 
 
+def no_overload(*args: Any) -> EvalError:
+    """The error value for a call that does not exist for these values."""
+    return EvalError(f"no such overload for ({', '.join(map(type_name, args))})")
+
+
 def _comparable(a: Any, b: Any) -> tuple[Any, Any]:
     """Two numbers as Kubernetes compares them: beside a double, a whole number is rounded to a double first."""
     if type(a) is float or type(b) is float:
