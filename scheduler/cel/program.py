@@ -13,36 +13,11 @@ from typing import Any, NamedTuple, cast
 from scheduler.cel.checking.declarations import VARIABLES
 from scheduler.cel.cost.costs import LIST_COST, MAP_COST, call_cost
 from scheduler.cel.errors import EvalError
+from scheduler.cel.runtime import instructions as ops
 from scheduler.cel.runtime import regexes
 from scheduler.cel.runtime.functions import implementation
-from scheduler.cel.runtime.machine import (
-    BIND,
-    BOUND,
-    CALL,
-    CONST,
-    END,
-    FIELD,
-    HAS,
-    INDEX,
-    JUMP,
-    LIST,
-    LOGIC,
-    LOGIC_TERM,
-    LOOP,
-    LOOP_END,
-    LOOP_NEXT,
-    LOOP_STEP,
-    LOOP_WHEN,
-    MAP,
-    MEMBER,
-    RETURN,
-    TERNARY,
-    VAR,
-    Instruction,
-    Program,
-    make_map,
-)
-from scheduler.cel.runtime.values import TypeValue, Uint
+from scheduler.cel.runtime.instructions import Instruction, Program
+from scheduler.cel.runtime.values import TypeValue, Uint, make_map
 from scheduler.cel.syntax.lexer import refuse
 from scheduler.cel.syntax.static_types import DEVICE
 from scheduler.cel.syntax.tree import (
@@ -104,7 +79,7 @@ class Compiler:
 
         """
         walk(root, self._visit)
-        self._emit(END)
+        self._emit(ops.END)
         return Program(tuple(self._code), self._slot_count)
 
     def _emit(self, operation: int, a: Any = None, b: Any = None, cost: int = 0) -> int:
@@ -120,7 +95,7 @@ class Compiler:
         return self._constant_between(since, len(self._code))
 
     def _constant_between(self, start: int, end: int) -> Any:
-        if end == start + 1 and self._code[start][0] == CONST:
+        if end == start + 1 and self._code[start][0] == ops.CONST:
             return self._code[start][1]
         return _NOT_CONSTANT
 
@@ -129,14 +104,14 @@ class Compiler:
         if isinstance(value, EvalError):
             raise refuse(self._text, node.at, value.reason)
         del self._code[since:]
-        self._emit(CONST, value)
+        self._emit(ops.CONST, value)
 
     def _visit(self, node: Node) -> Visit:
         visit = cast("Any", _VISITS[type(node)])
         yield from visit(self, node)
 
     def _literal(self, node: Literal) -> Visit:
-        self._emit(CONST, node.value)
+        self._emit(ops.CONST, node.value)
         return
         yield  # makes this a generator, as every visit is
 
@@ -148,12 +123,12 @@ class Compiler:
     def _variable(self, node: Ident, cost: int) -> None:
         for local in reversed(self._locals):
             if local.name == node.name:
-                self._emit(BOUND if local.is_binding else VAR, local.slot, cost=cost)
+                self._emit(ops.BOUND if local.is_binding else ops.VAR, local.slot, cost=cost)
                 return
         if VARIABLES[node.name] == DEVICE:
-            self._emit(VAR, 0, cost=cost)
+            self._emit(ops.VAR, 0, cost=cost)
         else:
-            self._emit(CONST, TypeValue(node.name))
+            self._emit(ops.CONST, TypeValue(node.name))
 
     def _shadowed(self, name: str) -> bool:
         return any(local.name == name for local in self._locals)
@@ -162,7 +137,7 @@ class Compiler:
         """Fields and indexes from the root outwards; the whole path is one step."""
         name = qualified_name(node)
         if name is not None and name in VARIABLES and not self._shadowed(name):
-            self._emit(CONST, TypeValue(name))
+            self._emit(ops.CONST, TypeValue(name))
             return
         steps: list[Node] = []
         root = node
@@ -185,13 +160,13 @@ class Compiler:
                 if step.test:
                     # `has` is free of the path's own step.
                     step_cost -= _PATH_COST
-                self._emit(HAS if step.test else FIELD, step.name, max(step_cost, 0), cost=1 + step_cost)
+                self._emit(ops.HAS if step.test else ops.FIELD, step.name, max(step_cost, 0), cost=1 + step_cost)
             else:
                 index = cast("Call", step).args[1]
                 if _is_path(index) or isinstance(index, Ternary):
                     self._branches.add(id(index))
                 yield index
-                self._emit(INDEX, None, step_cost, cost=1 + step_cost)
+                self._emit(ops.INDEX, None, step_cost, cost=1 + step_cost)
             step_cost = 0
 
     def _call(self, node: Call) -> Visit:
@@ -211,18 +186,18 @@ class Compiler:
             self._fold(node, since, function(constants[0]))
         elif node.overloads != ("in_list",) or type(constants[1]) is not list or not self._membership(since, constants[1]):
             self._check_pattern(node, constants)
-            self._emit(CALL, (function, call_cost(node.function, node.overloads)), len(args))
+            self._emit(ops.CALL, (function, call_cost(node.function, node.overloads)), len(args))
 
     def _membership(self, since: int, values: list[Any]) -> bool:
         """Compile membership in a constant list, if Kubernetes treats that list specially; nothing is in an empty one."""
         if not values:
             del self._code[since:]
-            self._emit(CONST, False)  # noqa: FBT003 - a CEL value
+            self._emit(ops.CONST, False)  # noqa: FBT003 - a CEL value
             return True
         if any(type(value) not in _PRIMITIVES for value in values):
             return False
         self._code.pop()
-        self._emit(MEMBER, values)
+        self._emit(ops.MEMBER, values)
         return True
 
     def _check_pattern(self, node: Call, constants: list[Any]) -> None:
@@ -238,20 +213,20 @@ class Compiler:
 
     def _logic(self, node: Logic) -> Visit:
         absorbing = node.operator == "||"
-        self._emit(LOGIC, not absorbing)
+        self._emit(ops.LOGIC, not absorbing)
         terms = []
         for term in node.terms:
             yield term
-            terms.append(self._emit(LOGIC_TERM, absorbing))
+            terms.append(self._emit(ops.LOGIC_TERM, absorbing))
         for at in terms:
             self._patch(at, b=len(self._code))
 
     def _ternary(self, node: Ternary) -> Visit:
         self._branches.update((id(node.yes), id(node.no)))
         yield node.condition
-        test = self._emit(TERNARY)
+        test = self._emit(ops.TERNARY)
         yield node.yes
-        jump = self._emit(JUMP)
+        jump = self._emit(ops.JUMP)
         self._patch(test, a=len(self._code))
         yield node.no
         self._patch(test, b=len(self._code))
@@ -260,10 +235,10 @@ class Compiler:
     def _list(self, node: ListLiteral) -> Visit:
         since = len(self._code)
         yield from node.elements
-        if all(operation == CONST for operation, *_ in self._code[since:]):
+        if all(operation == ops.CONST for operation, *_ in self._code[since:]):
             self._fold(node, since, [value for _, value, *_ in self._code[since:]])
         else:
-            self._emit(LIST, len(node.elements), cost=LIST_COST)
+            self._emit(ops.LIST, len(node.elements), cost=LIST_COST)
 
     def _map(self, node: MapLiteral) -> Visit:
         since = len(self._code)
@@ -271,12 +246,12 @@ class Compiler:
             yield key
             yield value
         pushed = self._code[since:]
-        if all(operation == CONST for operation, *_ in pushed):
+        if all(operation == ops.CONST for operation, *_ in pushed):
             made = make_map([value for _, value, *_ in pushed])
             del self._code[since:]
-            self._emit(CONST, made)
+            self._emit(ops.CONST, made)
         else:
-            self._emit(MAP, 2 * len(node.entries), cost=MAP_COST)
+            self._emit(ops.MAP, 2 * len(node.entries), cost=MAP_COST)
 
     def _enter(self, variable: str, *, is_binding: bool) -> int:
         slot = self._slot_count
@@ -287,31 +262,31 @@ class Compiler:
     def _comprehension(self, node: Comprehension) -> Visit:
         yield node.over
         slot = self._enter(node.variable, is_binding=False)
-        begin = self._emit(LOOP, node.macro)
-        following = self._emit(LOOP_NEXT, slot)
+        begin = self._emit(ops.LOOP, node.macro)
+        following = self._emit(ops.LOOP_NEXT, slot)
         if node.predicate is not None:
             yield node.predicate
         if node.transform is None:
-            self._emit(LOOP_STEP, (node.macro, slot))
+            self._emit(ops.LOOP_STEP, (node.macro, slot))
         else:
             if node.predicate is not None:
-                self._emit(LOOP_WHEN, following)
+                self._emit(ops.LOOP_WHEN, following)
             since = len(self._code)
             yield node.transform
             # A list of one constant is itself a constant and costs nothing to make.
             making = 0 if self._constant(since) is not _NOT_CONSTANT else LIST_COST
-            self._emit(LOOP_STEP, (node.macro, slot), cost=making)
-        self._emit(JUMP, following)
+            self._emit(ops.LOOP_STEP, (node.macro, slot), cost=making)
+        self._emit(ops.JUMP, following)
         self._locals.pop()
         self._patch(following, b=len(self._code))
-        self._emit(LOOP_END, node.macro)
+        self._emit(ops.LOOP_END, node.macro)
         self._patch(begin, b=len(self._code))
 
     def _bind(self, node: Bind) -> Visit:
-        begin = self._emit(BIND)
+        begin = self._emit(ops.BIND)
         yield node.value
         slot = self._enter(node.variable, is_binding=True)
-        self._emit(RETURN)
+        self._emit(ops.RETURN)
         self._patch(begin, a=slot, b=len(self._code))
         yield node.body
         self._locals.pop()

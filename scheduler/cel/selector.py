@@ -16,7 +16,7 @@ from scheduler.cel.errors import Aborted, EvalError, SelectorError
 from scheduler.cel.limits import FLEET_COST_MAX, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
 
 if TYPE_CHECKING:
-    from scheduler.cel.runtime.machine import Program
+    from scheduler.cel.runtime.instructions import Program
     from scheduler.model.devices import DeviceEntry
 
 # Distinct selector texts kept, and verdicts kept per selector. A large fleet has hundreds of classes, not hundreds of thousands.

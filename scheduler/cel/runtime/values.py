@@ -85,6 +85,20 @@ def string_map(values: dict[str, Any], default: MapValue | None = None) -> MapVa
     return MapValue({("s", name): (name, value) for name, value in values.items()}, default)
 
 
+def make_map(flat: list[Any]) -> MapValue | EvalError:
+    """A map from alternating keys and values."""
+    entries: dict[Any, tuple[Any, Any]] = {}
+    for key, value in zip(flat[::2], flat[1::2], strict=True):
+        form = key_form(key)
+        if form is None:
+            return EvalError(f"unsupported key type: {type_name(key)}")
+        if form in entries and type(entries[form][0]) is not type(key):
+            # Kubernetes would keep both and find either; such a literal is a mistake.
+            return EvalError(f"repeated key: {key}")
+        entries[form] = (key, value)
+    return MapValue(entries)
+
+
 def key_form(key: Any) -> tuple[str, Any] | None:
     """One form for all keys that CEL takes for the same, or None if it cannot be a key."""
     kind = type(key)
@@ -125,6 +139,11 @@ _NAMES = {
 def type_name(value: Any) -> str:
     """The CEL name of the type of `value`."""
     return _NAMES[type(value)]
+
+
+def no_bool(value: Any) -> EvalError:
+    """The error value for a value that must be a bool; an error value stays what it is."""
+    return value if type(value) is EvalError else EvalError(f"no such overload: {type_name(value)} is no bool")
 
 
 def no_overload(*args: Any) -> EvalError:
