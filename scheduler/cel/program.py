@@ -18,24 +18,10 @@ from scheduler.cel.runtime import regexes
 from scheduler.cel.runtime.functions import implementation
 from scheduler.cel.runtime.instructions import Instruction, Program
 from scheduler.cel.runtime.values import TypeValue, Uint, make_map
+from scheduler.cel.syntax import tree
 from scheduler.cel.syntax.lexer import refuse
 from scheduler.cel.syntax.static_types import DEVICE
-from scheduler.cel.syntax.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-    Ternary,
-    Visit,
-    qualified_name,
-    walk,
-)
+from scheduler.cel.syntax.visitor import Visit, Visitor
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 _PATTERN_CALLS = frozenset({"matches", "find", "findAll"})
@@ -49,8 +35,8 @@ _PATH_COST = 1
 _PRIMITIVES = (bool, int, float, str, Uint)
 
 
-def _is_path(node: Node) -> bool:
-    return isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function == "_[_]")
+def _is_path(node: tree.Node) -> bool:
+    return isinstance(node, tree.Ident | tree.Select) or (isinstance(node, tree.Call) and node.function == "_[_]")
 
 
 class _Local(NamedTuple):
@@ -61,7 +47,7 @@ class _Local(NamedTuple):
     is_binding: bool
 
 
-class Compiler:
+class Compiler(Visitor):
     """Instructions for one selector."""
 
     def __init__(self, text: str) -> None:
@@ -71,14 +57,14 @@ class Compiler:
         self._slot_count = 1  # slot 0 is the device
         self._branches: set[int] = set()  # ids of nodes that are branches of a ternary
 
-    def compile(self, root: Node) -> Program:
+    def compile(self, root: tree.Node) -> Program:
         """Compile a checked tree.
 
         Raises:
             SelectorError: a constant that cannot be made, such as `int("x")` or a broken pattern.
 
         """
-        walk(root, self._visit)
+        self.walk(root)
         self._emit(ops.END)
         return Program(tuple(self._code), self._slot_count)
 
@@ -99,28 +85,24 @@ class Compiler:
             return self._code[start][1]
         return _NOT_CONSTANT
 
-    def _fold(self, node: Node, since: int, value: Any) -> None:
+    def _fold(self, node: tree.Node, since: int, value: Any) -> None:
         """Replace the code since `since` by a constant."""
         if isinstance(value, EvalError):
             raise refuse(self._text, node.at, value.reason)
         del self._code[since:]
         self._emit(ops.CONST, value)
 
-    def _visit(self, node: Node) -> Visit:
-        visit = cast("Any", _VISITS[type(node)])
-        yield from visit(self, node)
-
-    def _literal(self, node: Literal) -> Visit:
+    def _literal(self, node: tree.Literal) -> Visit:
         self._emit(ops.CONST, node.value)
         return
         yield  # makes this a generator, as every visit is
 
-    def _ident(self, node: Ident) -> Visit:
+    def _ident(self, node: tree.Ident) -> Visit:
         self._variable(node, 0 if id(node) in self._branches else _PATH_COST)
         return
         yield
 
-    def _variable(self, node: Ident, cost: int) -> None:
+    def _variable(self, node: tree.Ident, cost: int) -> None:
         for local in reversed(self._locals):
             if local.name == node.name:
                 self._emit(ops.BOUND if local.is_binding else ops.VAR, local.slot, cost=cost)
@@ -133,43 +115,46 @@ class Compiler:
     def _shadowed(self, name: str) -> bool:
         return any(local.name == name for local in self._locals)
 
-    def _path(self, node: Node) -> Visit:
+    def _select(self, node: tree.Select) -> Visit:
+        return self._path(node)
+
+    def _path(self, node: tree.Select | tree.Call) -> Visit:
         """Fields and indexes from the root outwards; the whole path is one step."""
-        name = qualified_name(node)
+        name = tree.qualified_name(node)
         if name is not None and name in VARIABLES and not self._shadowed(name):
             self._emit(ops.CONST, TypeValue(name))
             return
-        steps: list[Node] = []
-        root = node
-        while isinstance(root, Select) or (isinstance(root, Call) and root.function == "_[_]"):
-            if isinstance(root, Select) and root.test and steps:
+        steps: list[tree.Node] = []
+        root: tree.Node = node
+        while isinstance(root, tree.Select) or (isinstance(root, tree.Call) and root.function == "_[_]"):
+            if isinstance(root, tree.Select) and root.test and steps:
                 break  # a verdict of `has`, not part of the path
             steps.append(root)
-            root = root.operand if isinstance(root, Select) else root.args[0]
-        test = isinstance(node, Select) and node.test
+            root = root.operand if isinstance(root, tree.Select) else root.args[0]
+        test = isinstance(node, tree.Select) and node.test
         step_cost = 0 if id(node) in self._branches and not test else _PATH_COST
-        if isinstance(root, Ident):
+        if isinstance(root, tree.Ident):
             self._variable(root, step_cost)
             step_cost = 0
         else:
             yield root
-            if isinstance(root, Ternary):
+            if isinstance(root, tree.Ternary):
                 step_cost = 0
         for step in reversed(steps):
-            if isinstance(step, Select):
+            if isinstance(step, tree.Select):
                 if step.test:
                     # `has` is free of the path's own step.
                     step_cost -= _PATH_COST
                 self._emit(ops.HAS if step.test else ops.FIELD, step.name, max(step_cost, 0), cost=1 + step_cost)
             else:
-                index = cast("Call", step).args[1]
-                if _is_path(index) or isinstance(index, Ternary):
+                index = cast("tree.Call", step).args[1]
+                if _is_path(index) or isinstance(index, tree.Ternary):
                     self._branches.add(id(index))
                 yield index
                 self._emit(ops.INDEX, None, step_cost, cost=1 + step_cost)
             step_cost = 0
 
-    def _call(self, node: Call) -> Visit:
+    def _call(self, node: tree.Call) -> Visit:
         if node.function == "_[_]":
             yield from self._path(node)
             return
@@ -200,18 +185,18 @@ class Compiler:
         self._emit(ops.MEMBER, values)
         return True
 
-    def _check_pattern(self, node: Call, constants: list[Any]) -> None:
+    def _check_pattern(self, node: tree.Call, constants: list[Any]) -> None:
         if node.function not in _PATTERN_CALLS:
             return
         # Kubernetes checks the first written argument of `matches` as a pattern even where it is the text.
-        first_written = node.args[0].value if node.function == "matches" and isinstance(node.args[0], Literal) else _NOT_CONSTANT
+        first_written = node.args[0].value if node.function == "matches" and isinstance(node.args[0], tree.Literal) else _NOT_CONSTANT
         for pattern in (constants[1], first_written):
             if type(pattern) is str:
                 compiled = regexes.compile_pattern(pattern)
                 if isinstance(compiled, EvalError):
                     raise refuse(self._text, node.at, compiled.reason)
 
-    def _logic(self, node: Logic) -> Visit:
+    def _logic(self, node: tree.Logic) -> Visit:
         absorbing = node.operator == "||"
         self._emit(ops.LOGIC, not absorbing)
         terms = []
@@ -221,7 +206,7 @@ class Compiler:
         for at in terms:
             self._patch(at, b=len(self._code))
 
-    def _ternary(self, node: Ternary) -> Visit:
+    def _ternary(self, node: tree.Ternary) -> Visit:
         self._branches.update((id(node.yes), id(node.no)))
         yield node.condition
         test = self._emit(ops.TERNARY)
@@ -232,7 +217,7 @@ class Compiler:
         self._patch(test, b=len(self._code))
         self._patch(jump, a=len(self._code))
 
-    def _list(self, node: ListLiteral) -> Visit:
+    def _list(self, node: tree.ListLiteral) -> Visit:
         since = len(self._code)
         yield from node.elements
         if all(operation == ops.CONST for operation, *_ in self._code[since:]):
@@ -240,7 +225,7 @@ class Compiler:
         else:
             self._emit(ops.LIST, len(node.elements), cost=LIST_COST)
 
-    def _map(self, node: MapLiteral) -> Visit:
+    def _map(self, node: tree.MapLiteral) -> Visit:
         since = len(self._code)
         for key, value in node.entries:
             yield key
@@ -259,7 +244,7 @@ class Compiler:
         self._locals.append(_Local(variable, slot, is_binding))
         return slot
 
-    def _comprehension(self, node: Comprehension) -> Visit:
+    def _comprehension(self, node: tree.Comprehension) -> Visit:
         yield node.over
         slot = self._enter(node.variable, is_binding=False)
         begin = self._emit(ops.LOOP, node.macro)
@@ -282,7 +267,7 @@ class Compiler:
         self._emit(ops.LOOP_END, node.macro)
         self._patch(begin, b=len(self._code))
 
-    def _bind(self, node: Bind) -> Visit:
+    def _bind(self, node: tree.Bind) -> Visit:
         begin = self._emit(ops.BIND)
         yield node.value
         slot = self._enter(node.variable, is_binding=True)
@@ -290,17 +275,3 @@ class Compiler:
         self._patch(begin, a=slot, b=len(self._code))
         yield node.body
         self._locals.pop()
-
-
-_VISITS = {
-    Literal: Compiler._literal,  # noqa: SLF001 - the table of this class's own visits
-    Ident: Compiler._ident,  # noqa: SLF001
-    Select: Compiler._path,  # noqa: SLF001
-    Call: Compiler._call,  # noqa: SLF001
-    Logic: Compiler._logic,  # noqa: SLF001
-    Ternary: Compiler._ternary,  # noqa: SLF001
-    ListLiteral: Compiler._list,  # noqa: SLF001
-    MapLiteral: Compiler._map,  # noqa: SLF001
-    Comprehension: Compiler._comprehension,  # noqa: SLF001
-    Bind: Compiler._bind,  # noqa: SLF001
-}

@@ -8,35 +8,18 @@ tree, because the cost of a call depends on them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import cast
 
 from scheduler.cel.checking.declarations import DEVICE_FIELDS, FUNCTIONS, UNSUPPORTED, VARIABLES, Overload
 from scheduler.cel.errors import SelectorError
-from scheduler.cel.syntax import static_types
+from scheduler.cel.syntax import static_types, tree
 from scheduler.cel.syntax.lexer import refuse
 from scheduler.cel.syntax.static_types import ANY, BOOL, DYN, Type, Unifier, is_dyn, is_param, list_of, map_of
-from scheduler.cel.syntax.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-    Ternary,
-    Visit,
-    qualified_name,
-    walk,
-)
+from scheduler.cel.syntax.visitor import Visit, Visitor
 
 _OPERATOR_SIGNS = {name: name.strip("_@") for name in FUNCTIONS if "_" in name or "@" in name}
 
 
-class Checker:
+class Checker(Visitor):
     """Types of one selector."""
 
     def __init__(self, text: str, *, lenient_calls: bool = False) -> None:
@@ -44,32 +27,31 @@ class Checker:
         self._lenient = lenient_calls
         self._unifier = Unifier()
         self._scopes: list[tuple[str, Type]] = []
-        self._seen: list[Node] = []
+        self._seen: list[tree.Node] = []
 
-    def check(self, root: Node) -> None:
+    def check(self, root: tree.Node) -> None:
         """Check the whole selector and write types and overloads into its tree.
 
         Raises:
             SelectorError: an unknown name, a call nothing fits, or a result that is no bool.
 
         """
-        walk(root, self._visit)
+        self.walk(root)
         for node in self._seen:
             node.type = self._unifier.resolve(node.type, final=True)
         if root.type not in (BOOL, ANY):
             raise SelectorError(f"a selector must give a bool, this one gives {root.type}")
         self._check_literals()
 
-    def _refuse(self, node: Node, problem: str) -> SelectorError:
+    def _refuse(self, node: tree.Node, problem: str) -> SelectorError:
         return refuse(self._text, node.at, problem)
 
-    def _visit(self, node: Node) -> Visit:
+    def _visit(self, node: tree.Node) -> Visit:
         self._seen.append(node)
-        visit = cast("Callable[[Checker, Node], Visit]", _VISITS[type(node)])
-        node.type = yield from visit(self, node)
+        node.type = yield from super()._visit(node)
         return node.type
 
-    def _literal(self, node: Literal) -> Visit:
+    def _literal(self, node: tree.Literal) -> Visit:
         return node.literal_type
         yield  # makes this a generator, as every visit is
 
@@ -79,7 +61,7 @@ class Checker:
                 return kind
         return VARIABLES.get(name)
 
-    def _ident(self, node: Ident) -> Visit:
+    def _ident(self, node: tree.Ident) -> Visit:
         kind = self._lookup(node.name)
         if node.rooted and any(known == node.name for known, _ in self._scopes):
             raise self._refuse(node, f".{node.name} is hidden by a variable of the same name")
@@ -88,15 +70,15 @@ class Checker:
         return kind
         yield
 
-    def _select(self, node: Select) -> Visit:
-        name = qualified_name(node)
+    def _select(self, node: tree.Select) -> Visit:
+        name = tree.qualified_name(node)
         if name is not None and (kind := self._lookup(name)) is not None:
             return kind
         operand = self._unifier.resolve((yield node.operand))
         result = self._field(node, operand)
         return BOOL if node.test else self._unifier.resolve(result)
 
-    def _field(self, node: Select, operand: Type) -> Type:
+    def _field(self, node: tree.Select, operand: Type) -> Type:
         if operand.kind == "map":
             return operand.params[1]
         if operand == static_types.DEVICE:
@@ -110,9 +92,9 @@ class Checker:
             return DYN
         raise self._refuse(node, f"a {operand} has no fields, so .{node.name} means nothing")
 
-    def _call(self, node: Call) -> Visit:
+    def _call(self, node: tree.Call) -> Visit:
         if node.target is not None:
-            prefix = qualified_name(node.target)
+            prefix = tree.qualified_name(node.target)
             # `sets.contains(a, b)` is a function with a dot in its name, not a call on a value named sets.
             if prefix is not None and (f"{prefix}.{node.function}" in FUNCTIONS or f"{prefix}.{node.function}" in UNSUPPORTED):
                 node.function, node.target = f"{prefix}.{node.function}", None
@@ -129,16 +111,16 @@ class Checker:
         receiver = None if node.target is None else (yield node.target)
         return self._resolve(node, declared, receiver, args)
 
-    def _rewrite_lenient_has(self, node: Call) -> None:
+    def _rewrite_lenient_has(self, node: tree.Call) -> None:
         """Read `has(x[key])` as `key in x` in the lenient dialect; CEL has no such form."""
         arg = node.args[0] if len(node.args) == 1 else None
-        if self._lenient and isinstance(arg, Call) and arg.function == "_[_]":
+        if self._lenient and isinstance(arg, tree.Call) and arg.function == "_[_]":
             container, key = arg.args
             node.function, node.args = "@in", [key, container]
         else:
             raise self._refuse(node, "has() takes one field selection, such as has(device.attributes['example.com'].model)")
 
-    def _resolve(self, node: Call, declared: tuple[Overload, ...], receiver: Type | None, args: list[Type]) -> Type:
+    def _resolve(self, node: tree.Call, declared: tuple[Overload, ...], receiver: Type | None, args: list[Type]) -> Type:
         types = tuple(args if receiver is None else [receiver, *args])
         fitting, result = self._fitting(declared, receiver is not None, types)
         if result is None and self._lenient:
@@ -179,13 +161,13 @@ class Checker:
 
         return tuple(map(renew, overload.args)), renew(overload.result)
 
-    def _unknown(self, node: Node, function: str) -> SelectorError:
+    def _unknown(self, node: tree.Node, function: str) -> SelectorError:
         if function in UNSUPPORTED:
             return self._refuse(node, f"function {function} is not supported by the fleet scheduler")
         close = difflib.get_close_matches(function, [name for name in FUNCTIONS if name not in _OPERATOR_SIGNS], n=1)
         return self._refuse(node, f"unknown function {function}" + (f"; did you mean {close[0]}?" if close else ""))
 
-    def _misfit(self, node: Call, declared: tuple[Overload, ...], receiver: Type | None, types: tuple[Type, ...]) -> str:
+    def _misfit(self, node: tree.Call, declared: tuple[Overload, ...], receiver: Type | None, types: tuple[Type, ...]) -> str:
         shown = [str(self._unifier.resolve(kind, final=True)) for kind in types]
         sign = _OPERATOR_SIGNS.get(node.function)
         if sign is not None:
@@ -201,14 +183,14 @@ class Checker:
         given = shown[1:] if receiver is not None else shown
         return f"{node.function}{where} does not take ({', '.join(given)})"
 
-    def _logic(self, node: Logic) -> Visit:
+    def _logic(self, node: tree.Logic) -> Visit:
         for term in node.terms:
             kind = yield term
             if not self._unifier.unify((kind,), (BOOL,)):
                 raise self._refuse(term, f"{node.operator} takes bools, not {self._unifier.resolve(kind, final=True)}")
         return BOOL
 
-    def _ternary(self, node: Ternary) -> Visit:
+    def _ternary(self, node: tree.Ternary) -> Visit:
         types = ((yield node.condition), (yield node.yes), (yield node.no))
         fitting, result = self._fitting(FUNCTIONS["_?_:_"], member=False, types=types)
         if result is None:
@@ -217,7 +199,7 @@ class Checker:
         del fitting
         return result
 
-    def _joined(self, node: Node, before: Type | None, kind: Type) -> Type:
+    def _joined(self, node: tree.Node, before: Type | None, kind: Type) -> Type:
         if before is None:
             return kind
         joined = self._unifier.join(before, kind)
@@ -225,17 +207,17 @@ class Checker:
             raise self._mixture(node, before, kind)
         return joined
 
-    def _mixture(self, node: Node, before: Type, kind: Type) -> SelectorError:
+    def _mixture(self, node: tree.Node, before: Type, kind: Type) -> SelectorError:
         first, second = (str(self._unifier.resolve(each, final=True)) for each in (before, kind))
         return self._refuse(node, f"a list or map holds values of one type, not {first} and {second}")
 
-    def _list(self, node: ListLiteral) -> Visit:
+    def _list(self, node: tree.ListLiteral) -> Visit:
         element: Type | None = None
         for each in node.elements:
             element = self._joined(each, element, (yield each))
         return list_of(element or self._unifier.fresh())
 
-    def _map(self, node: MapLiteral) -> Visit:
+    def _map(self, node: tree.MapLiteral) -> Visit:
         key: Type | None = None
         value: Type | None = None
         for each_key, each_value in node.entries:
@@ -243,7 +225,7 @@ class Checker:
             value = self._joined(each_value, value, (yield each_value))
         return map_of(key or self._unifier.fresh(), value or self._unifier.fresh())
 
-    def _element(self, node: Comprehension, over: Type) -> Type:
+    def _element(self, node: tree.Comprehension, over: Type) -> Type:
         over = self._unifier.resolve(over)
         if over.kind in ("list", "map"):
             return over.params[0]
@@ -253,7 +235,7 @@ class Checker:
             return DYN
         raise self._refuse(node, f"{node.macro} loops over a list or map, not {'an attribute' if over == ANY else over}")
 
-    def _comprehension(self, node: Comprehension) -> Visit:
+    def _comprehension(self, node: tree.Comprehension) -> Visit:
         element = self._element(node, (yield node.over))
         self._scopes.append((node.variable, element))
         if node.predicate is not None:
@@ -270,7 +252,7 @@ class Checker:
         self._scopes.pop()
         return self._unifier.resolve(result)
 
-    def _bind(self, node: Bind) -> Visit:
+    def _bind(self, node: tree.Bind) -> Visit:
         value = yield node.value
         self._scopes.append((node.variable, value))
         result = yield node.body
@@ -280,9 +262,9 @@ class Checker:
     def _check_literals(self) -> None:
         """Refuse mixtures that only `dyn` made possible; Kubernetes does not take them in a literal either."""
         for node in self._seen:
-            if isinstance(node, ListLiteral):
+            if isinstance(node, tree.ListLiteral):
                 groups = [node.elements]
-            elif isinstance(node, MapLiteral):
+            elif isinstance(node, tree.MapLiteral):
                 groups = [[key for key, _ in node.entries], [value for _, value in node.entries]]
             else:
                 continue
@@ -290,17 +272,3 @@ class Checker:
                 for each in group[1:]:
                     if each.type != group[0].type:
                         raise self._mixture(each, group[0].type, each.type)
-
-
-_VISITS = {
-    Literal: Checker._literal,  # noqa: SLF001 - the table of this class's own visits
-    Ident: Checker._ident,  # noqa: SLF001
-    Select: Checker._select,  # noqa: SLF001
-    Call: Checker._call,  # noqa: SLF001
-    Logic: Checker._logic,  # noqa: SLF001
-    Ternary: Checker._ternary,  # noqa: SLF001
-    ListLiteral: Checker._list,  # noqa: SLF001
-    MapLiteral: Checker._map,  # noqa: SLF001
-    Comprehension: Checker._comprehension,  # noqa: SLF001
-    Bind: Checker._bind,  # noqa: SLF001
-}

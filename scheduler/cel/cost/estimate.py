@@ -7,29 +7,15 @@ it knows about sizes, and what it does not know. A selector that is too expensiv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from scheduler.cel.cost.call_estimates import CallEstimate, Operand, estimate_call
 from scheduler.cel.cost.costs import LIST_COST, MAP_COST
 from scheduler.cel.cost.schema_sizes import size_at
 from scheduler.cel.cost.sizes import UNBOUNDED, UNKNOWN, Entries, Size, exactly, plus, times
+from scheduler.cel.syntax import tree
 from scheduler.cel.syntax.static_types import DEVICE, SCALARS
-from scheduler.cel.syntax.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-    Ternary,
-    Visit,
-    qualified_name,
-    walk,
-)
+from scheduler.cel.syntax.visitor import Visit, Visitor
 
 Path = tuple[str, ...]
 
@@ -52,7 +38,7 @@ class _Variable:
     entries: Entries | None
 
 
-class _Estimator:
+class _Estimator(Visitor):
     """Costs and sizes of one tree, found bottom up."""
 
     def __init__(self) -> None:
@@ -61,33 +47,28 @@ class _Estimator:
         self._entries: dict[int, Entries] = {}
         self._scopes: list[tuple[str, _Variable]] = []
 
-    def visit(self, node: Node) -> Visit:
-        visit = cast("Any", _VISITS[type(node)])
-        cost = yield from visit(self, node)
-        return cost
-
     # What is known about a value
 
-    def _variable(self, node: Node) -> _Variable | None:
-        if isinstance(node, Ident):
+    def _variable(self, node: tree.Node) -> _Variable | None:
+        if isinstance(node, tree.Ident):
             for name, variable in reversed(self._scopes):
                 if name == node.name:
                     return variable
         return None
 
-    def _path(self, node: Node) -> Path:
+    def _path(self, node: tree.Node) -> Path:
         variable = self._variable(node)
         return self._paths.get(id(node), ()) if variable is None else variable.path
 
-    def _size(self, node: Node) -> Size | None:
+    def _size(self, node: tree.Node) -> Size | None:
         known = self._sizes.get(id(node))
         if known is not None:
             return known
-        if isinstance(node, Literal):
+        if isinstance(node, tree.Literal):
             return exactly(len(node.value) if isinstance(node.value, str | bytes) else 1)
-        if isinstance(node, ListLiteral):
+        if isinstance(node, tree.ListLiteral):
             return exactly(len(node.elements))
-        if isinstance(node, MapLiteral):
+        if isinstance(node, tree.MapLiteral):
             return exactly(len(node.entries))
         by_schema = size_at(self._path(node))
         if by_schema is not None:
@@ -97,41 +78,41 @@ class _Estimator:
         variable = self._variable(node)
         return variable.size if variable is not None else None
 
-    def _size_or_unknown(self, node: Node) -> Size:
+    def _size_or_unknown(self, node: tree.Node) -> Size:
         size = self._size(node)
         return UNKNOWN if size is None else size
 
-    def _contents(self, node: Node) -> Entries | None:
+    def _contents(self, node: tree.Node) -> Entries | None:
         known = self._entries.get(id(node))
         if known is not None:
             return known
         variable = self._variable(node)
         return variable.entries if variable is not None else None
 
-    def _set(self, node: Node, size: Size | None, entries: Entries | None = None) -> None:
+    def _set(self, node: tree.Node, size: Size | None, entries: Entries | None = None) -> None:
         if size is not None:
             self._sizes[id(node)] = size
         if entries is not None:
             self._entries[id(node)] = entries
 
-    def _operand(self, node: Node) -> Operand:
+    def _operand(self, node: tree.Node) -> Operand:
         return Operand(node, self._path(node), self._size(node))
 
     # Costs
 
-    def _literal(self, node: Literal) -> Visit:
+    def _literal(self, node: tree.Literal) -> Visit:
         del node
         return 0
         yield
 
-    def _ident(self, node: Ident) -> Visit:
+    def _ident(self, node: tree.Ident) -> Visit:
         variable = self._variable(node)
         self._paths[id(node)] = (node.name,) if variable is None else variable.path
         return 1
         yield
 
-    def _select(self, node: Select) -> Visit:
-        name = qualified_name(node)
+    def _select(self, node: tree.Select) -> Visit:
+        name = tree.qualified_name(node)
         if name is not None and node.type.kind == "type":
             # The name of a type, written with dots, is one name.
             self._paths[id(node)] = (name,)
@@ -143,7 +124,7 @@ class _Estimator:
         self._paths[id(node)] = (*self._path(node.operand), node.name)
         return plus(cost, 1) if kind.kind == "map" or kind == DEVICE else cost
 
-    def _call(self, node: Call) -> Visit:
+    def _call(self, node: tree.Call) -> Visit:
         arg_costs: list[int] = []
         for arg in node.args:
             arg_costs += [(yield arg)]
@@ -172,20 +153,20 @@ class _Estimator:
         self._set(node, size)
         return plus(cost, target_cost, *arg_costs)
 
-    def _overload(self, node: Call, overload: str, target: Operand | None, operands: list[Operand]) -> CallEstimate:
+    def _overload(self, node: tree.Call, overload: str, target: Operand | None, operands: list[Operand]) -> CallEstimate:
         if overload in ("add_string", "add_bytes", "add_list"):
             left, right = self._contents(node.args[0]), self._contents(node.args[1])
             if left is not None:
                 self._set(node, None, left.union(right))
         return estimate_call(node.function, overload, target, operands)
 
-    def _logic(self, node: Logic) -> Visit:
+    def _logic(self, node: tree.Logic) -> Visit:
         cost = 0
         for term in node.terms:
             cost = plus(cost, (yield term))
         return cost
 
-    def _ternary(self, node: Ternary) -> Visit:
+    def _ternary(self, node: tree.Ternary) -> Visit:
         condition = yield node.condition
         yes = yield node.yes
         no = yield node.no
@@ -194,7 +175,7 @@ class _Estimator:
         self._set(node, size, None if contents is None else contents.union(self._contents(node.no)))
         return plus(condition, max(yes, no))
 
-    def _list(self, node: ListLiteral) -> Visit:
+    def _list(self, node: tree.ListLiteral) -> Visit:
         cost = LIST_COST
         value = Size(UNBOUNDED if node.elements else 0, 0)
         for element in node.elements:
@@ -203,7 +184,7 @@ class _Estimator:
         self._set(node, None, Entries("list", exactly(1), value))
         return cost
 
-    def _map(self, node: MapLiteral) -> Visit:
+    def _map(self, node: tree.MapLiteral) -> Visit:
         cost = MAP_COST
         key_size = value_size = Size(UNBOUNDED if node.entries else 0, 0)
         for key, value in node.entries:
@@ -214,7 +195,7 @@ class _Estimator:
         self._set(node, None, Entries("map", key_size, value_size))
         return cost
 
-    def _element(self, node: Comprehension) -> _Variable:
+    def _element(self, node: tree.Comprehension) -> _Variable:
         contents = self._contents(node.over)
         container = node.over.type.kind if contents is None else contents.container
         size = None
@@ -222,7 +203,7 @@ class _Estimator:
             size = contents.value if container == "list" else contents.key
         return _Variable((*self._path(node.over), "@items" if container == "list" else "@keys"), size, None)
 
-    def _comprehension(self, node: Comprehension) -> Visit:
+    def _comprehension(self, node: tree.Comprehension) -> Visit:
         cost = yield node.over
         element = self._element(node)
         self._scopes.append((node.variable, element))
@@ -233,7 +214,7 @@ class _Estimator:
             made = self._size_or_unknown(node.transform)
         elif node.macro == "filter":
             # The step puts the loop variable into a list; it is looked up as any other use of it would be.
-            variable = Ident(node.at, node.variable)
+            variable = tree.Ident(node.at, node.variable)
             variable.type = node.type.params[0]
             yield variable
             made = self._size_or_unknown(variable)
@@ -247,7 +228,7 @@ class _Estimator:
             self._set(node, over, Entries("list", exactly(1), made.union(exactly(0))))
         return plus(cost, start, result, times(over.high, plus(each, round_cost)))
 
-    def _bind(self, node: Bind) -> Visit:
+    def _bind(self, node: tree.Bind) -> Visit:
         cost = yield node.value
         variable = _Variable(self._path(node.value), self._size(node.value), self._contents(node.value))
         self._scopes.append((node.variable, variable))
@@ -259,21 +240,7 @@ class _Estimator:
         return plus(LIST_COST, cost, body)
 
 
-_VISITS = {
-    Literal: _Estimator._literal,  # noqa: SLF001 - the table of this class's own visits
-    Ident: _Estimator._ident,  # noqa: SLF001
-    Select: _Estimator._select,  # noqa: SLF001
-    Call: _Estimator._call,  # noqa: SLF001
-    Logic: _Estimator._logic,  # noqa: SLF001
-    Ternary: _Estimator._ternary,  # noqa: SLF001
-    ListLiteral: _Estimator._list,  # noqa: SLF001
-    MapLiteral: _Estimator._map,  # noqa: SLF001
-    Comprehension: _Estimator._comprehension,  # noqa: SLF001
-    Bind: _Estimator._bind,  # noqa: SLF001
-}
-
-
-def estimate_cost(root: Node) -> int:
+def estimate_cost(root: tree.Node) -> int:
     """Estimate the cost of one evaluation.
 
     Args:
@@ -283,4 +250,4 @@ def estimate_cost(root: Node) -> int:
         CEL cost units, 2^64-1 at most.
 
     """
-    return cast("int", walk(root, _Estimator().visit))
+    return cast("int", _Estimator().walk(root))

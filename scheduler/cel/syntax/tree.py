@@ -1,13 +1,7 @@
-"""The tree of a parsed selector, and how to walk it.
-
-A selector may nest 250 levels and chain thousands of terms, more than Python's own stack allows when the caller is already
-deep inside a framework. Every pass over the tree is therefore a generator that yields the child it wants visited; `walk` keeps
-the stack in a list. Passes still read like plain recursion.
-"""
+"""The tree of a parsed selector. `visitor.py` says how a pass walks over it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,25 +122,6 @@ class Bind(Node):
     variable: str
     value: Node
     body: Node
-
-
-Visit = Generator[Node, Any, Any]
-
-
-def walk(root: Node, visit: Callable[[Node], Visit]) -> Any:
-    """Visit `root`; whatever node the visit yields is visited too and its result sent back."""
-    pending = [visit(root)]
-    result: Any = None
-    while pending:
-        try:
-            child = pending[-1].send(result)
-        except StopIteration as done:
-            pending.pop()
-            result = done.value
-        else:
-            pending.append(visit(child))
-            result = None
-    return result
 
 
 def qualified_name(node: Node) -> str | None:

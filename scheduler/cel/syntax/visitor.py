@@ -1,0 +1,84 @@
+"""How a pass walks over the tree of a selector.
+
+A selector may nest 250 levels and chain thousands of terms, more than Python's own stack allows when the caller is already
+deep inside a framework. Every visit is therefore a generator that yields the child it wants visited; `walk` keeps the stack in a
+list. Passes still read like plain recursion.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import Any, cast
+
+from scheduler.cel.syntax import tree
+
+Visit = Generator[tree.Node, Any, Any]
+
+_METHODS: dict[type[tree.Node], str] = {
+    tree.Literal: "_literal",
+    tree.Ident: "_ident",
+    tree.Select: "_select",
+    tree.Call: "_call",
+    tree.Logic: "_logic",
+    tree.Ternary: "_ternary",
+    tree.ListLiteral: "_list",
+    tree.MapLiteral: "_map",
+    tree.Comprehension: "_comprehension",
+    tree.Bind: "_bind",
+}
+
+
+class Visitor(ABC):
+    """One pass over a tree: a method per kind of node.
+
+    A method yields each child that it wants visited, is sent that child's result, and returns its own.
+    """
+
+    def walk(self, root: tree.Node) -> Any:
+        """Visit `root`, and whatever nodes the visits yield; gives the result of `root`."""
+        pending = [self._visit(root)]
+        result: Any = None
+        while pending:
+            try:
+                child = pending[-1].send(result)
+            except StopIteration as done:
+                pending.pop()
+                result = done.value
+            else:
+                pending.append(self._visit(child))
+                result = None
+        return result
+
+    def _visit(self, node: tree.Node) -> Visit:
+        return cast("Visit", getattr(self, _METHODS[type(node)])(node))
+
+    @abstractmethod
+    def _literal(self, node: tree.Literal) -> Visit: ...
+
+    @abstractmethod
+    def _ident(self, node: tree.Ident) -> Visit: ...
+
+    @abstractmethod
+    def _select(self, node: tree.Select) -> Visit: ...
+
+    @abstractmethod
+    def _call(self, node: tree.Call) -> Visit: ...
+
+    @abstractmethod
+    def _logic(self, node: tree.Logic) -> Visit: ...
+
+    @abstractmethod
+    def _ternary(self, node: tree.Ternary) -> Visit: ...
+
+    @abstractmethod
+    def _list(self, node: tree.ListLiteral) -> Visit: ...
+
+    @abstractmethod
+    def _map(self, node: tree.MapLiteral) -> Visit: ...
+
+    @abstractmethod
+    def _comprehension(self, node: tree.Comprehension) -> Visit: ...
+
+    @abstractmethod
+    def _bind(self, node: tree.Bind) -> Visit: ...
