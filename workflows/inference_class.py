@@ -64,7 +64,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
         self.state.clusters = sorted([*others, message.cluster]) if message.used else others
         if message.used and message.cluster not in self.state.unanswered:
             self.state.unanswered.append(message.cluster)
-        self.context.touch()
+        self.context.mark_changed()
 
     @handles(InferenceClassSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
@@ -87,21 +87,21 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     async def reconcile(self) -> bool:
         """Report what changed; when deleted, wait until no cluster uses the class."""
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
             return False
         await self.report_changes()
         self.state.observed_generation = self.state.generation
-        self.context.condition("Accepted", TRUE, "Available")
-        self.context.condition("Ready", TRUE, "Available")
+        self.context.set_condition("Accepted", TRUE, "Available")
+        self.context.set_condition("Ready", TRUE, "Available")
         return False
 
     async def tear_down(self) -> bool:
         """Wait until no cluster uses the class, then report that to the scheduler. True when it is gone."""
         if self.state.clusters and not self.state.forced:
             clusters = ", ".join(self.state.clusters)
-            self.context.condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")
+            self.context.set_condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")
             await self.report_to_clusters(self.state.unanswered)
             return False
         forget = Forget(kind=self.kind, name=self.name, uid=self.state.uid)

@@ -46,7 +46,7 @@ def store(context: EntityContext[EntityState], metadata: dict[str, Any], spec: d
     state = context.state
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
     if condition_of(state.conditions, "SpecAccepted"):
-        context.condition("SpecAccepted", TRUE, "Accepted")
+        context.set_condition("SpecAccepted", TRUE, "Accepted")
     if (labels, annotations, spec) == (state.labels, state.annotations, state.spec):
         return False
     if spec != state.spec:
@@ -58,7 +58,7 @@ def store(context: EntityContext[EntityState], metadata: dict[str, Any], spec: d
 
 def refuse(context: EntityContext[EntityState], problems: str) -> None:
     """Keep the last valid spec and report what is wrong with the new one."""
-    context.condition("SpecAccepted", FALSE, "InvalidInput", problems)
-    context.event("Warning", "InvalidInput", problems)
+    context.set_condition("SpecAccepted", FALSE, "InvalidInput", problems)
+    context.record_event("Warning", "InvalidInput", problems)
     if context.state.spec is None:
-        context.condition("Ready", FALSE, "InvalidInput", problems)
+        context.set_condition("Ready", FALSE, "InvalidInput", problems)

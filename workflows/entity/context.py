@@ -46,21 +46,21 @@ class EntityContext(Generic[StateT_co]):
 
     # --- the object's status ------------------------------------------------------------------------------------------------------
 
-    def condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
+    def set_condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
         """Set a condition."""
         changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
         if changed is not self.state.conditions:
             self.state.conditions = changed
-            self.touch()
+            self.mark_changed()
 
-    def event(self, kind: str, reason: str, message: str) -> None:
+    def record_event(self, kind: str, reason: str, message: str) -> None:
         """Record an event; callers do so on transitions only."""
         self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
-        self.touch()
+        self.mark_changed()
 
-    def touch(self) -> None:
+    def mark_changed(self) -> None:
         """Raise the resource version and requeue."""
-        self.state.revision += 1
+        self.state.resource_version += 1
         self.requeue()
 
     # --- the next pass ------------------------------------------------------------------------------------------------------------

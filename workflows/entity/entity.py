@@ -57,7 +57,7 @@ class Entity(ABC, Generic[StateT]):
         """Run until the object is gone."""
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
-        self.state.created = self.state.created or self.context.now()
+        self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
         repetition = asyncio.create_task(self._repeat_reports_periodically())
         gone = False
         while not gone:
@@ -98,7 +98,7 @@ class Entity(ABC, Generic[StateT]):
 
     def phase(self) -> str:
         """Give one of the phases that every kind shares."""
-        if self.state.deleted:
+        if self.state.deleting:
             return "Deleting"
         if is_true(self.state.conditions, "Ready"):
             return "Ready"
@@ -134,8 +134,8 @@ class Entity(ABC, Generic[StateT]):
         """Create the object or change it; a repeated request id, or the same content again, changes nothing."""
         if not self.accept_request(message.request_id):
             return
-        if self.state.deleted:
-            self.context.event(
+        if self.state.deleting:
+            self.context.record_event(
                 "Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone"
             )
             return
@@ -149,26 +149,28 @@ class Entity(ABC, Generic[StateT]):
         """Start the ordered teardown."""
         if not self.accept_request(message.request_id):
             return
-        if not self.state.deleted:
-            self.state.deleted = self.context.now()
-            self.context.event("Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}")
+        if not self.state.deleting:
+            self.state.deletion_timestamp = self.context.now()
+            self.context.record_event("Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}")
         self.on_delete_requested(message)
-        self.context.touch()
+        self.context.mark_changed()
 
     @handles(EntitySignals.FORCE)
     def force(self, message: Force) -> None:
         """Skip the current teardown step, or all remaining ones."""
         if not self.accept_request(message.request_id):
             return
-        if not self.state.deleted:
-            self.context.event(
+        if not self.state.deleting:
+            self.context.record_event(
                 "Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first"
             )
             return
         self.state.forced = message.scope
         skipped = "all remaining teardown steps" if message.scope == "all" else "the current teardown step"
-        self.context.event("Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}")
-        self.context.touch()
+        self.context.record_event(
+            "Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}"
+        )
+        self.context.mark_changed()
 
     @handles(EntitySignals.RETRY_NOW)
     def retry_now(self, message: RetryNow) -> None:
@@ -192,11 +194,11 @@ class Entity(ABC, Generic[StateT]):
         """Refuse a stale or invalid change before it is written to the history."""
         try:
             message = Replace.model_validate(payload)
-            if self.state.deleted:
+            if self.state.deleting:
                 raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
-            if message.resource_version and message.resource_version != str(self.state.revision):
+            if message.resource_version and message.resource_version != str(self.state.resource_version):
                 raise Conflict(
-                    f"{self.title} has resourceVersion {self.state.revision}, not {message.resource_version}: it was modified "
+                    f"{self.title} has resourceVersion {self.state.resource_version}, not {message.resource_version}: it was modified "
                     "since you read it; read it again and repeat your change"
                 )
             self.admitted(message.manifest)
@@ -213,13 +215,13 @@ class Entity(ABC, Generic[StateT]):
     @workflow.query
     def waiting(self) -> list[str]:
         """List what the object waits for."""
-        return waiting_for(self.state.conditions, deleting=bool(self.state.deleted))
+        return waiting_for(self.state.conditions, deleting=self.state.deleting)
 
     # --- the object -------------------------------------------------------------------------------------------------------------------
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
-        self.context.event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
+        self.context.record_event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
         if self.state.spec is None:
             admission.refuse(self.context, problems)
 
@@ -239,10 +241,10 @@ class Entity(ABC, Generic[StateT]):
         new_generation = self.state.generation != before
         self.on_manifest_changed(new_generation=new_generation)
         if by and new_generation:
-            self.context.event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
+            self.context.record_event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
         elif by:
-            self.context.event("Normal", "MetadataChanged", f"labels or annotations changed by {by}")
-        self.context.touch()
+            self.context.record_event("Normal", "MetadataChanged", f"labels or annotations changed by {by}")
+        self.context.mark_changed()
 
     def manifest(self) -> dict[str, Any]:
         """Give the object as its manifest, with status."""

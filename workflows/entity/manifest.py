@@ -40,11 +40,11 @@ def _metadata(context: EntityContext[EntityState]) -> dict[str, Any]:
     metadata |= {
         "uid": state.uid,
         "generation": state.generation,
-        "resourceVersion": str(state.revision),
-        "creationTimestamp": state.created,
+        "resourceVersion": str(state.resource_version),
+        "creationTimestamp": state.creation_timestamp,
     }
-    if state.deleted:
-        metadata["deletionTimestamp"] = state.deleted
+    if state.deleting:
+        metadata["deletionTimestamp"] = state.deletion_timestamp
     if state.labels:
         metadata["labels"] = state.labels
     if state.annotations:

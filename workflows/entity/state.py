@@ -15,11 +15,11 @@ class EntityState(BaseModel):
 
     uid: str = ""
     generation: int = 0
-    revision: int = 0
+    resource_version: int = Field(default=0, alias="revision")
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    created: str = ""
-    deleted: str = ""
+    creation_timestamp: str = Field(default="", alias="created")
+    deletion_timestamp: str = Field(default="", alias="deleted")
     spec: dict[str, Any] | None = None
     observed_generation: int = 0
     conditions: list[Condition] = Field(default_factory=list)
@@ -28,6 +28,11 @@ class EntityState(BaseModel):
     left_behind: list[LeftBehind] = Field(default_factory=list)
     forced: str = ""
     attempts: int = 0
+
+    @property
+    def deleting(self) -> bool:
+        """Whether the deletion of the object was requested."""
+        return bool(self.deletion_timestamp)
 
 
 def none_if_empty(value: Any) -> Any:

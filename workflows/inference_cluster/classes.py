@@ -27,7 +27,7 @@ class Classes:
         """Record a class of the pools that is new or different."""
         if message.spec is not None and (message.name in class_names(self.state) or message.name in self.state.classes):
             self.state.classes[message.name] = KnownClass(generation=message.generation, spec=message.spec, price_milli=message.price_milli)
-            self.context.touch()
+            self.context.mark_changed()
 
     async def follow(self) -> None:
         """Register with classes that are new in the spec and unregister from those that are no longer in it."""
@@ -56,7 +56,7 @@ class Classes:
         pools = published_pools(self.state)
         if pools != self.state.pools:
             self.state.pools = pools
-            self.context.touch()
+            self.context.mark_changed()
 
 
 def published_pools(state: ClusterState) -> list[dict[str, Any]]:

@@ -54,13 +54,13 @@ class ClusterConnection:
         self.state.attempts = 0
         self.state.unreachable_since = ""
         self.state.connected_generation = self.state.generation
-        self.context.event("Normal", "Connected", f"Kubernetes {facts.kubernetes_version}, DRA {facts.dra_version or 'not served'}")
+        self.context.record_event("Normal", "Connected", f"Kubernetes {facts.kubernetes_version}, DRA {facts.dra_version or 'not served'}")
         return True
 
     async def _find_facts(self, connection: Connection) -> ClusterFacts | None:
         """Connect; None when the cluster was deleted meanwhile."""
         return await self.context.run_until(
-            lambda: bool(self.state.deleted),
+            lambda: self.state.deleting,
             workflow.execute_activity_method(
                 ClusterActivities.connect_cluster,
                 Connect(connection=connection),
@@ -70,14 +70,14 @@ class ClusterConnection:
 
     def _show_connecting(self) -> None:
         """Publish that the first attempt is being made, for it may take minutes."""
-        self.context.condition("ClusterReady", FALSE, "Provisioning", "connecting")
-        self.context.condition("BackendReady", FALSE, "WaitingForCluster", "connecting")
-        self.context.condition("Ready", FALSE, "Creating", "connecting")
+        self.context.set_condition("ClusterReady", FALSE, "Provisioning", "connecting")
+        self.context.set_condition("BackendReady", FALSE, "WaitingForCluster", "connecting")
+        self.context.set_condition("Ready", FALSE, "Creating", "connecting")
         self.context.publish()
 
     def _record_failure(self, failure: Failure) -> None:
         self.state.failure = failure
-        self.context.event("Warning", failure.type, failure.message)
+        self.context.record_event("Warning", failure.type, failure.message)
         delay = backoff.transient(self.state.attempts + 2)
         self.state.attempts += 1
         self.retry_at = workflow.now() + delay

@@ -15,7 +15,7 @@ from workflows.inference_cluster.status import drivers, gateway_of, status_field
 def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportCluster:
     """Say what the scheduler must know: the manifest, with the part of its status that placement reads."""
     metadata: dict[str, Any] = {"name": name, "uid": state.uid}
-    optional = {"labels": state.labels, "annotations": state.annotations, "deletionTimestamp": state.deleted}
+    optional = {"labels": state.labels, "annotations": state.annotations, "deletionTimestamp": state.deletion_timestamp}
     metadata |= {field: value for field, value in optional.items() if value}
     status = {field: value for field, value in status_fields(name, state).items() if field in ("gateway", "cache", "gpuPools")}
     ready = condition_of(state.conditions, "Ready")
@@ -42,7 +42,7 @@ def replica_report(name: str, state: ClusterState, now: datetime) -> ClusterChan
     return ClusterChanged(
         name=name,
         sequence=state.sequence,
-        present=not state.deleted or state.occupied is None or bool(state.occupied),
+        present=not state.deleting or state.occupied is None or bool(state.occupied),
         connected=state.connected_generation > 0 and not state.unreachable_since,
         unreachable_for_seconds=int(_withdraw_after(state).total_seconds()) if withdrawn else 0,
         connection=connection_of(name, state) if facts else None,
@@ -62,7 +62,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
         storage_class_name=facts.storage_class_name if facts else "",
         scheduler_type=facts.scheduler_type if facts else "none",
         present=not gone,
-        deleting=bool(state.deleted),
+        deleting=state.deleting,
         attempts_max=facts.cache_attempts_max if facts else 0,
         evict_grace_seconds=facts.cache_evict_grace_seconds if facts else 0,
     )

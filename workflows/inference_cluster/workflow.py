@@ -58,7 +58,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Record that a cache has objects here, or none any more."""
         others = [cache for cache in self.state.caches if cache != message.cache]
         self.state.caches = sorted([*others, message.cache]) if message.staged else others
-        self.context.touch()
+        self.context.mark_changed()
 
     @handles(InferenceClusterSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
@@ -70,7 +70,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.state.unreachable_since = ""
         elif not self.state.unreachable_since:
             self.state.unreachable_since = self.context.now()
-            self.context.event("Warning", "Unreachable", message.cluster.error)
+            self.context.record_event("Warning", "Unreachable", message.cluster.error)
         self.context.requeue()
 
     @handles(InferenceClusterSignals.OCCUPIED)
@@ -78,7 +78,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Record which replicas the scheduler has here, while this cluster is being deleted."""
         if message.sequence == self.state.sequence:
             self.state.occupied = message.replicas
-            self.context.touch()
+            self.context.mark_changed()
 
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
@@ -128,7 +128,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     async def reconcile(self) -> bool:
         """Follow classes, connect, watch, set conditions, report."""
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
             self.reporter.update_memo()
@@ -154,28 +154,30 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Set the conditions from what is known."""
         readings = readings_of(self.state)
         ready = ready_verdict(readings)
-        self.context.condition("ClusterReady", *cluster_verdict(readings))
-        self.context.condition("BackendReady", *backend_verdict(readings))
+        self.context.set_condition("ClusterReady", *cluster_verdict(readings))
+        self.context.set_condition("BackendReady", *backend_verdict(readings))
         if ready.status == TRUE and not self.state.was_ready:
-            self.context.event("Normal", "Ready", f"gateway {readings.gateway.address}")
+            self.context.record_event("Normal", "Ready", f"gateway {readings.gateway.address}")
             self.state.was_ready = True
-        self.context.condition("Ready", *ready)
+        self.context.set_condition("Ready", *ready)
 
     # --- teardown -----------------------------------------------------------------------------------------------------------------
 
     async def tear_down(self) -> bool:
         """Take no new replica and wait until replicas and caches are gone. An Existing cluster itself is left as it is."""
-        self.context.condition("Ready", FALSE, "Deleting", "")
+        self.context.set_condition("Ready", FALSE, "Deleting", "")
         self.watch()
         await self.reporter.report_to_scheduler()
         if (self.state.occupied is None or self.state.occupied) and not self.state.forced:
             holders = ", ".join(self.state.occupied or []) or "the scheduler's answer"
-            self.context.condition("Deleting", FALSE, "Occupied", f"waits for {holders}; move the replicas away, or delete with --evict")
+            self.context.set_condition(
+                "Deleting", FALSE, "Occupied", f"waits for {holders}; move the replicas away, or delete with --evict"
+            )
             return False
         await self.reporter.report_to_caches()
         if self.state.caches and not self.state.forced:
             holders = ", ".join(f"ModelCache {name}" for name in self.state.caches)
-            self.context.condition("Deleting", FALSE, "Occupied", f"waits until {holders} removed its volumes")
+            self.context.set_condition("Deleting", FALSE, "Occupied", f"waits until {holders} removed its volumes")
             return False
         self.leave_behind("deletion was forced")
         self.observer.stop()

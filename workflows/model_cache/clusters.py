@@ -41,10 +41,10 @@ class Clusters:
                     copy.applied_generation = 0
             if site.uid != staging.site.uid or site.sequence >= staging.site.sequence:
                 staging.site = site
-                self.context.touch()
-        elif self.state.spec is not None and not self.state.deleted and can_stage(site) and selects(match_labels(self.state.spec), site):
+                self.context.mark_changed()
+        elif self.state.spec is not None and not self.state.deleting and can_stage(site) and selects(match_labels(self.state.spec), site):
             self.state.stagings[site.name] = ClusterStaging(site=site)
-            self.context.touch()
+            self.context.mark_changed()
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""

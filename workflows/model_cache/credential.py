@@ -53,7 +53,7 @@ class CredentialWatch:
             )
         except ActivityError as error:
             if not is_cancelled_exception(error):
-                self.context.event("Warning", error_type(error), error_message(error))
+                self.context.record_event("Warning", error_type(error), error_message(error))
                 self.context.requeue_after(backoff.permanent(0))
             return
         self.state.credential = version
@@ -66,4 +66,4 @@ class CredentialWatch:
         if pin and not pin.revision and not download_started(self.state.stagings.values()):
             # With the credential it can perhaps be resolved.
             self.state.pin = None
-        self.context.touch()
+        self.context.mark_changed()

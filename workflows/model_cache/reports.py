@@ -12,7 +12,7 @@ def deployment_report(name: str, state: CacheState) -> CacheChanged:
         cache=name,
         uid=state.uid,
         present=state.spec is not None,
-        deleting=bool(state.deleted),
+        deleting=state.deleting,
         match_labels=match_labels(state.spec),
         phases={cluster: "Ready" if staging.published else phase_of(staging).phase for cluster, staging in state.stagings.items()},
     )
@@ -23,7 +23,7 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
     staging = state.stagings.get(user.cluster)
     published = staging.published if staging else None
     phase, message = phase_of(staging) if staging else ("", f"ModelCache {name} is not staged on {user.cluster}")
-    if state.deleted and not user.assigned_claim:
+    if state.deleting and not user.assigned_claim:
         message = f"ModelCache {name} is being deleted"
     assigned = next((copy for copy in staging.copies if copy.claim == user.assigned_claim), None) if staging else None
     return CacheReport(
@@ -41,5 +41,5 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
 
 def account(namespace: str, name: str, state: CacheState) -> CacheAccount:
     """Say where this cache has objects, as far as it knows."""
-    clusters = [] if state.deleted else [cluster for cluster, staging in state.stagings.items() if staging.copies]
+    clusters = [] if state.deleting else [cluster for cluster, staging in state.stagings.items() if staging.copies]
     return CacheAccount(namespace=namespace, name=name, uid=state.uid, clusters=clusters)

@@ -37,7 +37,7 @@ class Revision:
         kept = old.revision if old and old.reference == reference else ""
         try:
             answer = await self.context.run_until(
-                lambda: bool(self.state.deleted),
+                lambda: self.state.deleting,
                 workflow.execute_activity_method(
                     RevisionActivities.resolve_revision,
                     ResolveRevision(namespace=self.context.namespace, name=self.context.name, spec=self.state.spec or {}),
@@ -48,14 +48,14 @@ class Revision:
             )
         except ActivityError as error:
             self.state.pin = PinnedRevision(reference=reference, refresh=refresh, revision=kept, problem=error_message(error))
-            self.context.event("Warning", "Unresolved", self.state.pin.problem)
+            self.context.record_event("Warning", "Unresolved", self.state.pin.problem)
         else:
             if answer is None:
                 return
             self.state.pin = PinnedRevision(reference=reference, refresh=refresh, revision=answer.revision)
             if kept and kept != answer.revision:
-                self.context.event("Normal", "Refreshed", f"{artifact.origin} moved from {kept} to {answer.revision}")
-        self.context.condition("RevisionPinned", *revision_verdict(self.state.pin))
+                self.context.record_event("Normal", "Refreshed", f"{artifact.origin} moved from {kept} to {answer.revision}")
+        self.context.set_condition("RevisionPinned", *revision_verdict(self.state.pin))
         self.context.publish()
 
     def retry(self) -> None:

@@ -79,12 +79,12 @@ class Staging:
         """Drop a cluster where nothing is left, or whose record is gone."""
         staging = self.state.stagings.pop(name)
         if not staging.site.present and staging.copies:
-            self.context.event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; volumes on it may still exist")
+            self.context.record_event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; volumes on it may still exist")
         if staging.registered and staging.site.present:
             await self.context.signal(
                 entity(InferenceClusterSignals, "", name), InferenceClusterSignals.CACHE_STAGED, self._registration(staged=False)
             )
-        self.context.touch()
+        self.context.mark_changed()
 
     def _registration(self, *, staged: bool) -> CacheOnCluster:
         return CacheOnCluster(cache=f"{self.context.namespace}/{self.context.name}", staged=staged)
@@ -103,12 +103,12 @@ class Staging:
             if not is_cancelled_exception(error):
                 self._record_failure(staging, error)
         finally:
-            self.context.touch()
+            self.context.mark_changed()
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)
         record_failure(staging, failure, workflow.now())
-        self.context.event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
+        self.context.record_event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
 
     async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:
         copy, connection, cluster = step.copy, staging.site.connection, staging.site.name
@@ -132,7 +132,7 @@ class Staging:
             self.state.credential = applied.credential_version
         record_applied(staging, copy, order.generation, applied, workflow.now())
         for warning in applied.warnings:
-            self.context.event("Warning", "Staging", f"{cluster}: {warning}")
+            self.context.record_event("Warning", "Staging", f"{cluster}: {warning}")
 
     async def _register(self, cluster: str) -> bool:
         """Tell a cluster that it will hold something of this cache; False when it does not run.
@@ -185,7 +185,7 @@ class Staging:
             activity_options.remote(activity_options.LONG_WAIT, f"{cluster}: {titles}"),
         )
         for skipped in done.skipped:
-            self.context.event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
+            self.context.record_event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
         record_deleted(staging, step)
 
     @staticmethod

@@ -32,7 +32,7 @@ class Users:
         else:
             self.state.users.pop(message.uid, None)
             self.state.reported.pop(message.workflow_id, None)
-        self.context.touch()
+        self.context.mark_changed()
 
     def _keep(self, message: CacheUse) -> None:
         known = self.state.users.get(message.uid)
@@ -61,7 +61,7 @@ class Users:
 
     async def report(self) -> None:
         """Assign claims and report to every user what is new to it; one that does not run any more is dropped."""
-        for uid, claim in next_assignments(self.state.users, self.state.stagings, deleting=bool(self.state.deleted)):
+        for uid, claim in next_assignments(self.state.users, self.state.stagings, deleting=self.state.deleting):
             self.state.users[uid].assigned_claim = claim
         requests = self._new_reports()
         if not requests:

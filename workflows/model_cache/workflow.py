@@ -91,7 +91,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         staging = self.state.stagings.get(message.cache.cluster)
         if staging:
             for loss in record_observation(staging, message.cache, workflow.now()):
-                self.context.event("Warning", "VolumeLost", loss)
+                self.context.record_event("Warning", "VolumeLost", loss)
             self.context.requeue()
 
     @workflow.query
@@ -133,7 +133,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     async def reconcile(self) -> bool:
         """Tear down, or find clusters, pin the revision, start the next steps, set conditions and report to users."""
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
             return False
@@ -141,8 +141,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
             await self.stage()
         except InvalidSpec as error:
             # Admission knows less of image references than rendering.
-            self.context.condition("SpecAccepted", FALSE, "InvalidInput", str(error))
-            self.context.condition("Ready", FALSE, "InvalidInput", str(error))
+            self.context.set_condition("SpecAccepted", FALSE, "InvalidInput", str(error))
+            self.context.set_condition("Ready", FALSE, "InvalidInput", str(error))
         return False
 
     async def stage(self) -> None:
@@ -156,7 +156,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if self.state.stagings:
             await self.revision.pin()
         desired = desired_staging(self.namespace, self.name, self.state)
-        if not self.state.deleted:
+        if not self.state.deleting:
             if desired:
                 await self.staging.start_steps(desired)
             self.credential.update(desired)
@@ -170,29 +170,31 @@ class ModelCacheWorkflow(Entity[CacheState]):
         missing = next((copy.missing_credential for staging in stagings for copy in staging.copies[:1] if copy.missing_credential), "")
         matched, artifact = matched_verdict(phases), artifact_verdict(phases, missing)
         last = condition_of(self.state.conditions, "ArtifactReady")
-        self.context.condition("ClustersMatched", *matched)
-        self.context.condition("ArtifactReady", *artifact)
+        self.context.set_condition("ClustersMatched", *matched)
+        self.context.set_condition("ArtifactReady", *artifact)
         if not last and phases:
             selected = [each.cluster for each in phases if each.selected]
-            self.context.event("Normal", "Staging", f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}")
+            self.context.record_event("Normal", "Staging", f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}")
         if artifact.reason in ("AuthSecretMissing", "NoClusters") and (last is None or last.reason != artifact.reason):
-            self.context.event("Warning", artifact.reason, artifact.message or matched.message)
+            self.context.record_event("Warning", artifact.reason, artifact.message or matched.message)
         if artifact.status == TRUE and not is_true(self.state.conditions, "Ready"):
-            self.context.event("Normal", "Staged", f"{origin} is staged on all {len(phases)} clusters")
+            self.context.record_event("Normal", "Staged", f"{origin} is staged on all {len(phases)} clusters")
             self.state.was_ready = True
-        self.context.condition("Ready", *ready_verdict(artifact, was_ready=self.state.was_ready))
+        self.context.set_condition("Ready", *ready_verdict(artifact, was_ready=self.state.was_ready))
 
     # --- teardown -----------------------------------------------------------------------------------------------------------------
 
     async def tear_down(self) -> bool:
         """Wait for the last user, then remove everything from every cluster. True when nothing is left."""
-        self.context.condition("Ready", FALSE, "Deleting", "")
+        self.context.set_condition("Ready", FALSE, "Deleting", "")
         if self.users.mounting() and not self.state.forced and workflow.now() - self.users_checked >= CHECK_USERS:
             self.users_checked = workflow.now()
             await self.users.drop_terminated()
         if (replicas := self.users.mounting()) and not self.state.forced:
             users = ", ".join(replicas)
-            self.context.condition("Deleting", FALSE, "InUse", f"used by ModelReplica {users}; delete them or remove their modelCacheRef")
+            self.context.set_condition(
+                "Deleting", FALSE, "InUse", f"used by ModelReplica {users}; delete them or remove their modelCacheRef"
+            )
             await self.users.report()
             self.context.requeue_after(CHECK_USERS)
             return False
@@ -207,7 +209,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.users.release_all()
         await self.staging.start_steps(nothing_staged(self.state))
         if self.state.stagings:
-            self.context.condition("Deleting", FALSE, "TearingDown", removal_progress(self.ordered()))
+            self.context.set_condition("Deleting", FALSE, "TearingDown", removal_progress(self.ordered()))
             return False
         await self.users.report_gone()
         return True

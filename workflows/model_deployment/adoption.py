@@ -54,7 +54,7 @@ class Adoption:
             self._adopt(again.answers)
             unresponsive = sorted(again.unresponsive)
         if unresponsive:
-            self._context.event(
+            self._context.record_event(
                 "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted: {', '.join(unresponsive)}"
             )
         adopted = [replica for replica in self._context.state.replicas.values() if replica.started]
@@ -78,4 +78,4 @@ class Adoption:
                 bound=True,
                 deletion_reason="Terminating" if found.deleting else "",
             )
-            context.event("Normal", "Adopted", f"{found.name} on {found.cluster}")
+            context.record_event("Normal", "Adopted", f"{found.name} on {found.cluster}")

@@ -62,7 +62,7 @@ class DeploymentCache:
         if state.cache_registered != name:
             state.cache_registered = name if name and await self._register(name) else ""
             if state.cache_registered and state.cache is None:
-                await wait_for_first_report(name, lambda: state.cache is not None or bool(state.deleted))
+                await wait_for_first_report(name, lambda: state.cache is not None or state.deleting)
         if not name:
             return {}
         if not state.cache_registered:

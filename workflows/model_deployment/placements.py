@@ -72,7 +72,7 @@ class Placements:
         if state.requested_inputs and {replica.uid for replica in state.staying()} == {placement.uid for placement in answer.placements}:
             # The scheduler knows what it has just ordered; a request because of that would double its work.
             state.requested_inputs = state.requested_inputs._replace(replicas=identities(state))
-        context.touch()
+        context.mark_changed()
 
     def _adopt_conditions(self, answer: PlacementResponse) -> None:
         state = self._context.state
@@ -81,7 +81,7 @@ class Placements:
         still_true = without_retracted(state.conditions, state.scheduler_conditions, answer.conditions)
         if still_true != state.conditions:
             state.conditions = still_true
-            self._context.touch()
+            self._context.mark_changed()
         state.scheduler_conditions, state.more = answer.conditions, answer.more
 
     def _track(self, plan: AnswerPlan) -> None:
@@ -97,6 +97,6 @@ class Placements:
             state.requested_inputs = None
         if plan.create:
             clusters = sorted({replica.cluster for replica in plan.create})
-            self._context.event(
+            self._context.record_event(
                 "Normal", "Scheduled", f"Scheduled {len(plan.create)} replicas across {len(clusters)} clusters: {', '.join(clusters)}"
             )

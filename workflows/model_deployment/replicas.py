@@ -53,7 +53,7 @@ class ReplicaController:
             self._remove(replica, report)
         else:
             state.replicas[replica.uid] = replica.reported(report)
-        context.touch()
+        context.mark_changed()
 
     def _remove(self, replica: TrackedReplica, report: ReplicaChanged) -> None:
         """Forget a replica that is gone; what a forced teardown left behind is listed on the deployment, which stays."""
@@ -62,9 +62,11 @@ class ReplicaController:
         if report.left_behind:
             state.left_behind += report.left_behind
             count = len(report.left_behind)
-            context.event("Warning", "LeftBehind", f"{replica.name} left {count} objects on {replica.cluster}; see status.leftBehind")
+            context.record_event(
+                "Warning", "LeftBehind", f"{replica.name} left {count} objects on {replica.cluster}; see status.leftBehind"
+            )
         if not replica.deletion_reason:
-            context.event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
+            context.record_event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
 
     def record_revoked(self, uid: str) -> None:
         """Store that the scheduler asks about a reservation."""
@@ -123,7 +125,7 @@ class ReplicaController:
         lost, self._lost = [uid for uid in self._lost if uid in state.replicas], []
         for uid in lost:
             replica = state.replicas[uid]
-            self._context.event("Warning", "ReplicaLost", f"the workflow of {replica.name} does not run; it is started again")
+            self._context.record_event("Warning", "ReplicaLost", f"the workflow of {replica.name} does not run; it is started again")
             state.update(replica, started=False)
 
     async def start(self) -> None:
@@ -156,7 +158,7 @@ class ReplicaController:
             )
         for replica in ready:
             if replica.name in started.conflicts:
-                context.event("Warning", "NameConflict", f"{replica.name} still runs with another uid; started when that is gone")
+                context.record_event("Warning", "NameConflict", f"{replica.name} still runs with another uid; started when that is gone")
                 context.requeue_after(backoff.transient(NAME_CONFLICT_ATTEMPT))
             else:
                 state.update(replica, started=True)
@@ -186,7 +188,7 @@ class ReplicaController:
         """Give the extra flags of the endpoint pickers; a problem with them becomes an event."""
         flags, problem = read_flags(self._context.state)
         if problem:
-            self._context.event("Warning", "InvalidAnnotation", problem)
+            self._context.record_event("Warning", "InvalidAnnotation", problem)
         return flags
 
     # --- deleting -----------------------------------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ class ReplicaController:
     def mark_deleted(self, replica: TrackedReplica, reason: str) -> None:
         """Mark a replica as being deleted; one that was never started is dropped at once."""
         state = self._context.state
-        self._context.event("Normal", "ReplicaDeleted", f"{replica.name} deleted from {replica.cluster}: {reason}")
+        self._context.record_event("Normal", "ReplicaDeleted", f"{replica.name} deleted from {replica.cluster}: {reason}")
         if replica.started:
             state.update(replica, deletion_reason=reason)
         else:

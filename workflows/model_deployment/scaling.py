@@ -17,8 +17,8 @@ def scale_problem(state: DeploymentState, message: Scale) -> str:
     count = message.replicas
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= REPLICAS_MAX:
         return f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}"
-    if state.deleted or state.spec is None:
-        return "the deployment is being deleted" if state.deleted else "there is no spec yet"
+    if state.deleting or state.spec is None:
+        return "the deployment is being deleted" if state.deleting else "there is no spec yet"
     return ""
 
 

@@ -160,7 +160,7 @@ class DeploymentState(EntityState):
     @property
     def wanted(self) -> int:
         """How many replicas are wanted."""
-        return 0 if self.deleted or self.spec is None else int(self.spec["replicas"])
+        return 0 if self.deleting or self.spec is None else int(self.spec["replicas"])
 
     def by_name(self) -> list[TrackedReplica]:
         """Give the replicas in name order; a successor may have the name of one that is being deleted."""

@@ -24,7 +24,7 @@ class DeploymentTeardown:
     async def run(self) -> bool:
         """Take the next steps; True when no replica is left."""
         state, context = self._context.state, self._context
-        context.condition("Ready", FALSE, "Deleting", "")
+        context.set_condition("Ready", FALSE, "Deleting", "")
         if not state.forgotten:
             await self._release_placements()
             state.forgotten = True
@@ -40,7 +40,7 @@ class DeploymentTeardown:
             force = Force(scope=cast("Literal['step', 'all']", scope), by=f"{context.kind} {context.name}", reason="forced")
             await self._replicas.signal(state.by_name(), ModelReplicaSignals.FORCE, force)
         if state.replicas:
-            context.condition("Deleting", FALSE, "WaitingForReplicas", waiting_message(state.by_name()))
+            context.set_condition("Deleting", FALSE, "WaitingForReplicas", waiting_message(state.by_name()))
             return False
         return True
 

@@ -58,7 +58,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         await self.replicas.answer_revoked()
         await self.replicas.delete_orphans()
         await self.replicas.delete_preempted()
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.teardown.run()
         if self.state.spec is None:
             return False
@@ -82,7 +82,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     def record_conditions(self) -> None:
         """Write the conditions, and how long the generation took to become Ready."""
         for kind, verdict in conditions_of(self.state):
-            self.context.condition(kind, *verdict)
+            self.context.set_condition(kind, *verdict)
             if (kind, verdict.status) == ("Ready", TRUE) and self.state.timings and self.state.timings.ready_seconds is None:
                 self.state.timings = self.state.timings.model_copy(update={"ready_seconds": workflow.time() - self.state.timings.accepted})
 
@@ -95,16 +95,16 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
             return
         problem = scale_problem(self.state, message)
         if problem or self.state.spec is None:
-            self.context.event("Warning", "ScaleRefused", problem)
+            self.context.record_event("Warning", "ScaleRefused", problem)
             return
         before, count = self.state.spec["replicas"], message.replicas
         self.state.last_scale = LastScale(replicas=count, by=message.by, at=self.context.now(), request_id=message.request_id)
         if count != before:
-            self.context.event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}")
+            self.context.record_event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}")
             self.state.spec = {**self.state.spec, "replicas": count}
             self.state.generation += 1
             self.on_manifest_changed(new_generation=True)
-        self.context.touch()
+        self.context.mark_changed()
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep the replica count that an autoscaler ordered, and the template that this spec replaces."""

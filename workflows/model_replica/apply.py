@@ -45,16 +45,16 @@ class ReplicaApply:
         order, inputs = apply_order(state), state.inputs()
         drifted = drift_message(state.applied, state.observed) if reason == "drift" and state.applied and state.observed else ""
         if drifted:
-            self._context.event("Normal", "DriftDetected", f"{drifted}: re-applying")
+            self._context.record_event("Normal", "DriftDetected", f"{drifted}: re-applying")
         await self._withdraw_on_mode_change()
         state.apply_started, state.inventory_complete = True, False
         state.surface = order.facts.routing
         if state.applied is None:
-            self._context.condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
-            self._context.condition("Ready", FALSE, "Creating", f"applying to {order.cluster}")
+            self._context.set_condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
+            self._context.set_condition("Ready", FALSE, "Creating", f"applying to {order.cluster}")
             self._context.publish()
         try:
-            applied = await self._context.run_until(lambda: bool(state.deleted) or state.generation != order.generation, _execute(order))
+            applied = await self._context.run_until(lambda: state.deleting or state.generation != order.generation, _execute(order))
         except ActivityError as error:
             self._record_failure(error)
             return
@@ -77,8 +77,8 @@ class ReplicaApply:
         if state.serving and state.applied_mode not in ("", state.mode()):
             change = f"serving mode changes from {state.applied_mode} to {state.mode()}"
             state.serving = False
-            self._context.condition("Serving", FALSE, "NotServing", change)
-            self._context.condition("Ready", FALSE, "Unavailable", change)
+            self._context.set_condition("Serving", FALSE, "NotServing", change)
+            self._context.set_condition("Ready", FALSE, "Unavailable", change)
             await self._reports.send()
 
     def _record_failure(self, error: ActivityError) -> None:
@@ -89,17 +89,17 @@ class ReplicaApply:
         state.attempts += 1
         state.retry_at = (workflow.now() + pause).isoformat()
         self._context.requeue_after(pause)
-        self._context.event("Warning", state.failure_reason, failure.message)
+        self._context.record_event("Warning", state.failure_reason, failure.message)
 
     def _record_events(self, applied: Applied, cluster: str, drifted: str) -> None:
         before = self._context.state.applied
         if before is None:
-            self._context.event("Normal", "Applied", f"{len(applied.inventory)} objects on {cluster}")
+            self._context.record_event("Normal", "Applied", f"{len(applied.inventory)} objects on {cluster}")
         if drifted:
-            self._context.event("Normal", "DriftRepaired", f"re-applied after {drifted}")
+            self._context.record_event("Normal", "DriftRepaired", f"re-applied after {drifted}")
         for warning in applied.warnings:
             if before is None or warning not in before.warnings:
-                self._context.event("Warning", "Rendering", warning)
+                self._context.record_event("Warning", "Rendering", warning)
 
 
 async def _execute(order: ApplyReplica) -> Applied:

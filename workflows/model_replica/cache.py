@@ -64,7 +64,7 @@ class ReplicaCache:
         if known is None or known.uid != message.uid or message.sequence >= known.sequence:
             state.cache = message
             state.cache_claim = message.claim or state.cache_claim
-            self._context.touch()
+            self._context.mark_changed()
 
     def record_change(self, message: CacheChanged) -> None:
         """A cache of this name was created or deleted: register anew."""
@@ -87,7 +87,7 @@ class ReplicaCache:
             return
         state.cache_registered, state.cache_mounted = name, claims
         if state.cache is None:
-            await wait_for_first_report(name, lambda: state.cache is not None or bool(state.deleted))
+            await wait_for_first_report(name, lambda: state.cache is not None or state.deleting)
 
     async def unregister(self) -> None:
         """Report that no pod of this replica mounts the cache any more."""

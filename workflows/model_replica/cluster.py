@@ -42,7 +42,7 @@ class ReplicaCluster:
             return False
         reconnected = message.connected and state.cluster is not None and not state.cluster.connected
         state.cluster = message
-        self._context.touch()
+        self._context.mark_changed()
         return reconnected
 
     async def ensure_connection_known(self) -> bool:

@@ -36,7 +36,7 @@ class ReplicaPruning:
         summary = f"delete what older generations of {self._context.name} left"
         try:
             pruned = await self._context.run_until(
-                lambda: bool(state.deleted) or state.generation != order.generation,
+                lambda: state.deleting or state.generation != order.generation,
                 workflow.execute_activity_method(
                     WorkloadActivities.prune_replica,
                     order,
@@ -58,7 +58,7 @@ class ReplicaPruning:
 
     def _retry_later(self, why: str) -> None:
         state = self._context.state
-        self._context.event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
+        self._context.record_event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
         pause = backoff.transient(state.prune_attempts + 2)
         state.prune_attempts += 1
         state.prune_at = (workflow.now() + pause).isoformat()

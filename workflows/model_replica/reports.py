@@ -38,9 +38,9 @@ class DeploymentReports:
             self._context.requeue_at(due)
         elif report != state.reported:
             state.reported, self._reported_at = report, workflow.now()
-            if not await self._send(**report.model_dump()) and not state.deleted:
+            if not await self._send(**report.model_dump()) and not state.deleting:
                 title = f"ModelDeployment {self._context.namespace}/{state.start.deployment}"
-                self._context.event("Warning", "Orphaned", f"{title} does not run")
+                self._context.record_event("Warning", "Orphaned", f"{title} does not run")
 
     async def send_gone(self) -> None:
         """Report that nothing remains but what is listed as left behind."""

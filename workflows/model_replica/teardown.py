@@ -51,7 +51,7 @@ class ReplicaTeardown:
         progress = self._state.teardown
         self._state.serving = False
         for kind in ("ModelReady", "RoutingReady", "Serving", "Ready"):
-            self._context.condition(kind, FALSE, "Deleting", "")
+            self._context.set_condition(kind, FALSE, "Deleting", "")
         progress.since = progress.since or self._context.now()
         while not self.gone:
             outcome = await self._take_step()
@@ -91,7 +91,7 @@ class ReplicaTeardown:
                 return self._abandon(decision.reason)
             case "wait for cluster":
                 message = f"{self._state.teardown.message()}; InferenceCluster {self._state.start.cluster} is not connected"
-                self._context.condition("Deleting", FALSE, "WaitingForCluster", message)
+                self._context.set_condition("Deleting", FALSE, "WaitingForCluster", message)
                 self._context.requeue_after(backoff.transient(self._state.attempts))
             case _:
                 if decision.check_at is not None:
@@ -105,7 +105,7 @@ class ReplicaTeardown:
         facts = self._state.cluster.facts if self._state.cluster else None
         seconds = facts.drain_seconds if facts else 0
         message = f"{self._state.teardown.message()}; running requests have {seconds} s to finish"
-        self._context.condition("Deleting", FALSE, "Draining", message)
+        self._context.set_condition("Deleting", FALSE, "Draining", message)
         self._context.publish()
         try:
             await workflow.wait_condition(
@@ -141,7 +141,7 @@ class ReplicaTeardown:
             self._context.requeue()
             return None
         for skipped in result.skipped:
-            self._context.event("Warning", "NotOwned", f"not deleted: {skipped}")
+            self._context.record_event("Warning", "NotOwned", f"not deleted: {skipped}")
         if not result.remaining:
             return "done"
         progress.record_remaining(result.remaining)
@@ -190,7 +190,7 @@ class ReplicaTeardown:
     def _show(self) -> None:
         """Show the current step and what it waits for."""
         progress = self._state.teardown
-        self._context.condition("Deleting", FALSE, progress.reason(), progress.message())
+        self._context.set_condition("Deleting", FALSE, progress.reason(), progress.message())
         self._context.publish()
 
     # --- force ----------------------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class ReplicaTeardown:
             if progress.step.number == SWEEP:
                 break
             progress.complete("abandoned", self._context.now())
-        self._context.event("Warning", "Abandoned", why)
+        self._context.record_event("Warning", "Abandoned", why)
         self._list_left_behind(remaining, why)
         if not self._state.inventory_complete:
             # An interrupted apply may have created more than the inventory has.
@@ -238,4 +238,4 @@ class ReplicaTeardown:
         found = left_behind(remaining, self._state.start.cluster, why)
         self._state.left_behind += [item for item in found if (item.kind, item.namespace, item.name) not in known]
         message = f"{why}; remaining on {self._state.start.cluster}: {named(remaining) or 'no known objects'}"
-        self._context.event("Warning", "LeftBehind", message)
+        self._context.record_event("Warning", "LeftBehind", message)

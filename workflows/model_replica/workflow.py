@@ -57,7 +57,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     async def reconcile(self) -> bool:
         """Apply what changed, assess what is observed, report it; or take the next steps of the teardown."""
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.teardown.run()
         await self.cache.follow()
         if await self.cluster.ensure_connection_known():
@@ -65,7 +65,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
             self.record_decision(decision)
             if decision.reason:
                 await self.applying.run(decision.reason)
-        if self.state.deleted:
+        if self.state.deleting:
             return await self.teardown.run()
         self.record_assessment(assess(self.state))
         await self.cache.follow()
@@ -82,9 +82,9 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     def record_assessment(self, assessment: Assessment) -> None:
         """Write an assessment into conditions, events and state."""
         for kind, verdict in assessment.conditions.items():
-            self.context.condition(kind, *verdict)
+            self.context.set_condition(kind, *verdict)
         for warning in assessment.warnings:
-            self.context.event("Warning", *warning)
+            self.context.record_event("Warning", *warning)
         self.state.serving, self.state.overdue = assessment.serving, assessment.overdue
         self.state.served = self.state.served or assessment.ready
         self.state.was_ready = self.state.was_ready or assessment.ready
@@ -95,14 +95,14 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @handles(ModelReplicaSignals.SET_TEMPLATE)
     def set_template(self, message: SetTemplate) -> None:
         """Adopt a newer template."""
-        if not self.state.deleted and message.generation >= self.state.generation:
+        if not self.state.deleting and message.generation >= self.state.generation:
             self.adopt(message)
 
     @handles(ModelReplicaSignals.SET_LABELS)
     def set_labels(self, message: SetLabels) -> None:
         """Follow labels of users, and flags of the endpoint picker."""
         apply_labels(self.state, message)
-        self.context.touch()
+        self.context.mark_changed()
 
     @handles(ModelReplicaSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: ClusterChanged) -> None:
@@ -116,11 +116,11 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         if message.owner_uid != self.state.uid or message.replica is None:
             return
         self.state.observed = message.replica
-        failure = self.state.teardown.failure if self.state.deleted else self.state.failure
+        failure = self.state.teardown.failure if self.state.deleting else self.state.failure
         if failure.is_unreachable:
             # The cluster answers again: what failed because it did not need not wait for its backoff.
             self.state.retry_at = ""
-        if failure.is_unreachable or not self.state.deleted:
+        if failure.is_unreachable or not self.state.deleting:
             self.context.requeue()
 
     @handles(ModelReplicaSignals.CACHE_REPORT)
@@ -148,7 +148,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     def adopt(self, template: SetTemplate) -> None:
         """Make a template the spec of this replica."""
         apply_template(self.state, template)
-        self.context.touch()
+        self.context.mark_changed()
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
@@ -176,4 +176,4 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     def details(self) -> list[str]:
         """List the steps of the teardown in the Temporal UI."""
-        return self.state.teardown.lines() if self.state.deleted else []
+        return self.state.teardown.lines() if self.state.deleting else []

@@ -36,7 +36,7 @@ def test_the_scheduler_is_told_what_placement_reads_and_no_more() -> None:
 
 
 def test_the_scheduler_is_told_of_a_deletion() -> None:
-    report = scheduler_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z"), gone=True)
+    report = scheduler_report("eu-1", a_cluster(deletion_timestamp="2026-01-01T00:00:00Z"), gone=True)
     assert (report.manifest["metadata"]["deletionTimestamp"], report.gone) == ("2026-01-01T00:00:00Z", True)
 
 
@@ -74,14 +74,14 @@ def test_a_cluster_that_answers_has_no_withdrawal() -> None:
 
 @pytest.mark.parametrize(("occupied", "present"), [(None, True), (["a"], True), ([], False)])
 def test_a_deleted_cluster_is_present_until_the_scheduler_has_no_replica_on_it(occupied: list[str] | None, *, present: bool) -> None:
-    assert replica_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z", occupied=occupied), NOW).present == present
+    assert replica_report("eu-1", a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", occupied=occupied), NOW).present == present
 
 
 def test_caches_are_told_where_they_can_stage() -> None:
     report = cache_report("eu-1", a_cluster(labels={"tier": "gold"}), gone=False)
     assert (report.storage_class_name, report.labels, report.present, report.deleting) == ("rwx", {"tier": "gold"}, True, False)
     assert report.connection
-    deleted = cache_report("eu-1", a_cluster(deleted="2026-01-01T00:00:00Z"), gone=True)
+    deleted = cache_report("eu-1", a_cluster(deletion_timestamp="2026-01-01T00:00:00Z"), gone=True)
     assert (deleted.present, deleted.deleting) == (False, True)
     assert cache_report("eu-1", ClusterState(), gone=False).connection is None
 

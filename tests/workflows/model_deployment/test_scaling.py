@@ -29,7 +29,7 @@ def test_another_count_is_refused_with_the_limits(count: Any) -> None:
 
 def test_a_deployment_without_a_spec_or_that_is_being_deleted_is_not_scaled() -> None:
     assert scale_problem(DeploymentState(), Scale(replicas=1)) == "there is no spec yet"
-    assert scale_problem(DeploymentState(spec=spec(1), deleted=AT), Scale(replicas=1)) == "the deployment is being deleted"
+    assert scale_problem(DeploymentState(spec=spec(1), deletion_timestamp=AT), Scale(replicas=1)) == "the deployment is being deleted"
 
 
 @pytest.mark.parametrize(

@@ -38,5 +38,5 @@ def test_progress_after_nothing_was_reported_waits_too() -> None:
 def test_a_report_has_the_endpoint_and_the_first_message_of_a_condition_that_is_not_true() -> None:
     serving = report_of(a_replica())
     assert (serving.serving, serving.endpoint, serving.message) == (True, "http://10.0.0.1/ml/qwen-eu-0/v1", "")
-    deleted = report_of(a_replica(deleted="2026-11-21T14:00:00Z"))
+    deleted = report_of(a_replica(deletion_timestamp="2026-11-21T14:00:00Z"))
     assert (deleted.phase, deleted.endpoint, deleted.message) == ("Terminating", "", "step 1 of 12: withdraw the endpoint")

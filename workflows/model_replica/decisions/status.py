@@ -13,14 +13,14 @@ from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 def endpoint(state: ModelReplicaState) -> str:
     """Give the address at which this replica answers; empty while it must not be used."""
     facts = state.cluster.facts if state.cluster else None
-    if not (state.serving and facts and facts.gateway_address) or state.deleted:
+    if not (state.serving and facts and facts.gateway_address) or state.deleting:
         return ""
     return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name)
 
 
 def detailed_phase(state: ModelReplicaState) -> str:
     """Give the replica's own phase, finer than those that all kinds share."""
-    if state.deleted:
+    if state.deleting:
         return "Unreachable" if state.teardown.failure.is_unreachable else "Terminating"
     if state.failure.type in ("InvalidInput", "NameConflict") and not state.was_ready:
         return "Failed"
@@ -37,7 +37,7 @@ def detailed_phase(state: ModelReplicaState) -> str:
 
 def shared_phase(state: ModelReplicaState) -> str:
     """Map the finer phase onto the shared ones."""
-    if state.deleted:
+    if state.deleting:
         return "Deleting"
     shared = {"Ready": "Ready", "Failed": "Failed", "Pending": "Pending", "Degraded": "Degraded", "Unreachable": "Degraded"}
     return shared.get(detailed_phase(state), "Progressing")
@@ -46,7 +46,7 @@ def shared_phase(state: ModelReplicaState) -> str:
 def status_of(state: ModelReplicaState) -> dict[str, Any]:
     """Show engines, routing, inventory, the cache, and how far a teardown is."""
     status: dict[str, Any] = {"phase": detailed_phase(state)}
-    if state.deleted:
+    if state.deleting:
         status["teardown"] = state.teardown.shown()
     if state.applied is None:
         return status
@@ -60,9 +60,9 @@ def report_of(state: ModelReplicaState) -> ReplicaReport:
         ready=is_true(state.conditions, "Ready"),
         serving=state.serving,
         endpoint=endpoint(state),
-        phase="Terminating" if state.deleted else detailed_phase(state),
+        phase="Terminating" if state.deleting else detailed_phase(state),
         generation=state.applied_generation,
-        message=state.teardown.message() if state.deleted else waiting,
+        message=state.teardown.message() if state.deleting else waiting,
     )
 
 
@@ -80,6 +80,6 @@ def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaAccount:
         entry=state.entry,
         ready=is_true(state.conditions, "Ready"),
         serving=state.serving,
-        deleting=bool(state.deleted),
+        deleting=state.deleting,
         gone=gone,
     )

@@ -75,7 +75,7 @@ PHASES: list[tuple[str, dict[str, Any], tuple[str, str], str]] = [
     ("rolling out", {"generation": 2}, ("Updating", "Progressing"), URL),
     ("invalid from the start", NEW | {"failure": Failure("InvalidInput", "no")}, ("Failed", "Failed"), ""),
     ("the cluster is silent for long", {"cluster": UNREACHABLE, "serving": False}, ("Unreachable", "Degraded"), ""),
-    ("deleted", {"deleted": "2026-11-21T14:00:00Z"}, ("Terminating", "Deleting"), ""),
+    ("deleted", {"deletion_timestamp": "2026-11-21T14:00:00Z"}, ("Terminating", "Deleting"), ""),
 ]
 
 
