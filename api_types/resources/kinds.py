@@ -49,6 +49,8 @@ class KindInfo:
     """For kinds that the control plane writes: the kind that a user applies to get one."""
     scale: ScalePaths | None = None
     """None for kinds without a scale subresource."""
+    served: bool = False
+    """Whether this release has a workflow for it: one of the type `kind`."""
 
     @property
     def api_version(self) -> str:
@@ -71,7 +73,7 @@ _ADDRESS = ".status.address"
 _GATEWAY_ADDRESS = ".status.gateway.address"
 
 KINDS: tuple[KindInfo, ...] = (
-    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass),
+    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass, served=True),
     KindInfo(
         "InferenceCluster",
         "inferenceclusters",
@@ -79,6 +81,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=False,
         model=InferenceCluster,
         columns=(Column("SOURCE", (".spec.cluster.source",)), Column("GATEWAY", (_GATEWAY_ADDRESS,))),
+        served=True,
     ),
     KindInfo(
         "InferenceGateway",
@@ -96,6 +99,7 @@ KINDS: tuple[KindInfo, ...] = (
         model=ModelDeployment,
         columns=(Column("REPLICAS", (".status.replicas.ready",)),),
         scale=ScalePaths(spec=".spec.replicas", status=".status.replicas.total", selector=".status.selector"),
+        served=True,
     ),
     KindInfo(
         "ModelReplica",
@@ -105,6 +109,7 @@ KINDS: tuple[KindInfo, ...] = (
         model=ModelReplica,
         columns=(Column("CLUSTER", (".spec.clusterName",)),),
         written_instead="ModelDeployment",
+        served=True,
     ),
     KindInfo(
         "ModelService",
@@ -129,6 +134,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelCache,
         columns=(Column("SOURCE", (".spec.huggingFace.repo", ".spec.oci.image")), Column("READY", (".status.summary.ready",))),
+        served=True,
     ),
     KindInfo(
         "ServingStack",
@@ -142,6 +148,7 @@ KINDS: tuple[KindInfo, ...] = (
     ),
 )
 
+SERVED = tuple(info for info in KINDS if info.served)
 BY_KIND = {info.kind: info for info in KINDS}
 _BY_NAME = {name: info for info in KINDS for name in (info.singular, info.plural, info.short)}
 

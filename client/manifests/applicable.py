@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from api_types.resources.kinds import BY_KIND, KINDS
+from api_types.resources.kinds import BY_KIND, KINDS, SERVED
 from api_types.validation.manifests import Manifest
 from client.errors import Refused
 from client.manifests.documents import admit_documents, print_warnings, read_documents
-from client.refs.targets import served_kinds
-from workflows.served import SERVED
 
 
 def read_manifests(files: Sequence[str] | None, namespace: str | None) -> list[Manifest]:
@@ -30,6 +28,6 @@ def _problem(manifest: Manifest) -> str:
     title = f"{manifest.kind} {manifest.metadata.name}"
     if not info.user_may_apply:
         return f"{title}: written by the control plane; write a {info.written_instead} instead"
-    if info.kind not in SERVED:
-        return f"{title}: not served by this release, which serves {', '.join(served_kinds())}"
+    if not info.served:
+        return f"{title}: not served by this release, which serves {', '.join(each.kind for each in SERVED)}"
     return ""

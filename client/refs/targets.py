@@ -7,10 +7,9 @@ from typing import Any
 from api_types.messages.delivery import EntityRef, ReceiverT, Signal
 from api_types.messages.signals import receiver_of, signals_of
 from api_types.names import workflow_id
-from api_types.resources.kinds import BY_KIND, KINDS, KindInfo, UnknownKind, find_kind
+from api_types.resources.kinds import SERVED, KindInfo, UnknownKind, find_kind
 from api_types.resources.parts.base_types import Manifest
 from client.errors import Refused
-from workflows.served import SERVED
 
 DEFAULT_NAMESPACE = "default"
 
@@ -72,17 +71,12 @@ def kind_named(text: str) -> KindInfo:
 
 def served(kind: KindInfo) -> KindInfo:
     """Give the kind back if this release has a workflow for it. Raises `Refused` otherwise."""
-    if kind.kind not in SERVED:
+    if not kind.served:
         raise Refused(
             f"{kind.kind} is known but not served by this release",
-            next_step=f"this release serves {', '.join(served_kinds())}; `modelplane validate` checks every kind",
+            next_step=f"this release serves {', '.join(each.kind for each in SERVED)}; `modelplane validate` checks every kind",
         )
     return kind
-
-
-def served_kinds() -> list[str]:
-    """Name the kinds that this release has workflows for, in the order of the kinds table."""
-    return [info.kind for info in KINDS if info.kind in SERVED]
 
 
 def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
@@ -111,7 +105,7 @@ def objects_named(words: Sequence[str], namespace: str | None) -> list[Target]:
 
 def _kinds(text: str) -> list[KindInfo]:
     if text == "all":
-        return [BY_KIND[name] for name in served_kinds()]
+        return list(SERVED)
     return [served(kind_named(word)) for word in text.split(",") if word]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from api_types.clock import utc_now
-from api_types.resources.kinds import BY_KIND
+from api_types.resources.kinds import SERVED
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused, combine
@@ -16,7 +16,7 @@ from client.output.formats import Format, as_json, as_yaml
 from client.output.printer import warn_unanswered
 from client.output.tables import age, columns, measure
 from client.refs.selectors import parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, served_kinds
+from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from client.refs.tree import Tree, events
 from client.temporal.control_plane import ListedObject, control_plane
 from client.temporal.lookup import KindsAndNames, find_objects
@@ -58,7 +58,7 @@ def show_events(
     """Show the events of objects, the latest last."""
     if output == Format.NAME:
         raise Refused("events have no names", next_step="use -o table, wide, yaml or json")
-    wanted: KindsAndNames = kinds_and_names(objects) if objects else [(BY_KIND[kind], None) for kind in served_kinds()]
+    wanted: KindsAndNames = kinds_and_names(objects) if objects else [(kind, None) for kind in SERVED]
     scope = None if all_namespaces else (namespace or DEFAULT_NAMESPACE)
     asyncio.run(_show(wanted, scope, selector, output, watch=watch))
 

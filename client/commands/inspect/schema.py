@@ -9,7 +9,6 @@ from api_types.validation.schema import json_schema
 from client.output.formats import TreeFormat, as_json, as_yaml
 from client.output.tables import columns
 from client.refs.targets import kind_named
-from workflows.served import SERVED
 
 
 def schema(
@@ -26,7 +25,7 @@ def schema(
 
 def _list_kinds() -> None:
     rows = [
-        [info.plural, info.short, info.api_version, str(info.namespaced).lower(), info.kind, "yes" if info.kind in SERVED else "no"]
+        [info.plural, info.short, info.api_version, str(info.namespaced).lower(), info.kind, "yes" if info.served else "no"]
         for info in KINDS
     ]
     for line in columns(["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "SERVED"], rows):

@@ -28,6 +28,12 @@ spec:
 """
 GOOD = DEPLOYMENT % (2, 'device.driver == "gpu.nvidia.com"')
 BAD = DEPLOYMENT % (1001, "device.capacity[")
+SERVICE = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: support}
+spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: qwen}}}]}
+"""
 REPLICA = """
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelReplica
@@ -126,12 +132,11 @@ def test_ruling_41_what_the_control_plane_writes_is_refused_with_the_kind_to_wri
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client.manifests.applicable.SERVED", ())
-    (tmp_path / "good.yaml").write_text(GOOD)
-    result = cli("apply", "-f", str(tmp_path / "good.yaml"))
+def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "service.yaml").write_text(SERVICE)
+    result = cli("apply", "-f", str(tmp_path / "service.yaml"))
     assert result.code == 2
-    assert "ModelDeployment qwen: not served by this release" in result.err
+    assert "ModelService support: not served by this release, which serves InferenceClass, InferenceCluster," in result.err
 
 
 @pytest.mark.usefixtures("nowhere")

@@ -1,8 +1,8 @@
 import pytest
 
-from api_types.resources.kinds import BY_KIND
+from api_types.resources.kinds import BY_KIND, SERVED
 from client.errors import Refused
-from client.refs.targets import Target, kinds_and_names, objects_named, served_kinds
+from client.refs.targets import Target, kinds_and_names, objects_named
 
 WORDS = [
     ("a short name", ["md"], [("ModelDeployment", None)]),
@@ -11,7 +11,7 @@ WORDS = [
     ("two kinds", ["ic,icl"], [("InferenceCluster", None), ("InferenceClass", None)]),
     ("a kind and names", ["md", "a", "b"], [("ModelDeployment", "a"), ("ModelDeployment", "b")]),
     ("objects of two kinds", ["md/a", "ic/b"], [("ModelDeployment", "a"), ("InferenceCluster", "b")]),
-    ("all", ["all"], [(kind, None) for kind in served_kinds()]),
+    ("all", ["all"], [(kind.kind, None) for kind in SERVED]),
 ]
 
 

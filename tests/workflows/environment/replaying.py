@@ -7,8 +7,8 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
+from api_types.resources.kinds import SERVED
 from workflows import registry
-from workflows.served import SERVED
 
 
 def replayer() -> Replayer:
@@ -19,7 +19,7 @@ def replayer() -> Replayer:
 
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:
     """Replay every run of our workflows that was started since then, and name all that fail; their histories are kept in the folder."""
-    ours = ", ".join(f'"{kind}"' for kind in (*SERVED, "FleetScheduler"))
+    ours = ", ".join(f'"{kind}"' for kind in (*(info.kind for info in SERVED), "FleetScheduler"))
     failed = []
     async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
         handle = client.get_workflow_handle(run.id, run_id=run.run_id)

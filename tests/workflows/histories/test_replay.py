@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHistory
 
+from api_types.resources.kinds import SERVED
 from tests.workflows.environment.replaying import replayer
 from workflows import registry
-from workflows.served import SERVED
 
 HISTORIES = Path(__file__).parents[2] / "histories"
-TYPES = sorted([*SERVED, "FleetScheduler"])
+TYPES = sorted([*(info.kind for info in SERVED), "FleetScheduler"])
 
 
 def test_every_kind_that_is_served_has_its_workflow() -> None:
-    assert tuple(entity.kind for entity in registry.ENTITIES) == SERVED
+    assert {entity.kind for entity in registry.ENTITIES} == {info.kind for info in SERVED}
 
 
 @pytest.mark.parametrize("kind", TYPES)
