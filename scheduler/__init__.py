@@ -21,7 +21,7 @@ This module is the only one that others import from.
 from scheduler.cel import check_selector
 from scheduler.decide import apply, decide, decide_and_explain
 from scheduler.explain.pool_report import pool_report
-from scheduler.fleet import registry, snapshot
+from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state, restore_decision_state
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
@@ -69,7 +69,6 @@ __all__ = [
     "next_timeouts",
     "pack_rows",
     "pool_report",
-    "registry",
     "restore_decision_state",
     "snapshot",
     "unpack_rows",

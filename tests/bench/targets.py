@@ -6,6 +6,7 @@ seed it must be the same everywhere.
 """
 
 import argparse
+import gc
 import hashlib
 import json
 import platform
@@ -18,7 +19,7 @@ from typing import Any
 
 from scheduler import SCHEDULER_VERSION
 from scheduler.decide import apply, decide, decide_and_explain
-from scheduler.fleet import registry, snapshot
+from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.snapshot import SnapshotReader
 from scheduler.hardware.device_sets import make_set
@@ -128,7 +129,7 @@ def measure(clusters: int, deployments: int, seed: int) -> None:
 
     def read_part(_: int) -> None:
         reading.read_next()
-        registry.freeze_objects()  # as the scheduler's workflow does
+        gc.freeze()  # as the scheduler's workflow does
 
     say("T1 load, one part at a time", **timed(read_part, len(packed[0])))
     say("T4 one deployment of 10, warm", **timed(lambda i: decide(fleet, [fresh(requests[i], i)], 0), 100))

@@ -1,12 +1,12 @@
 """How a run of the scheduler takes over the cache of the run before, and packs its own for the next."""
 
+import gc
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
-from scheduler import registry
 from workflows.entity import activity_options
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, pack_cache
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -22,9 +22,17 @@ async def load(cache: SchedulerCache) -> None:
     while cache.parts_left:
         cache.read_part()
         if large:
-            registry.freeze_objects()
+            _freeze_objects()
         if large and cache.parts_left:
             await workflow.sleep(TASK_PAUSE, summary=f"{cache.parts_left} parts of the fleet left to read")
+
+
+def _freeze_objects() -> None:
+    """Exclude all present objects from later garbage collections.
+
+    A large fleet is some million long-lived objects; visiting them would stop every workflow of the process for half a second.
+    """
+    gc.freeze()
 
 
 async def pack(cache: SchedulerCache) -> PackedFleet:

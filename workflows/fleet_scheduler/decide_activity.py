@@ -10,9 +10,9 @@ from pydantic import Field
 from temporalio import activity
 
 from api_types.base import Message
-from api_types.errors import StaleSnapshot
 from api_types.messages.scheduling import PlacementRequest
-from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, registry, to_wire
+from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, to_wire
+from workflows.fleet_scheduler.cache import cache_registry
 
 
 class DecideBatch(Message):
@@ -40,10 +40,7 @@ def decide_batch(batch: DecideBatch) -> Decided:
         StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    cache = registry.find(batch.run_id, batch.version)
-    if cache is None:
-        raise StaleSnapshot(f"the cache of run {batch.run_id} at version {batch.version} is not in this process")
-    fleet = cache.fleet
+    fleet = cache_registry.find(batch.run_id, batch.version).fleet
     requests: list[ScheduleRequest] = []
     problems: dict[str, str] = {}
     for place in batch.requests:

@@ -16,9 +16,10 @@ from temporalio import workflow
 
 from activities.messaging.search_attributes import KIND, NAME, PHASE
 from api_types.messages.signals import FleetSchedulerSignals
-from scheduler import Decision, from_wire, pool_report, registry, to_wire, write_policy
+from scheduler import Decision, from_wire, pool_report, to_wire, write_policy
 from workflows.entity.handles import receives
 from workflows.fleet_scheduler import outgoing
+from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.continue_as_new import TASK_PAUSE, load, pack
@@ -50,7 +51,7 @@ class FleetSchedulerWorkflow:
         self.rebuild = Rebuild(self.cache, self.inbox)
         self.ledger_audit = LedgerAudit(self.cache)
         self.published_phase = ""
-        registry.register(workflow.info().run_id, self.cache)
+        cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
     async def run(self, state: SchedulerState | None) -> None:

@@ -10,8 +10,8 @@ from pydantic import Field
 from temporalio import activity
 
 from api_types.base import Message
-from api_types.errors import StaleSnapshot
-from scheduler import registry, snapshot
+from scheduler import snapshot
+from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.packing import pack, pack_bytes
 
 # A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own data need some of it.
@@ -44,7 +44,7 @@ def pack_cache(wanted: CacheVersion) -> PackedFleet:
         StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    cache = _find(wanted)
+    cache = cache_registry.find(wanted.run_id, wanted.version)
     carried_extras = cache.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
     fleet = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
@@ -62,14 +62,7 @@ def audit_ledger(wanted: CacheVersion) -> list[str]:
         StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    return _find(wanted).fleet.audit()
-
-
-def _find(wanted: CacheVersion) -> registry.RegisteredCache:
-    cache = registry.find(wanted.run_id, wanted.version)
-    if cache is None:
-        raise StaleSnapshot(f"the cache of run {wanted.run_id} at version {wanted.version} is not in this process")
-    return cache
+    return cache_registry.find(wanted.run_id, wanted.version).fleet.audit()
 
 
 def newest_answers(answers: dict[str, dict[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import KnownReplica, PlacementRequest, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from scheduler.decide import apply, decide
-from scheduler.fleet import registry, snapshot
+from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import DeploymentView
@@ -21,7 +21,7 @@ from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.model.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
-from workflows.fleet_scheduler.cache import carry_over
+from workflows.fleet_scheduler.cache import cache_registry, carry_over
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
 from workflows.fleet_scheduler.cache.packing import unpack
 from workflows.fleet_scheduler.cache.queue import owner_of
@@ -116,7 +116,7 @@ def test_sch_18_4_10_a_queue_reservation_ends_with_its_deployment_and_is_carried
 def carried(made: SchedulerCache) -> SchedulerState:
     """Carry a cache over to the next run, the way the workflow does, through JSON."""
     run_id = uuid.uuid4().hex
-    registry.register(run_id, made)
+    cache_registry.register(run_id, made)
     packed = pack_cache(CacheVersion(run_id=run_id, version=made.fleet.version))
     state = made.carried(PackedFleet.model_validate_json(packed.model_dump_json(by_alias=True)))
     return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
@@ -172,7 +172,7 @@ def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: p
 
 def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused() -> None:
     made = cache_with(Clock(), cluster("a", 1))
-    registry.register("run-1", made)
+    cache_registry.register("run-1", made)
     assert audit_ledger(CacheVersion(run_id="run-1", version=made.fleet.version)) == []
     for version in (CacheVersion(run_id="run-1", version=made.fleet.version + 1), CacheVersion(run_id="run-2", version=made.fleet.version)):
         with pytest.raises(StaleSnapshot, match="is not in this process"):
@@ -182,7 +182,7 @@ def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused(
 def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     run_cycle(made, ("place", place(deployment())))
-    registry.register("run-3", made)
+    cache_registry.register("run-3", made)
     made.fleet.ledger._used["a"]["p"] = 2
     assert audit_ledger(CacheVersion(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
 

@@ -4,11 +4,11 @@ A local activity always runs in the process of its workflow. Handing over the wh
 every decision; so the workflow registers its cache, and the activity finds it by run id and checks the version before it reads.
 """
 
-import gc
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from scheduler.fleet.fleet import Fleet
+from api_types.errors import StaleSnapshot
+from scheduler import Fleet
 
 
 class RegisteredCache(Protocol):
@@ -30,15 +30,9 @@ def register(run_id: str, cache: RegisteredCache) -> None:
     _CACHES[run_id] = cache
 
 
-def find(run_id: str, version: int) -> RegisteredCache | None:
-    """Give the cache of a run, if it is in this process and its fleet is at exactly this version."""
+def find(run_id: str, version: int) -> RegisteredCache:
+    """Give the cache of a run. Raises StaleSnapshot if it is not in this process, or its fleet not at exactly this version."""
     cache = _CACHES.get(run_id)
-    return cache if cache is not None and cache.fleet.version == version else None
-
-
-def freeze_objects() -> None:
-    """Exclude all present objects from later garbage collections.
-
-    A large fleet is some million long-lived objects; visiting them would stop every workflow of the process for half a second.
-    """
-    gc.freeze()
+    if cache is None or cache.fleet.version != version:
+        raise StaleSnapshot(f"the cache of run {run_id} at version {version} is not in this process")
+    return cache
