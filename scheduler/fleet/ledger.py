@@ -1,11 +1,7 @@
 """The nodes that replicas are charged with, counted once.
 
 Every replica, reserved, bound or releasing, is one entry, found by its uid, by its deployment and by its cluster; no decision scans the
-replicas of other deployments. Charges are kept per (cluster, pool) by name, so a pool that disappears charges nothing and charges again
-when it is published once more.
-
-A deployment may put a new replica onto nodes that a releasing one of its own still holds. The new entry then says how many nodes it
-reuses (`reuse`), and until the old entry is removed the two are charged once for them; other deployments do not see those nodes as free.
+replicas of other deployments. `charged_nodes` counts the nodes.
 
 A fork reads through to its parent and keeps its own changes: a whole batch is decided on a fork, and the ledger itself does not change.
 """
@@ -14,51 +10,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
+from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, reusing_group
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import RELEASING
 
-Group = tuple[str, str, str]
 _NONE: Mapping[str, LedgerEntry] = {}
-_NOTHING: Mapping[str, int] = {}
-
-
-class ReleasingNodes(NamedTuple):
-    """Nodes of one pool that releasing replicas of a deployment hold, and how many of them its new replicas reuse already."""
-
-    nodes: int
-    reused: int
-
-    @property
-    def reusable(self) -> int:
-        """How many are left to reuse; the others are charged to the replicas that reuse them."""
-        return max(0, self.nodes - self.reused)
-
-
-NO_RELEASING_NODES = ReleasingNodes(0, 0)
 
 
 class Ledger:
-    """Entries and the charges that follow from them."""
+    """Entries and the charges that follow from them.
 
-    __slots__ = ("_clusters", "_entries", "_names", "_owners", "_parent", "_releasing", "_used", "_with_anti_affinity", "freed", "touched")
+    `freed`, `touched`, `used` and `releasing` are those of its `ChargedNodes`.
+    """
+
+    __slots__ = (
+        "_charged_nodes",
+        "_clusters",
+        "_entries",
+        "_names",
+        "_owners",
+        "_parent",
+        "_with_anti_affinity",
+        "freed",
+        "releasing",
+        "touched",
+        "used",
+    )
 
     def __init__(self, parent: Ledger | None = None) -> None:
         self._parent = parent
         self._entries: dict[str, LedgerEntry | None] = {}
         self._owners: dict[Owner, dict[str, LedgerEntry]] = {}
         self._clusters: dict[str, dict[str, LedgerEntry]] = {}
-        self._used: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
         self._with_anti_affinity: dict[str, LedgerEntry] = {}
-        # (namespace, deployment, cluster) -> pool -> nodes. Only where there are any.
-        self._releasing: dict[Group, dict[str, ReleasingNodes]] = {}
-        # Clusters where nodes were freed, in order; a cache of full clusters reads on from where it stopped.
-        self.freed: list[str] = []
-        self.touched: set[str] = set()
+        self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
+        self.freed = self._charged_nodes.freed
+        self.touched = self._charged_nodes.touched
+        # Bound, not wrapped: a decision calls them for every cluster that it tries.
+        self.used = self._charged_nodes.used
+        self.releasing = self._charged_nodes.releasing
 
     def fork(self) -> Ledger:
         """Give a ledger that starts equal to this one and changes alone."""
@@ -109,19 +103,6 @@ class Ledger:
             return self._clusters[cluster]
         return self._parent.on_cluster(cluster) if self._parent else _NONE
 
-    def used(self, cluster: str) -> Mapping[str, int]:
-        """Give the nodes charged per pool of a cluster."""
-        if cluster in self._used:
-            return self._used[cluster]
-        return self._parent.used(cluster) if self._parent else _NOTHING
-
-    def releasing(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, ReleasingNodes]:
-        """Give per pool the nodes that releasing replicas of a deployment hold there, and how many of them are reused already."""
-        group = (namespace, deployment, cluster)
-        if group in self._releasing:
-            return self._releasing[group]
-        return self._parent.releasing(namespace, deployment, cluster) if self._parent else {}
-
     def named(self, name: str) -> Iterator[LedgerEntry]:
         """Give the entries that carry a replica name."""
         for uid in self._named(name):
@@ -139,10 +120,10 @@ class Ledger:
     def put(self, entry: LedgerEntry) -> None:
         """Add an entry, or replace the one with its uid."""
         old = self.get(entry.uid)
-        charged = old is not None and _charge_key(old) == _charge_key(entry)
+        charged = old is not None and charge_key(old) == charge_key(entry)
         if old is not None:
             if not charged:
-                self._charge(old, -1)
+                self._charged_nodes.charge(old, -1)
             if old.name != entry.name:
                 self._own_names(old.name).pop(old.uid, None)
             if old.cluster != entry.cluster:
@@ -156,14 +137,14 @@ class Ledger:
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
         if not charged:
-            self._charge(entry, 1)
+            self._charged_nodes.charge(entry, 1)
 
     def remove(self, uid: str) -> LedgerEntry | None:
         """Remove an entry and free its nodes; an unknown uid changes nothing."""
         entry = self.get(uid)
         if entry is None:
             return None
-        self._charge(entry, -1)
+        self._charged_nodes.charge(entry, -1)
         self._with_anti_affinity.pop(uid, None)
         if self._parent:
             self._entries[uid] = None
@@ -181,7 +162,7 @@ class Ledger:
 
     def _end_reuse(self, gone: LedgerEntry) -> None:
         """Charge in full what reused the nodes of a removed replica: nodes can be reused only once."""
-        group = _group(gone)
+        group = reusing_group(gone)
         if not any(pool.reused for pool in self.releasing(*group).values()):
             return
         promised = dict(gone.reuse)
@@ -226,58 +207,11 @@ class Ledger:
             own = self._names[name] = dict(self._parent._named(name)) if self._parent else {}  # noqa: SLF001  # see _named
         return own
 
-    def _own_used(self, cluster: str) -> dict[str, int]:
-        own = self._used.get(cluster)
-        if own is None:
-            own = self._used[cluster] = dict(self._parent.used(cluster)) if self._parent else {}
-            self.touched.add(cluster)
-        return own
-
-    def _charge(self, entry: LedgerEntry, sign: int) -> None:
-        """Add an entry's charges, or with sign -1 remove them; releasing nodes that are reused are charged once."""
-        group = _group(entry)
-        used = self._own_used(entry.cluster)
-        is_releasing = entry.state == RELEASING
-        freed = False
-        for pool, nodes in charges(entry.engines).items():
-            change = sign * nodes
-            if is_releasing:
-                change = self._shift_releasing(group, pool, sign * nodes, 0)
-            freed = freed or change < 0
-            _add(used, pool, change)
-        for pool, nodes in entry.reuse:
-            change = self._shift_releasing(group, pool, 0, sign * nodes)
-            freed = freed or change < 0
-            _add(used, pool, change)
-        if freed:
-            self.freed.append(entry.cluster)
-
-    def _shift_releasing(self, group: Group, pool: str, releasing: int, reused: int) -> int:
-        own = self._releasing.get(group)
-        if own is None:
-            own = self._releasing[group] = dict(self._parent.releasing(*group)) if self._parent else {}
-        old = own.get(pool, NO_RELEASING_NODES)
-        new = ReleasingNodes(old.nodes + releasing, old.reused + reused)
-        if new == NO_RELEASING_NODES:
-            own.pop(pool, None)
-            if not own and not self._parent:
-                del self._releasing[group]
-        else:
-            own[pool] = new
-        return new.reusable - old.reusable
-
     # Checking
 
     def differences(self, other: Ledger) -> list[str]:
         """Compare the charges of two ledgers, pool by pool, and their entries, uid by uid."""
-        found = []
-        for cluster in sorted({*self._used, *other._used}):  # same class
-            own, recounted = _nonzero(self.used(cluster)), _nonzero(other.used(cluster))
-            found += [
-                f"{cluster}/{pool}: {own.get(pool, 0)} nodes charged, {recounted.get(pool, 0)} by recount"
-                for pool in sorted({*own, *recounted})
-                if own.get(pool, 0) != recounted.get(pool, 0)
-            ]
+        found = self._charged_nodes.differences(other._charged_nodes)  # same class
         own_entries = {entry.uid: entry for entry in self.entries()}
         other_entries = {entry.uid: entry for entry in other.entries()}
         found += [
@@ -297,26 +231,3 @@ def rebuilt(entries: Iterable[LedgerEntry]) -> Ledger:
     for entry in entries:
         ledger.put(entry)
     return ledger
-
-
-def _group(entry: LedgerEntry) -> Group:
-    """Name the deployment that may reuse an entry's nodes while it is releasing: its own, or the one it was preempted for."""
-    namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
-    return (namespace, deployment, entry.cluster)
-
-
-def _charge_key(entry: LedgerEntry) -> tuple[object, ...]:
-    """Give what the charges of an entry, and its indices, depend on."""
-    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
-
-
-def _add(used: dict[str, int], pool: str, change: int) -> None:
-    total = used.get(pool, 0) + change
-    if total:
-        used[pool] = total
-    else:
-        used.pop(pool, None)
-
-
-def _nonzero(used: Mapping[str, int]) -> dict[str, int]:
-    return {pool: nodes for pool, nodes in used.items() if nodes}

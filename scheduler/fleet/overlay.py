@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.fleet.capacity import observed_limit
+from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterInfo, ClusterSet
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.ledger import NO_RELEASING_NODES, Ledger
+from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.identity import Owner, RefusedPool

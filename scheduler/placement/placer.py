@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from api_types.names import replica_name
+from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
-from scheduler.fleet.ledger import NO_RELEASING_NODES
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
 from scheduler.hardware.node_fitting import Trial

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
-from scheduler.fleet.ledger import NO_RELEASING_NODES
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units

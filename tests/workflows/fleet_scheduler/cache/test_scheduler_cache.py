@@ -183,7 +183,7 @@ def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     run_cycle(made, ("place", place(deployment())))
     cache_registry.register("run-3", made)
-    made.fleet.ledger._used["a"]["p"] = 2
+    made.fleet.ledger._charged_nodes._used["a"]["p"] = 2
     assert audit_ledger(CacheVersion(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
 
 
