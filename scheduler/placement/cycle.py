@@ -9,16 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import selector_problems
-from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placed_nodes, placing_units
+from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
-from scheduler.placement.device_accounting import counts_devices, resize_fits
 from scheduler.placement.filters import hold_reason
+from scheduler.placement.in_place import at_larger, growth_blocked, updated_entry
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
 from scheduler.placement.quota import QuotaGate
-from scheduler.placement.reserved_pools import ReservedPools
 from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
 from scheduler.placement.rollout import Budget, budget_of, changeable, drained_replicas, is_outdated, unavailable_limit
 from scheduler.placement.scale_down import surplus_replicas
@@ -66,21 +65,19 @@ class SchedulingCycle:
         if self.compiled is None:
             return
         budget = budget_of(self.overlay, self.deployment, self.kept)
-        self.quota = QuotaGate(self.overlay, self.deployment, self.priority)
+        quota = self.quota = QuotaGate(self.overlay, self.deployment, self.priority)
         if self.held:
             if not surge:
-                self.update(budget)
+                self.update(budget, quota)
             return
-        self.placer = ReplicaPlacer(
-            self.overlay, self.request, self.compiled_for_placing(self.compiled), self._occupying_entries(), self.quota
-        )
+        self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._occupying_entries(), quota)
         for entry in self.evicted_entries:
             self.placer.mark_vacated(entry)
         if surge:
             self.surge(budget)
         else:
             self.replace_mismatched(budget)
-            self.update(budget)
+            self.update(budget, quota)
         self.fill()
 
     def finish(self) -> None:
@@ -198,12 +195,12 @@ class SchedulingCycle:
         self.evictions.append(_eviction(entry, kept.replace_reason, kept.detail))
         return True
 
-    def update(self, budget: Budget) -> None:
+    def update(self, budget: Budget, quota: QuotaGate) -> None:
         """Bring replicas to the current template where they are, growing only into free nodes."""
         for kept in changeable(self.deployment, self.kept):
             if kept.replace_reason or kept.drain_reason or kept.target is None or not is_outdated(self.deployment, kept):
                 continue
-            blocked = self._growth_blocked(kept)
+            blocked = growth_blocked(self.overlay, self.deployment, kept.entry, kept.target, quota)
             if blocked:
                 self.notes.append(RetainedNote(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
             elif not budget.take():
@@ -212,21 +209,6 @@ class SchedulingCycle:
                 self.updates[kept.entry.uid] = kept.target
                 self.overlay.ledger.put(updated_entry(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
                 self.updated_entries.append(updated_entry(kept.entry, kept.target, self.deployment))
-
-    def _growth_blocked(self, kept: RetainedReplica) -> str:
-        info = self.overlay.clusters[kept.entry.cluster]
-        owner = (self.deployment.namespace, self.deployment.name)
-        if counts_devices(self.overlay):
-            fits = resize_fits(self.overlay, info, kept.target or (), owner, kept.entry.uid)
-            return "" if fits else f"too few free devices on {info.name}"
-        free = ReservedPools(self.overlay, owner, self.priority).left(info, self.overlay.free(info))
-        held = charges(kept.entry.engines)
-        for pool, nodes in charges(kept.target or ()).items():
-            more = nodes - held.get(pool, 0)
-            left = free[info.positions[pool]]
-            if more > 0 and more > left:
-                return f"needs {more} more nodes on {info.name}/{pool}, {max(left, 0)} free"
-        return self._quota.refuses_growth(info, kept.entry.engines, kept.target or ())
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""
@@ -285,12 +267,6 @@ class SchedulingCycle:
             raise RuntimeError("replicas are placed before the placer exists")
         return self.placer
 
-    @property
-    def _quota(self) -> QuotaGate:
-        if self.quota is None:
-            raise RuntimeError("growth is checked before quotas are read")
-        return self.quota
-
     def _occupying_entries(self) -> list[LedgerEntry]:
         """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
         gone = {entry.uid for entry in self.evicted_entries}
@@ -306,20 +282,6 @@ class SchedulingCycle:
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
             self.evicted_entries.append(entry)
-
-
-def updated_entry(entry: LedgerEntry, engines: tuple[EnginePlacement, ...], deployment: DeploymentView) -> LedgerEntry:
-    """Give the ledger entry of a replica that is updated to the current template."""
-    return replace(entry, engines=engines, template=deployment.template, ready=False)
-
-
-def at_larger(before: tuple[EnginePlacement, ...], after: tuple[EnginePlacement, ...]) -> tuple[EnginePlacement, ...]:
-    """Give each engine at the larger of two placements: its pods are there until the smaller ones have replaced them."""
-    known = {engine.engine: engine for engine in before}
-    return tuple(
-        max(known.get(engine.engine, engine), engine, key=lambda placed: sum(nodes for _, nodes in placed_nodes(placed)))
-        for engine in after
-    )
 
 
 def _eviction(entry: LedgerEntry, reason: str, detail: str) -> Eviction:

@@ -20,7 +20,7 @@ from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import DeploymentView, RequestView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Rollout, SchedulerOptions
 from scheduler.model.rules import MatchRules
-from scheduler.placement.cycle import at_larger
+from scheduler.placement.in_place import at_larger
 from tests.random_cases import SEED, cases, random_cases
 from tests.scheduler.builders import NOW, alone, cluster, decided, deployment, engine, fleet, pool
 from tests.scheduler.laws.fleets import World, random_world, worlds
