@@ -71,12 +71,7 @@ def decide_and_explain(
 
 def in_queue_order(requests: Iterable[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
     """Sort requests, given in the order of their arrival, into the order in which the queue hands them out: by priority, then arrival."""
-    return sorted(requests, key=lambda request: -priority_of(request.deployment, options))
-
-
-def priority_of(deployment: DeploymentView, options: SchedulerOptions) -> int:
-    """Read the priority of a deployment's class; an unknown class counts as none."""
-    return options.priority_classes.get(deployment.policy.priority_class, 0)
+    return sorted(requests, key=lambda request: -options.priority_of(request.deployment.policy.priority_class))
 
 
 def _run_cycles(
@@ -84,7 +79,7 @@ def _run_cycles(
 ) -> Iterator[ExplainedDecision]:
     for request in requests:
         own = overlay.fork() if request.dry_run else overlay
-        cycle = SchedulingCycle(own, request, priority_of(request.deployment, own.options))
+        cycle = SchedulingCycle(own, request, own.options.priority_of(request.deployment.policy.priority_class))
         cycle.run()
         decision = _build_decision(cycle)
         clusters = cluster_details(cycle) if is_explained(decision) else {}

@@ -16,16 +16,32 @@ from scheduler.model.inputs import DeploymentView
 from scheduler.model.wire import from_wire, to_wire
 
 
+def decision_history(fleet: Fleet) -> dict[str, Any]:
+    """Give the JSON tree that `restore_decision_history` reads: what earlier decisions left behind for later ones."""
+    waiting = [fleet.queue_reservations[owner] for owner in sorted(fleet.queue_reservations)]
+    return {
+        "rebuilding": fleet.rebuilding,
+        "reservations": [[to_wire(one.deployment), one.priority, one.since] for one in waiting],
+        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
+        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
+    }
+
+
+def restore_decision_history(fleet: Fleet, tree: Mapping[str, Any]) -> None:
+    """Add what another fleet had; the tree of an older scheduler may lack some of it."""
+    fleet.rebuilding = tree.get("rebuilding", False)
+    for deployment, priority, since in tree.get("reservations", ()):
+        one = QueueReservation(from_wire(DeploymentView, deployment), priority, since)
+        fleet.queue_reservations[one.owner] = one
+    fleet.preempted_at |= {(namespace, name): at for namespace, name, at in tree.get("preempted", ())}
+    fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
+
+
 def decision_state(fleet: Fleet) -> dict[str, Any]:
     """Give the JSON tree that `restore_decision_state` reads."""
     views = [fleet.clusters[name].view for name in sorted(fleet.clusters)]
     return {
-        "rebuilding": fleet.rebuilding,
-        "reservations": [
-            [to_wire(waiting.deployment), waiting.priority, waiting.since] for _, waiting in sorted(fleet.queue_reservations.items())
-        ],
-        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
-        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
+        **decision_history(fleet),
         "unaccounted": [view.name for view in views if not view.accounted],
         "taints": [[view.name, taint.key, taint.value, taint.effect, taint.since] for view in views for taint in view.taints],
     }
@@ -33,12 +49,7 @@ def decision_state(fleet: Fleet) -> dict[str, Any]:
 
 def restore_decision_state(fleet: Fleet, tree: Mapping[str, Any]) -> None:
     """Bring a fleet that has its clusters to the state of another; what the tree lacks, as that of an older scheduler does, stays."""
-    fleet.rebuilding = tree.get("rebuilding", False)
-    for deployment, priority, since in tree.get("reservations", ()):
-        one = QueueReservation(from_wire(DeploymentView, deployment), priority, since)
-        fleet.queue_reservations[one.owner] = one
-    fleet.preempted_at |= {(namespace, name): at for namespace, name, at in tree.get("preempted", ())}
-    fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
+    restore_decision_history(fleet, tree)
     unaccounted = set(tree.get("unaccounted", ()))
     first_seen = {(cluster, key, value, effect): at for cluster, key, value, effect, at in tree.get("taints", ())}
     for view in [info.view for info in fleet.clusters.values()]:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from scheduler.fleet.decision_state import decision_history, restore_decision_history
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
-from scheduler.fleet.queue_reservations import QueueReservation
-from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, PoolView, Taint
+from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
 
@@ -34,17 +34,14 @@ def dump(fleet: Fleet) -> list[bytes]:
     pools: dict[tuple[Any, ...], tuple[int, PoolView]] = {}
     trees = [_cluster_tree(fleet.clusters[name].view, pools) for name in names]
     sets = {pool.device_set.digest: pool.device_set for _, pool in pools.values()}
+    history = decision_history(fleet)
     head = {
         "part": _HEAD,
         "format": _FORMAT,
         "version": fleet.version,
-        "rebuilding": fleet.rebuilding,
         "options": to_wire(fleet.options),
-        "holds": [
-            [to_wire(waiting.deployment), waiting.priority, waiting.since] for _, waiting in sorted(fleet.queue_reservations.items())
-        ],
-        "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
-        "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
+        "holds": history.pop("reservations"),
+        **history,
         "sets": [to_wire(sets[digest]) for digest in sorted(sets)],
         "pools": [_pool_tree(pool) for _, pool in pools.values()],
     }
@@ -110,12 +107,7 @@ class SnapshotReader:
         self.fleet.set_options(from_wire(SchedulerOptions, tree["options"]))
         sets = {known["digest"]: from_wire(DeviceSet, known) for known in tree["sets"]}
         self._pools = [_pool(known, sets) for known in tree["pools"]]
-        self.fleet.preempted_at = {(namespace, name): at for namespace, name, at in tree["preempted"]}
-        self.fleet.refused = {(ns, name, cluster, pool): at for ns, name, cluster, pool, at in tree["refused"]}
-        self.fleet.rebuilding = tree["rebuilding"]
-        for view, priority, since in tree["holds"]:
-            reservation = QueueReservation(from_wire(DeploymentView, view), priority, since)
-            self.fleet.queue_reservations[reservation.owner] = reservation
+        restore_decision_history(self.fleet, {**tree, "reservations": tree["holds"]})
 
 
 def load(parts: Sequence[bytes]) -> Fleet:

@@ -133,3 +133,7 @@ class SchedulerOptions:
     class_accounting: Mapping[str, str] = field(default_factory=dict)
     admission_timeout_seconds: int = 900
     refusal_seconds: int = 3600
+
+    def priority_of(self, priority_class: str) -> int:
+        """Give the priority of a class; an unknown class, or none, has 0."""
+        return self.priority_classes.get(priority_class, 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api_types.prices import price_milli
-from scheduler.decide import ExplainedDecision, priority_of
+from scheduler.decide import ExplainedDecision
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain
 from scheduler.fleet.replica_manifests import ledger_entry
@@ -130,7 +130,7 @@ def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[Ledge
         yield replace(
             replica,
             labels=tuple(sorted(owner.labels.items())),
-            priority=priority_of(owner, options),
+            priority=options.priority_of(owner.policy.priority_class),
             min_available=owner.policy.min_available,
             avoids=required_anti_affinity(owner),
         )

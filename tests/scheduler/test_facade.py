@@ -21,5 +21,5 @@ def test_every_export_exists_once() -> None:
 
 def test_the_parts_of_the_scheduling_cycle_are_no_exports() -> None:
     """A caller that runs the cycle by its parts could decide otherwise than the live scheduler."""
-    parts = {"FleetOverlay", "SchedulingCycle", "build_decision", "cluster_details", "in_queue_order", "priority_of"}
+    parts = {"FleetOverlay", "SchedulingCycle", "build_decision", "cluster_details", "in_queue_order"}
     assert not parts & set(vars(scheduler))

@@ -56,18 +56,21 @@ class SchedulingQueue:
 
     def next_batch(self) -> list[PlacementRequest]:
         """Take what waits, by priority and then arrival, as far as one decision can carry it."""
-        classes = self._fleet.options.priority_classes
+        options = self._fleet.options
         batch: list[PlacementRequest] = []
         replicas = 0
-        for place in sorted(
-            self._state.queue.values(), key=lambda place: -classes.get(place.need.get("policy", {}).get("priorityClass", ""), 0)
-        ):
+        for place in sorted(self._state.queue.values(), key=lambda place: -options.priority_of(_priority_class(place))):
             if batch and (len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS):
                 break
             replicas += place.wanted
             batch.append(place)
             del self._state.queue[owner_of(place)]
         return batch
+
+
+def _priority_class(place: PlacementRequest) -> str:
+    # Read from the plain need: the queue is sorted more often than a request is decided.
+    return str(place.need.get("policy", {}).get("priorityClass", ""))
 
 
 def owner_of(place: PlacementRequest) -> str:
