@@ -17,35 +17,34 @@ from api_types.resources.status import LeftBehind
 # --- from users ---------------------------------------------------------------------------------------------------------------------
 
 
-class SetSpec(Message):
-    """Create or change an object: the whole manifest."""
+class UserRequest(Message):
+    """What a user requests. The same `request_id` again changes nothing; `by` names who requested it."""
 
     request_id: str = ""
     by: str = ""
+
+
+class SetSpec(UserRequest):
+    """Create or change an object: the whole manifest."""
+
     manifest: Any = None
 
 
-class Scale(Message):
+class Scale(UserRequest):
     """Set the replica count."""
 
-    request_id: str = ""
-    by: str = ""
     replicas: Any = None
 
 
-class Delete(Message):
+class Delete(UserRequest):
     """Request deletion; `evict` first moves the replicas on a cluster elsewhere."""
 
-    request_id: str = ""
-    by: str = ""
     evict: bool = False
 
 
-class Force(Message):
+class Force(UserRequest):
     """Skip the teardown step now waited for (`step`), or all that remain (`all`)."""
 
-    request_id: str = ""
-    by: str = ""
     scope: Literal["step", "all"] = "step"
     reason: str = ""
 
@@ -56,11 +55,9 @@ class RetryNow(Message):
     by: str = ""
 
 
-class Replace(Message):
+class Replace(UserRequest):
     """Change an object that was read at `resource_version`; empty means whatever it is now."""
 
-    request_id: str = ""
-    by: str = ""
     resource_version: str = ""
     manifest: Any = None
 

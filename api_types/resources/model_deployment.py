@@ -19,7 +19,7 @@ from api_types.resources.parts.base_types import (
     ResourceModel,
     Whole,
 )
-from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
+from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
 from api_types.resources.parts.scheduling import Scheduling
@@ -64,7 +64,7 @@ class Member(ResourceModel):
     """Devices per pod; absent claims nothing and uses the engine's pool."""
     worker: Worker | None = None
     """Only on a Worker; absent there means one follower."""
-    pods_per_node: Annotated[Whole, Field(ge=1, le=64)] | None = None
+    pods_per_node: PodsPerNode | None = None
     """How many pods of this member may share a node; absent means one."""
     template: PodTemplate
     """The pod."""
@@ -80,20 +80,13 @@ class Engine(ResourceModel):
 
     name: EngineName
     """Part of workload names."""
-    copies: Annotated[Whole, Field(ge=1, le=64)] = 1
+    copies: Copies = 1
     """Identical copies inside one replica; never autoscaled."""
     phase: Phase | None = None
     """Which half of PrefillDecode it is."""
     span_pools: Flag | None = None
     """True if its copies may be split over pools of one network domain."""
-    members: Annotated[
-        tuple[Member, ...],
-        Field(min_length=1, max_length=2),
-        Advice(
-            too_few="must be one Standalone member, or one Leader and one Worker; got none",
-            too_many="at most 2 members; raise worker.nodes to add followers",
-        ),
-    ]
+    members: Members[Member]
     """One Standalone, or one Leader and one Worker."""
 
 
@@ -139,12 +132,7 @@ class ReplicaTemplateSpec(ResourceModel):
     """Absent means Unified."""
     tolerations: tuple[Toleration, ...] | None = None
     """Against taints of InferenceClusters, not of nodes."""
-    engines: Annotated[
-        tuple[Engine, ...],
-        Field(min_length=1, max_length=8),
-        MapKeys(("name",), "engine"),
-        Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
-    ]
+    engines: Engines[Engine]
     """Serving units of one replica, all on one cluster."""
 
     @property

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
 from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
-from api_types.resources.parts.engines import EngineName, Phase, Role, Serving, Worker
+from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.status import ResourceStatus, RoutingStatus
 
@@ -51,7 +51,7 @@ class ReplicaMember(ResourceModel):
     """What it claims; absent when nothing is claimed."""
     worker: Worker | None = None
     """Only on a Worker; absent there means one follower."""
-    pods_per_node: Annotated[Whole, Field(ge=1, le=64)] | None = None
+    pods_per_node: PodsPerNode | None = None
     """How many pods of this member may share a node; absent means one."""
     template: PodTemplate
     """The pod."""
@@ -67,18 +67,11 @@ class ReplicaEngine(ResourceModel):
 
     name: EngineName
     """Part of workload names."""
-    copies: Annotated[Whole, Field(ge=1, le=64)] = 1
+    copies: Copies = 1
     """Identical copies."""
     phase: Phase | None = None
     """Which half of PrefillDecode it is."""
-    members: Annotated[
-        tuple[ReplicaMember, ...],
-        Field(min_length=1, max_length=2),
-        Advice(
-            too_few="must be one Standalone member, or one Leader and one Worker; got none",
-            too_many="at most 2 members; raise worker.nodes to add followers",
-        ),
-    ]
+    members: Members[ReplicaMember]
     """One Standalone, or one Leader and one Worker."""
 
 
@@ -97,12 +90,7 @@ class ModelReplicaSpec(ResourceModel):
     """Staged weights."""
     serving: Serving | None = None
     """Absent means Unified."""
-    engines: Annotated[
-        tuple[ReplicaEngine, ...],
-        Field(min_length=1, max_length=8),
-        MapKeys(("name",), "engine"),
-        Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
-    ]
+    engines: Engines[ReplicaEngine]
     """Serving units."""
 
     @property

@@ -1,10 +1,10 @@
 """What engines of a ModelDeployment and engines of a ModelReplica have in common."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Name63, ResourceModel, Whole
+from api_types.resources.parts.base_types import Advice, MapKeys, Name63, ResourceModel, Whole
 
 Role = Literal["Standalone", "Leader", "Worker"]
 Phase = Literal["Prefill", "Decode"]
@@ -12,6 +12,28 @@ ServingMode = Literal["Unified", "PrefillDecode"]
 
 EngineName = Name63
 """1 to 63 characters; that it is a DNS label is checked by rule."""
+
+
+Copies = Annotated[Whole, Field(ge=1, le=64)]
+PodsPerNode = Annotated[Whole, Field(ge=1, le=64)]
+
+MemberT = TypeVar("MemberT")
+Members = Annotated[
+    tuple[MemberT, ...],
+    Field(min_length=1, max_length=2),
+    Advice(
+        too_few="must be one Standalone member, or one Leader and one Worker; got none",
+        too_many="at most 2 members; raise worker.nodes to add followers",
+    ),
+]
+
+EngineT = TypeVar("EngineT")
+Engines = Annotated[
+    tuple[EngineT, ...],
+    Field(min_length=1, max_length=8),
+    MapKeys(("name",), "engine"),
+    Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
+]
 
 
 class Serving(ResourceModel):
