@@ -1,8 +1,8 @@
 """The testbed's own controllers, one process for all clusters: `python -m testbed.dataplane.controllers CONFIG`.
 
-No gateway and no storage runs on a simulated cluster, yet the API must behave as if: Gateways get an address, routes are accepted or told
-why not, claims are bound. Each cluster is watched; whenever something changed the wanted state of everything is worked out anew from what
-is held in memory, and only differences are written.
+No gateway and no storage runs on a simulated cluster, yet the API must behave as if: Gateways get an address, routes are accepted or
+refused with a reason, claims are bound. Each cluster is watched; whenever something changed the wanted state of everything is worked out
+anew from what is held in memory, and only differences are written.
 
 CONFIG is a JSON list of {name, server, pki, address, simulated, served}.
 """

@@ -107,12 +107,12 @@ async def single_changes(fleet: ProtocolFleet, documents: list[Json], changes: i
         name, replicas = document["metadata"]["name"], document["spec"]["replicas"] + 1 + number // len(documents)
         await fleet.scale(name, replicas, f"change/{number}")
         await until(lambda name=name, replicas=replicas: placed_count(fleet, name, replicas), 0.05)  # type: ignore[misc]
-        spent.append(await seconds_until_told(fleet, name, f"change/{number}"))
+        spent.append(await seconds_until_answered(fleet, name, f"change/{number}"))
     note("slowest single change", max(spent))
     return sorted(spent)
 
 
-async def seconds_until_told(fleet: ProtocolFleet, name: str, request_id: str) -> float:
+async def seconds_until_answered(fleet: ProtocolFleet, name: str, request_id: str) -> float:
     """Read from a deployment's history how long a scale order waited for the end of the task in which it received its places."""
     history = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name)).fetch_history_events()
     began, placed = None, False

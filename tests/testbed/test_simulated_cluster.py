@@ -275,7 +275,7 @@ def test_a_route_to_a_missing_service_says_so_until_the_service_comes(
     eventually(lambda: conditions(api, namespace, "route"), equals=[accepted, ("ResolvedRefs", "True", "ResolvedRefs", True)])
 
 
-def test_every_gateway_has_the_address_the_testbed_told(testbed: Any, kube: Callable[..., client.ApiClient]) -> None:
+def test_every_gateway_has_the_address_that_the_testbed_gives(testbed: Any, kube: Callable[..., client.ApiClient]) -> None:
     for running in testbed.clusters.values():
         custom = client.CustomObjectsApi(kube(running))
         gateway = custom.get_namespaced_custom_object(GROUP, VERSION, "modelplane-system", "gateways", "inference-gateway")

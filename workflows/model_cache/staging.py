@@ -142,12 +142,12 @@ class Staging:
         """
         to = entity(InferenceClusterSignals, "", cluster)
         request = InferenceClusterSignals.CACHE_STAGED.request(to, self._registration(staged=True))
-        told = await workflow.execute_activity_method(
+        sent = await workflow.execute_activity_method(
             EntityClient.signal_many,
             SignalBatch(signals=[request]),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"register {self.context.name} with {cluster}"),
         )
-        return not told.missing
+        return not sent.missing
 
     def _order(self, staging: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
         return ApplyCache(

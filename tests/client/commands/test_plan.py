@@ -94,7 +94,7 @@ def test_deployments_are_decided_by_priority_and_shown_as_written(cli: Cli, tmp_
     assert [(decision["name"], decision["shortfall"]) for decision in decisions] == [("early", 1), ("gold", 0)]
 
 
-def test_a_shortfall_is_told_and_fails_only_on_request(cli: Cli, tmp_path: Path) -> None:
+def test_a_shortfall_is_shown_and_fails_only_on_request(cli: Cli, tmp_path: Path) -> None:
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=3))
     result = cli("plan", "--offline", "-f", file)
     title, header, row, why = result.out.splitlines()
@@ -152,7 +152,7 @@ def test_bad_usage_is_refused_before_anything_is_asked(cli: Cli, story: str, wor
     assert say in " ".join(result.err.split())
 
 
-def test_all_mistakes_of_a_policy_are_told_at_once(cli: Cli, tmp_path: Path) -> None:
+def test_all_mistakes_of_a_policy_are_reported_at_once(cli: Cli, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("accounting: nodes\nprofil: dense\n")
     result = cli("plan", "--offline", "-f", a_file(tmp_path, a_deployment()), "--policy", str(policy))

@@ -129,7 +129,7 @@ def test_what_cannot_be_rendered_is_refused(cli: Cli, tmp_path: Path, trees: lis
     assert say in result.err
 
 
-def test_every_mistake_in_the_facts_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
+def test_every_mistake_in_the_facts_is_reported_at_once(cli: Cli, tmp_path: Path) -> None:
     facts = tmp_path / "facts.yaml"
     facts.write_text("clusters: {eu: {routing: mesh, kubernetesVersion: new, storageclass: x}}")
     result = cli("render", "-f", a_file(tmp_path, a_replica("chat-1", "eu")), "--cluster-facts", str(facts))

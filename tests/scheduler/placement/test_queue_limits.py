@@ -107,13 +107,13 @@ def evicted_on(name: str, minutes: int, **fields: Any) -> ClusterView:
 
 
 def test_18_5_4_an_evicted_replica_is_reported_at_once_and_moves_when_it_was_not_admitted_again_in_time() -> None:
-    told = "pods of it were evicted from a/p: Preempted: by a higher priority"
+    why = "pods of it were evicted from a/p: Preempted: by a higher priority"
     world = fleet(evicted_on("a", 1), cluster("b", 2))
     put_replicas(world, deployment(), "a/0", ready=False, serving=False)
     kept = decided(world, deployment())
     assert (actions(kept), kept.refused) == ({"a/0": "Keep"}, ())
     assert condition(kept, "Evicted") == ("True", "Evicted")
-    assert told in message(kept, "Evicted")
+    assert why in message(kept, "Evicted")
 
     world.put_cluster(evicted_on("a", 16))
     moved = decided(world, deployment())

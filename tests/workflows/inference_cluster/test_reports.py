@@ -15,7 +15,7 @@ NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
 UNRESPONSIVE = {"unreachable_since": "2026-01-01T00:56:00Z", "observed": ObservedCluster(reachable=False)}
 
 
-def test_the_scheduler_is_told_what_placement_reads_and_no_more() -> None:
+def test_the_scheduler_gets_what_placement_reads_and_no_more() -> None:
     conditions = [
         Condition(type=kind, status="True", reason="Available", last_transition_time="2026-01-01T00:00:00Z")
         for kind in ("ClusterReady", "Ready")
@@ -35,12 +35,12 @@ def test_the_scheduler_is_told_what_placement_reads_and_no_more() -> None:
     }
 
 
-def test_the_scheduler_is_told_of_a_deletion() -> None:
+def test_a_deletion_is_reported_to_the_scheduler() -> None:
     report = scheduler_report("eu-1", a_cluster(deletion_timestamp="2026-01-01T00:00:00Z"), gone=True)
     assert (report.manifest["metadata"]["deletionTimestamp"], report.gone) == ("2026-01-01T00:00:00Z", True)
 
 
-def test_replicas_are_told_how_to_connect_and_where_the_gateway_is() -> None:
+def test_replicas_get_how_to_connect_and_where_the_gateway_is() -> None:
     report = replica_report("eu-1", a_cluster(), NOW)
     assert (report.present, report.connected, report.unreachable_for_seconds) == (True, True, 0)
     assert report.connection
@@ -49,7 +49,7 @@ def test_replicas_are_told_how_to_connect_and_where_the_gateway_is() -> None:
     assert report.facts.gateway_address == "192.0.2.1"
 
 
-def test_replicas_are_told_nothing_before_the_first_connect() -> None:
+def test_replicas_get_nothing_before_the_first_connect() -> None:
     report = replica_report("eu-1", a_cluster(facts=None, observed=None, connected_generation=0), NOW)
     assert (report.connected, report.connection, report.facts) == (False, None, None)
 
@@ -77,7 +77,7 @@ def test_a_deleted_cluster_is_present_until_the_scheduler_has_no_replica_on_it(o
     assert replica_report("eu-1", a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", occupied=occupied), NOW).present == present
 
 
-def test_caches_are_told_where_they_can_stage() -> None:
+def test_caches_get_where_they_can_stage() -> None:
     report = cache_report("eu-1", a_cluster(labels={"tier": "gold"}), gone=False)
     assert (report.storage_class_name, report.labels, report.present, report.deleting) == ("rwx", {"tier": "gold"}, True, False)
     assert report.connection

@@ -62,7 +62,7 @@ def test_the_replicas_that_are_given_the_new_volume(case: Case) -> None:
     assert assigned == [(name, NEW) for name in case.given]
 
 
-def test_a_claim_is_in_use_where_a_replica_mounts_it_or_was_told_to() -> None:
+def test_a_claim_is_in_use_where_a_replica_mounts_it_or_has_it_assigned() -> None:
     users = {"a": a_replica("a", OLD, assigned=NEW), "b": a_replica("b", "claim-2", cluster="us-1"), "c": a_replica("c")}
     assert claims_in_use(users, "eu-1") == {OLD, NEW}
     assert claims_in_use(users, "us-1") == {"claim-2"}

@@ -78,7 +78,7 @@ async def test_the_worker_serves_metrics_of_its_queues_and_of_the_sdk(plane: Con
     assert "temporal_workflow_task_execution_latency" in metrics
 
 
-async def test_a_worker_that_is_told_to_stop_ends_cleanly_and_the_next_one_goes_on(plane: ControlPlane) -> None:
+async def test_a_worker_that_is_stopped_ends_cleanly_and_the_next_one_goes_on(plane: ControlPlane) -> None:
     cluster = min(plane.running.clusters)
     assert plane.worker.stop() == 0
     assert "stopping" in plane.worker.log()
