@@ -36,6 +36,7 @@ _DESCRIBE_RETRIES = 3
 
 # How often the ledger is read when it changes between two of its pages.
 _LEDGER_READS = 10
+_LEDGER_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,13 @@ async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObjec
 
 async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any]]:
     """Read the whole ledger, page by page, and what else decisions depend on. Raises `NoAnswer` when it changes whenever it is read."""
-    for _ in range(_LEDGER_READS):
+    for attempt in range(_LEDGER_READS):
+        if attempt:
+            await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
         entries: list[LedgerEntry] = []
         state: dict[str, Any] = {}
         versions: set[int] = set()
+        complete = True
         after = ""
         while True:
             try:
@@ -150,14 +154,15 @@ async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any
             except NotFound:
                 return [], {}  # the scheduler starts with the first request
             entries += unpack_rows(unpack(page["entries"]))
-            # A worker of an older release gives no state.
+            # A worker of an older release gives no state, and does not say whether it has read its whole ledger.
             state |= unpack(page.get("state", "")) or {}
+            complete = complete and page.get("complete", True)
             versions.add(page["version"])
             after = page["after"]
             if not after:
                 break
         # Pages of different versions do not add up: a replica that moved meanwhile would be counted twice or not at all.
-        if len(versions) == 1:
+        if len(versions) == 1 and complete:
             return entries, state
     raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when fewer changes are under way")
 

@@ -9,6 +9,7 @@ import pytest
 from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.errors import NoAnswer
+from client.planning import live_fleet
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet, read_live
 from client.refs.targets import Target
@@ -36,11 +37,12 @@ STRICT = read_policy({"queueOrder": "StrictOrder"})
 class FakePlane:
     """Objects that describe themselves, and a scheduler that gives its ledger one replica a page."""
 
-    def __init__(self, fleet: Fleet, *trees: Tree, without_state: bool = False, changing: bool = False) -> None:
+    def __init__(self, fleet: Fleet, *trees: Tree, without_state: bool = False, changing: bool = False, incomplete_reads: int = 0) -> None:
         self.fleet = fleet
         self.trees = trees
         self.without_state = without_state
         self.changing = changing
+        self.incomplete_reads = incomplete_reads
 
     async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
         del namespace
@@ -54,6 +56,9 @@ class FakePlane:
         if self.changing:
             self.fleet.version += 1
         left = sorted((entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
+        if self.incomplete_reads:
+            self.incomplete_reads -= 1
+            return {"version": self.fleet.version, "complete": False, "entries": pack(pack_rows([])), "after": ""}
         page = {"version": self.fleet.version, "entries": pack(pack_rows(left[:1])), "after": left[0].uid if len(left) > 1 else ""}
         return page if after or self.without_state else {**page, "state": pack(decision_state(self.fleet))}
 
@@ -102,7 +107,15 @@ def test_a_scheduler_of_an_older_release_gives_its_ledger_alone() -> None:
     assert (len(list(live.fleet.entries())), live.fleet.queue_reservations) == (2, {})
 
 
-def test_a_ledger_that_changes_whenever_it_is_read_is_no_ledger() -> None:
+def test_a_ledger_that_the_scheduler_itself_still_reads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_fleet, "_LEDGER_PAUSE_SECONDS", 0.01)
+    fleet, trees = waiting_fleet()
+    live = read(FakePlane(fleet, *trees, incomplete_reads=2))
+    assert {entry.uid for entry in live.fleet.entries()} == {entry.uid for entry in fleet.entries()}
+
+
+def test_a_ledger_that_changes_whenever_it_is_read_is_no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_fleet, "_LEDGER_PAUSE_SECONDS", 0.01)
     fleet, trees = waiting_fleet()
     with pytest.raises(NoAnswer, match="changed whenever it was read"):
         read(FakePlane(fleet, *trees, changing=True))

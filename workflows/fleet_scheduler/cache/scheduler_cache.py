@@ -94,10 +94,13 @@ class SchedulerCache:
     # --- the ledger ---------------------------------------------------------------------------------------------------------------
 
     def ledger_page(self, after: str) -> dict[str, Any]:
-        """Give the packed ledger entries whose uid comes after `after`; the first page has what else decisions depend on."""
+        """Give the packed ledger entries whose uid comes after `after`; the first page has what else decisions depend on.
+
+        A page is not `complete` while a new run still reads the parts of a large fleet.
+        """
         entries = nsmallest(LEDGER_PAGE, (entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
         more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
-        page = {"version": self.fleet.version, "entries": pack(pack_rows(entries)), "after": more}
+        page = {"version": self.fleet.version, "complete": not self.parts_left, "entries": pack(pack_rows(entries)), "after": more}
         return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
     def unbound_entry(self, uid: str) -> LedgerEntry | None:
