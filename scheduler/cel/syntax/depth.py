@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from scheduler.cel.limits import NESTING_MAX
 from scheduler.cel.syntax.tree import Node
-
-NodeT = TypeVar("NodeT", bound=Node)
 
 
 class Misuse(Exception):

@@ -8,25 +8,12 @@ list. Passes still read like plain recursion.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from typing import Any, cast
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar, cast
 
 from scheduler.cel.syntax import tree
 
 Visit = Generator[tree.Node, Any, Any]
-
-_METHODS: dict[type[tree.Node], str] = {
-    tree.Literal: "_literal",
-    tree.Ident: "_ident",
-    tree.Select: "_select",
-    tree.Call: "_call",
-    tree.Logic: "_logic",
-    tree.Ternary: "_ternary",
-    tree.ListLiteral: "_list",
-    tree.MapLiteral: "_map",
-    tree.Comprehension: "_comprehension",
-    tree.Bind: "_bind",
-}
 
 
 class Visitor(ABC):
@@ -51,7 +38,7 @@ class Visitor(ABC):
         return result
 
     def _visit(self, node: tree.Node) -> Visit:
-        return cast("Visit", getattr(self, _METHODS[type(node)])(node))
+        return cast("Visit", getattr(self, self._METHODS[type(node)])(node))
 
     @abstractmethod
     def _literal(self, node: tree.Literal) -> Visit: ...
@@ -82,3 +69,16 @@ class Visitor(ABC):
 
     @abstractmethod
     def _bind(self, node: tree.Bind) -> Visit: ...
+
+    _METHODS: ClassVar[Mapping[type[tree.Node], str]] = {
+        tree.Literal: _literal.__name__,
+        tree.Ident: _ident.__name__,
+        tree.Select: _select.__name__,
+        tree.Call: _call.__name__,
+        tree.Logic: _logic.__name__,
+        tree.Ternary: _ternary.__name__,
+        tree.ListLiteral: _list.__name__,
+        tree.MapLiteral: _map.__name__,
+        tree.Comprehension: _comprehension.__name__,
+        tree.Bind: _bind.__name__,
+    }
