@@ -32,9 +32,9 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Two processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
+# Three processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
 test: venv check programs oracle
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv

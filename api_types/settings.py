@@ -126,7 +126,11 @@ class WorkerSettings(Section):
 
     identity: str = ""
     listen: str = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
-    max_concurrent_workflow_tasks: int = 100
+    max_concurrent_workflow_tasks: int = Field(
+        default=8,
+        ge=2,
+        description="Workflow tasks at once. They share one interpreter: of many at once, none ends within the server's 10 s.",
+    )
     max_concurrent_activities: int = 200
     max_cached_workflows: int = 2000
     graceful_shutdown_seconds: int = 20
