@@ -38,8 +38,8 @@ from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, Led
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
+from scheduler.placement.limits.queue_limits import evicted_workloads, next_timeouts
 from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
-from scheduler.placement.queue_limits import evicted_workloads, next_timeouts
 from scheduler.planning.offline import (
     Documents,
     decide_documents,

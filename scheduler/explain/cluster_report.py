@@ -19,11 +19,11 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.cycle import SchedulingCycle
-from scheduler.placement.device_accounting import counts_devices
 from scheduler.placement.filters import FilterResult, run_filters
+from scheduler.placement.limits.device_accounting import counts_devices
+from scheduler.placement.limits.queue_limits import QueueLimits
+from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer
-from scheduler.placement.queue_limits import QueueLimits
-from scheduler.placement.quota import QuotaGate
 from scheduler.placement.retain import taint_text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.placement.device_accounting import accounting_of, fragmentation
+from scheduler.placement.limits.device_accounting import accounting_of, fragmentation
 
 
 def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ from scheduler.model.decision import EnginePlacement, Eviction, Placement, Retai
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.filters import hold_reason
 from scheduler.placement.in_place import at_larger, growth_blocked, updated_entry
+from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
-from scheduler.placement.quota import QuotaGate
 from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
 from scheduler.placement.rollout import Budget, budget_of, changeable, drained_replicas, is_outdated, unavailable_limit
 from scheduler.placement.scale_down import surplus_replicas

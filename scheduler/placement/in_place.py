@@ -12,9 +12,9 @@ from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import charges, placed_nodes
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, LedgerEntry
-from scheduler.placement.device_accounting import counts_devices, resize_fits
-from scheduler.placement.quota import QuotaGate
-from scheduler.placement.reserved_pools import ReservedPools
+from scheduler.placement.limits.device_accounting import counts_devices, resize_fits
+from scheduler.placement.limits.quota import QuotaGate
+from scheduler.placement.limits.reserved_pools import ReservedPools
 
 
 def growth_blocked(

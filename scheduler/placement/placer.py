@@ -21,10 +21,10 @@ from scheduler.model.decision import EnginePlacement, Placement
 from scheduler.model.identity import replica_uid
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.constraints import Constraints, required_anti_affinity
-from scheduler.placement.device_accounting import counts_devices
 from scheduler.placement.filters import passing, run_filters
-from scheduler.placement.quota import QuotaGate
-from scheduler.placement.reserved_pools import ReservedPools
+from scheduler.placement.limits.device_accounting import counts_devices
+from scheduler.placement.limits.quota import QuotaGate
+from scheduler.placement.limits.reserved_pools import ReservedPools
 from scheduler.placement.score import ClusterScorer
 from scheduler.placement.trials import Trials
 

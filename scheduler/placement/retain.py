@@ -17,7 +17,7 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, RetainedNote
 from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, LedgerEntry, MemberView
-from scheduler.placement.queue_limits import eviction_text, not_admitted
+from scheduler.placement.limits.queue_limits import eviction_text, not_admitted
 
 
 @dataclass(slots=True)

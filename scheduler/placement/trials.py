@@ -16,9 +16,9 @@ from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.device_accounting import admits, charged_pods, counts_devices, fit_devices, pods_on, with_slots
-from scheduler.placement.queue_limits import QueueLimits, refused_positions
-from scheduler.placement.reserved_pools import ReservedPools
+from scheduler.placement.limits.device_accounting import admits, charged_pods, counts_devices, fit_devices, pods_on, with_slots
+from scheduler.placement.limits.queue_limits import QueueLimits, refused_positions
+from scheduler.placement.limits.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of
 
 _NO_CAPACITY = Trial(failed=0)

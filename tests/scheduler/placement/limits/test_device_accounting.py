@@ -12,7 +12,7 @@ from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
-from scheduler.placement.device_accounting import Pods, is_safe, pack
+from scheduler.placement.limits.device_accounting import Pods, is_safe, pack
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (

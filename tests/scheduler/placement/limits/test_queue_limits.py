@@ -11,7 +11,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
 from scheduler.model.inputs import AdmissionView, ClusterView, QueueView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.placement.queue_limits import next_timeouts
+from scheduler.placement.limits.queue_limits import next_timeouts
 from tests.scheduler.builders import (
     NAMESPACE,
     NOW,
