@@ -10,13 +10,13 @@ import re
 from pathlib import Path
 
 from temporalio.client import Client, RPCError
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import Runtime
 from temporalio.service import TLSConfig
 
 from api_types.settings import Settings, TemporalSettings
 from client.errors import Refused, Unreachable
 from client.temporal.codec import codec_of
+from client.temporal.converter import DATA_CONVERTER
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
 _CONNECT_SECONDS = 5
@@ -36,7 +36,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
             return await Client.connect(
                 temporal.address,
                 namespace=temporal.namespace,
-                data_converter=dataclasses.replace(pydantic_data_converter, payload_codec=codec_of(settings.encryption)),
+                data_converter=dataclasses.replace(DATA_CONVERTER, payload_codec=codec_of(settings.encryption)),
                 tls=_tls(temporal),
                 api_key=api_key,
                 runtime=runtime,

@@ -12,9 +12,10 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parents[2]
-# The command line's tests stop the testbed's only worker, and read what it could not reach: they come before the tests of workflows start
-# a second worker in the process. Those take longest, so they come next: what is short fills the gaps at the end.
-FIRST = ("tests/client/", "tests/workflows/model_", "tests/workflows/", "tests/testbed/")
+# The command line's tests have a worker of their own, which the tests of workflows stop: one process has them all, and takes them first.
+COMMANDS = "tests/client/commands/"
+# The tests of workflows take longest, so they come next: what is short fills the gaps at the end.
+FIRST = (COMMANDS, "tests/workflows/model_", "tests/workflows/", "tests/testbed/")
 PROCESSES_MIN = 3
 
 
@@ -51,7 +52,9 @@ class TestbedScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdi
         files: list[str] = sorted(self.workqueue, key=rank)
         if self._has_no_testbed(node):
             return next((file for file in files if not needs_testbed(file)), None)
-        return next((file for file in files if needs_testbed(file)), files[0])
+        if node.gateway.id != "gw0":
+            files = [file for file in files if not (file.startswith(COMMANDS) and needs_testbed(file))]
+        return next((file for file in files if needs_testbed(file)), files[0] if files else None)
 
     def _has_no_testbed(self, node: WorkerController) -> bool:
         return bool(self.numnodes >= PROCESSES_MIN and node.gateway.id == f"gw{self.numnodes - 1}")

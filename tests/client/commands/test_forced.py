@@ -10,7 +10,7 @@ from kubernetes.client import ApiClient
 
 from client.errors import ExitCode
 from testbed.running import ClusterRunning, Running
-from tests.client.commands.test_fleet import eventually, fleet, here, manifest, tenant, written  # noqa: F401 - fixtures
+from tests.client.commands.live import eventually, manifest
 from tests.client.conftest import Cli
 
 pytestmark = pytest.mark.testbed
@@ -20,9 +20,9 @@ HOLD = "example.com/hold"
 
 def test_ruling_74_a_stuck_teardown_is_described_and_given_up_with_a_list_of_what_stays(
     cli: Cli,
-    tenant: str,  # noqa: F811
-    written: Callable[[str], str],  # noqa: F811
-    here: Running,  # noqa: F811
+    tenant: str,
+    written: Callable[[str], str],
+    here: Running,
     kube: Callable[[ClusterRunning], ApiClient],
 ) -> None:
     assert cli("apply", "-f", written(manifest(tenant, replicas=1)), "--wait", "--timeout", "90").code == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.running import Running
-from tests.client.commands.test_fleet import TOO_BIG, fleet, here, manifest, tenant  # noqa: F401  # the session's fleet, for this module too
+from tests.client.commands.live import TOO_BIG, manifest
 from tests.client.conftest import Cli
 
 pytestmark = pytest.mark.testbed
@@ -17,7 +17,7 @@ _BOUND = "90"
 
 
 @pytest.fixture
-def drained(here: Running, cli: Cli) -> Iterator[str]:  # noqa: F811
+def drained(here: Running, cli: Cli) -> Iterator[str]:
     """A cluster that a test drains; it is uncordoned at the end."""
     name = min(here.clusters)
     yield name
@@ -34,12 +34,12 @@ def decisions(out: str) -> dict[str, Any]:
     return {decision["name"]: decision for decision in json.loads(out)["decisions"]}
 
 
-def clusters_of(cli: Cli, tenant: str) -> list[str]:  # noqa: F811
+def clusters_of(cli: Cli, tenant: str) -> list[str]:
     shown = json.loads(cli("get", "mr", "-n", tenant, "-o", "json").out)
     return sorted(replica["spec"]["clusterName"] for replica in shown["items"])
 
 
-def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running) -> None:  # noqa: F811
+def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running) -> None:
     other = next(name for name in here.clusters if name != drained)
     file = a_file(tmp_path, manifest(tenant))
     first = decisions(cli("plan", "-f", file, "-o", "json").out)["demo"]
@@ -63,9 +63,9 @@ def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path,
 
 def test_18_6_4_answers_agree_with_the_plan(
     cli: Cli,
-    tenant: str,  # noqa: F811
+    tenant: str,
     tmp_path: Path,
-    here: Running,  # noqa: F811
+    here: Running,
 ) -> None:
     def ask(*words: str) -> Any:
         result = cli("plan", "-n", tenant, "-o", "json", *words)
@@ -96,7 +96,7 @@ def test_18_6_4_answers_agree_with_the_plan(
     )
 
 
-def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, tenant: str, tmp_path: Path) -> None:  # noqa: F811
+def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, tenant: str, tmp_path: Path) -> None:
     assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", _BOUND).code == 0
     stands = json.loads(cli("explain", "md/demo", "-n", tenant, "-o", "json").out)
     assert sorted(replica["cluster"] for replica in stands["replicas"]) == clusters_of(cli, tenant)
@@ -129,13 +129,13 @@ def test_what_does_not_exist_is_reported_with_its_own_exit_code(cli: Cli, words:
     assert (result.code, result.out) == (3, "")
 
 
-def test_a_retry_reaches_every_owner_that_exists(cli: Cli, here: Running) -> None:  # noqa: F811
+def test_a_retry_reaches_every_owner_that_exists(cli: Cli, here: Running) -> None:
     name = min(here.clusters)
     result = cli("retry", f"ic/{name}", "md/nope")
     assert (result.code, result.out) == (3, f"inferencecluster/{name} retry requested\n")
 
 
-def test_a_policy_is_set_and_read_back_and_a_bad_one_is_refused(cli: Cli, here: Running, tmp_path: Path) -> None:  # noqa: F811
+def test_a_policy_is_set_and_read_back_and_a_bad_one_is_refused(cli: Cli, here: Running, tmp_path: Path) -> None:
     del here
     before = a_file(tmp_path, cli("policy", "get", "-o", "json").out)
     wanted = tmp_path / "policy.yaml"

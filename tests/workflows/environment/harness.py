@@ -21,12 +21,12 @@ import yaml
 from kubernetes.client import ApiClient
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.messaging.search_attributes import attributes_of
 from api_types import labels, names, queues
 from api_types.messages.entities import Delete, Scale, SetSpec
+from client.temporal.converter import DATA_CONVERTER
 from testbed.running import Running
 
 Json = dict[str, Any]
@@ -318,4 +318,4 @@ def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str)
 
 @asynccontextmanager
 async def connected(running: Running) -> AsyncIterator[Client]:
-    yield await Client.connect(running.temporal_address, data_converter=pydantic_data_converter)
+    yield await Client.connect(running.temporal_address, data_converter=DATA_CONVERTER)

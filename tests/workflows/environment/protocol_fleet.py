@@ -18,7 +18,6 @@ from unittest.mock import patch
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -30,6 +29,7 @@ from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import Scale, SetSpec
 from api_types.messages.scheduling import ReportCluster
 from api_types.settings import QueueSettings, Settings, WorkerSettings
+from client.temporal.converter import DATA_CONVERTER
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import QUEUE_PACES, TEMPORAL
@@ -266,7 +266,7 @@ async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIt
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     arguments = [word for pace in QUEUE_PACES for word in ("--dynamic-config-value", pace)]
     async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
+        data_converter=DATA_CONVERTER, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
     ) as server:
         await register_search_attributes(server.client)
         address = server.client.service_client.config.target_host
@@ -280,4 +280,4 @@ async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIt
 
 
 async def _connect(address: str) -> Client:
-    return await Client.connect(address, data_converter=pydantic_data_converter)
+    return await Client.connect(address, data_converter=DATA_CONVERTER)

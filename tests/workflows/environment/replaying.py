@@ -1,32 +1,36 @@
 """Replay histories with the code as it is now."""
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 
-from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
 from api_types.resources.kinds import SERVED
+from client.temporal.converter import DATA_CONVERTER
 from workflows import registry
 
 
 def replayer() -> Replayer:
     """Make a replayer of every workflow type."""
     workflows = [*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS]
-    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=pydantic_data_converter)
+    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=DATA_CONVERTER)
 
 
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:
     """Replay every run of our workflows that was started since then, and name all that fail; their histories are kept in the folder."""
     ours = ", ".join(f'"{kind}"' for kind in (*(info.kind for info in SERVED), "FleetScheduler"))
+
+    async def histories() -> AsyncIterator[WorkflowHistory]:
+        async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
+            yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+
     failed = []
-    async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
-        handle = client.get_workflow_handle(run.id, run_id=run.run_id)
-        history = await handle.fetch_history()
-        result = await replayer().replay_workflow(history, raise_on_replay_failure=False)
-        if result.replay_failure is not None:
-            kept = folder / f"{run.run_id}.json"
-            kept.write_text(history.to_json())
-            failed.append(f"{run.id}, kept as {kept}: {result.replay_failure}")
+    async with replayer().workflow_replay_iterator(histories()) as results:
+        async for result in results:
+            if result.replay_failure is not None:
+                kept = folder / f"{result.history.run_id}.json"
+                kept.write_text(result.history.to_json())
+                failed.append(f"{result.history.workflow_id}, kept as {kept}: {result.replay_failure}")
     assert not failed, "\n".join(failed)

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
+from client.temporal.converter import DATA_CONVERTER
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import TEMPORAL
@@ -19,7 +19,7 @@ async def server_with_short_runs(events: int) -> AsyncIterator[Client]:
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     limit = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={events}"]
     async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter, dev_server_existing_path=str(program), dev_server_extra_args=limit
+        data_converter=DATA_CONVERTER, dev_server_existing_path=str(program), dev_server_extra_args=limit
     ) as server:
         await register_search_attributes(server.client)
         yield server.client

@@ -1,0 +1,59 @@
+"""The session's testbed with a worker beside it, brought up by the command line."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from client.configuration import HOME_VARIABLE
+from client.errors import ExitCode
+from client.local.processes import WORKER
+from testbed.running import Running
+from testbed.testbed import Testbed
+from tests.client.commands.live import BOUND_SECONDS
+from tests.client.conftest import Cli
+
+
+@pytest.fixture(scope="session")
+def fleet(testbed: Running, testbed_owner: Testbed) -> Iterator[Running]:
+    """The session's testbed with a worker beside it, brought up by the command line; the worker leaves again at the end."""
+    environment = {**os.environ, HOME_VARIABLE: str(testbed.home)}
+    command = [sys.executable, "-m", "client.main", "up"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert ended.returncode == 0, ended.stderr
+    yield testbed
+    testbed_owner.stop_process(WORKER)
+
+
+@pytest.fixture
+def here(fleet: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
+    """Commands of this test use the session's fleet."""
+    monkeypatch.setenv(HOME_VARIABLE, str(fleet.home))
+    return fleet
+
+
+@pytest.fixture
+def tenant(here: Running, cli: Cli) -> Iterator[str]:
+    """A namespace of its own; what a test leaves in it is taken down."""
+    del here
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    yield name
+    left = cli("get", "md", "-n", name, "-o", "name").out.split()
+    if left:
+        assert cli("delete", *left, "-n", name, "--wait", "--timeout", str(BOUND_SECONDS)).code == ExitCode.DONE
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], str]:
+    """Write a manifest to a file; gives its path."""
+
+    def write(text: str) -> str:
+        file = tmp_path / f"{uuid.uuid4().hex}.json"
+        file.write_text(text)
+        return str(file)
+
+    return write

@@ -1,0 +1,33 @@
+"""What tests of the command line on a real fleet share: the example manifests, in a namespace of the test's own, and polling."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from tests.client.conftest import Result
+
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "examples" / "testbed" / "demo.yaml"
+TOO_BIG = ROOT / "examples" / "testbed" / "too-big.yaml"
+BOUND_SECONDS = 90.0
+
+
+def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
+    """Write an example into a tenant's namespace; gives the text."""
+    yaml = YAML(typ="safe", pure=True)
+    tree = yaml.load(file)
+    tree["metadata"]["namespace"] = tenant
+    tree["spec"] |= spec
+    return json.dumps(tree)
+
+
+def eventually(look: Callable[[], Result], holds: Callable[[Result], bool]) -> Result:
+    """Look again and again until it holds; fails with what was seen last."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not holds(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.3)
+    return seen
