@@ -1,0 +1,59 @@
+"""README's table of settings: a row for each setting, with the default of the code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from api_types.settings import Settings
+
+README = Path(__file__).parents[2] / "README.md"
+ROW = re.compile(r"\| `([a-z][A-Za-z]*\.[A-Za-z]+)` \|([^|]*)\|")
+# Defaults that README tells in words.
+IN_WORDS = {
+    "queues.serve": "all",
+    "secrets.directory": "`~/.local/share/modelplane/secrets`",
+    "workloads.engineRequests": "`cpu: 100m, memory: 256Mi`",
+    "cache.hubEndpoint": "the public hub",
+    "teardown.forceAfter": "never",
+    "worker.identity": "host and process",
+}
+
+
+def rows() -> dict[str, str]:
+    """The table: key to default, as written."""
+    return {found[1]: found[2].strip() for line in README.read_text().splitlines() if (found := ROW.match(line))}
+
+
+def defaults() -> dict[str, Any]:
+    """Every setting of the code with its default."""
+    found = {}
+    for section in Settings.model_fields.values():
+        kind = section.annotation
+        assert isinstance(kind, type)
+        assert issubclass(kind, BaseModel)
+        prefix = section.alias or next(name for name, field in Settings.model_fields.items() if field is section)
+        for name, field in kind.model_fields.items():
+            default = field.get_default(call_default_factory=True, validated_data={})
+            assert default is not PydanticUndefined
+            found[f"{prefix}.{field.alias or name}"] = default
+    return found
+
+
+def written(default: Any) -> str:
+    """A default as the table writes it."""
+    if default in (None, "", (), {}):
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def test_the_table_has_every_setting_and_no_other() -> None:
+    assert sorted(rows()) == sorted(defaults())
+
+
+@pytest.mark.parametrize("key", sorted(defaults()))
+def test_the_default_in_the_table_is_that_of_the_code(key: str) -> None:
+    assert rows()[key] == IN_WORDS.get(key, written(defaults()[key]))
