@@ -215,7 +215,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     """Build one Temporal worker per served task queue."""
     shared: dict[str, Any] = {
         "activity_executor": threads,
-        "workflow_runner": registry.sandbox(),
+        "workflow_runner": registry.runner(),
         "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
         "max_cached_workflows": settings.worker.max_cached_workflows,
         "max_concurrent_workflow_tasks": settings.worker.max_concurrent_workflow_tasks,

@@ -13,6 +13,9 @@ from datetime import timedelta
 
 from temporalio.exceptions import ActivityError, ApplicationError
 
+# What a worker answers to a query that it cannot answer before the next workflow task; the query can be sent again.
+QUERY_REFUSED = "the history goes on beyond the last workflow task: query again"
+
 
 class ModelplaneError(ApplicationError):
     """The base class: a message for people, the class name as failure type."""

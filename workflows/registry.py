@@ -14,6 +14,7 @@ from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_cache.workflow import ModelCacheWorkflow
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
+from workflows.runner import GuardedRunner
 
 ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 
@@ -23,6 +24,11 @@ SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
 
 
+def runner() -> GuardedRunner:
+    """Give the runner in which a worker runs every workflow of this project."""
+    return GuardedRunner(sandbox())
+
+
 def sandbox() -> SandboxedWorkflowRunner:
-    """Give the runner in which every workflow of this project runs."""
+    """Give the sandbox by itself, for the replay of a history, which may end beyond the last workflow task."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))

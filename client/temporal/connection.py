@@ -17,6 +17,7 @@ from api_types.settings import Settings, TemporalSettings
 from client.errors import Refused, Unreachable
 from client.temporal.codec import codec_of
 from client.temporal.converter import DATA_CONVERTER
+from client.temporal.queries import RetriedQueries
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
 _CONNECT_SECONDS = 5
@@ -40,6 +41,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
                 tls=_tls(temporal),
                 api_key=api_key,
                 runtime=runtime,
+                interceptors=[RetriedQueries()],
             )
     except TimeoutError as error:
         raise unreachable(settings, TimeoutError(f"no answer within {_CONNECT_SECONDS} s")) from error

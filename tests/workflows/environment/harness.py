@@ -27,6 +27,7 @@ from activities.messaging.search_attributes import attributes_of
 from api_types import labels, names, queues
 from api_types.messages.entities import Delete, Scale, SetSpec
 from client.temporal.converter import DATA_CONVERTER
+from client.temporal.queries import RetriedQueries
 from testbed.running import Running
 
 Json = dict[str, Any]
@@ -318,4 +319,4 @@ def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str)
 
 @asynccontextmanager
 async def connected(running: Running) -> AsyncIterator[Client]:
-    yield await Client.connect(running.temporal_address, data_converter=DATA_CONVERTER)
+    yield await Client.connect(running.temporal_address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()])

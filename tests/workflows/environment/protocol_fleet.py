@@ -30,6 +30,7 @@ from api_types.messages.entities import Scale, SetSpec
 from api_types.messages.scheduling import ReportCluster
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from client.temporal.converter import DATA_CONVERTER
+from client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import QUEUE_PACES, TEMPORAL
@@ -266,7 +267,10 @@ async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIt
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     arguments = [word for pace in QUEUE_PACES for word in ("--dynamic-config-value", pace)]
     async with await WorkflowEnvironment.start_local(
-        data_converter=DATA_CONVERTER, dev_server_existing_path=os.fspath(program), dev_server_extra_args=arguments
+        data_converter=DATA_CONVERTER,
+        interceptors=[RetriedQueries()],
+        dev_server_existing_path=os.fspath(program),
+        dev_server_extra_args=arguments,
     ) as server:
         await register_search_attributes(server.client)
         address = server.client.service_client.config.target_host
@@ -280,4 +284,4 @@ async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIt
 
 
 async def _connect(address: str) -> Client:
-    return await Client.connect(address, data_converter=DATA_CONVERTER)
+    return await Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()])

@@ -7,6 +7,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from client.temporal.converter import DATA_CONVERTER
+from client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import TEMPORAL
@@ -19,7 +20,10 @@ async def server_with_short_runs(events: int) -> AsyncIterator[Client]:
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     limit = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={events}"]
     async with await WorkflowEnvironment.start_local(
-        data_converter=DATA_CONVERTER, dev_server_existing_path=str(program), dev_server_extra_args=limit
+        data_converter=DATA_CONVERTER,
+        interceptors=[RetriedQueries()],
+        dev_server_existing_path=str(program),
+        dev_server_extra_args=limit,
     ) as server:
         await register_search_attributes(server.client)
         yield server.client

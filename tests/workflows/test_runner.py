@@ -1,0 +1,232 @@
+"""A workflow advances only with a workflow task, also while queries arrive late; a query that is refused for that reason is sent again."""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.client import Client, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowInstance, WorkflowRunner
+
+from api_types.errors import QUERY_REFUSED
+from client.temporal import queries
+from testbed.running import Running
+from workflows.runner import GuardedRunner
+
+WORKFLOWS = 12
+# So many prove that the worker was late often enough; within this time, or the test proves nothing.
+REFUSED_MIN = 5
+BOUND_SECONDS = 90.0
+STICKY = timedelta(milliseconds=150)
+
+
+class Recording:
+    """A runner and its instance that record what they are given."""
+
+    def __init__(self) -> None:
+        self.activations: list[WorkflowActivation] = []
+
+    def create_instance(self, _details: Any) -> WorkflowInstance:
+        return cast("WorkflowInstance", self)
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        self.activations.append(act)
+        return WorkflowActivationCompletion(run_id=act.run_id)
+
+
+def activation(seconds: int, events: int, *jobs: str) -> WorkflowActivation:
+    """An activation at a time, with so much history, and these jobs."""
+    act = WorkflowActivation(run_id="run", history_length=events)
+    act.timestamp.FromSeconds(seconds)
+    for job in jobs:
+        made = WorkflowActivationJob()
+        getattr(made, job).SetInParent()
+        act.jobs.append(made)
+    return act
+
+
+START = activation(1, 3, "initialize_workflow")
+GUARDED = [
+    ("the next task", activation(2, 8, "signal_workflow"), True),
+    ("a local activity ends within the task", activation(1, 3, "resolve_activity"), True),
+    ("a local activity ends later within the task", activation(2, 3, "resolve_activity"), True),
+    ("a query", activation(1, 5, "query_workflow"), True),
+    ("an eviction", activation(1, 5, "remove_from_cache"), True),
+    ("a signal before its task", activation(1, 5, "signal_workflow"), False),
+    ("an activity's result before its task", activation(1, 6, "resolve_activity"), False),
+]
+
+
+@pytest.mark.parametrize(("story", "act", "passes"), GUARDED, ids=[row[0] for row in GUARDED])
+def test_what_arrives_without_a_task_of_its_own_is_refused(story: str, act: WorkflowActivation, passes: bool) -> None:
+    inner = Recording()
+    instance = GuardedRunner(cast("WorkflowRunner", inner)).create_instance(cast("Any", None))
+    instance.activate(START)
+    completion = instance.activate(act)
+    assert (inner.activations == [START, act]) is passes, story
+    assert completion.failed.failure.message == ("" if passes else QUERY_REFUSED)
+    assert completion.run_id == "run"
+
+
+class Answers(OutboundInterceptor):
+    """A client whose queries end in these ways, one after the other."""
+
+    def __init__(self, *outcomes: Exception | int) -> None:
+        self.outcomes = list(outcomes)
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
+        del input
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def query(*outcomes: Exception | int, seconds: float | None = None) -> Any:
+    """Send a query that ends so."""
+    sent = QueryWorkflowInput(
+        id="w",
+        run_id=None,
+        query="q",
+        args=(),
+        reject_condition=None,
+        headers={},
+        ret_type=None,
+        rpc_metadata={},
+        rpc_timeout=timedelta(seconds=seconds) if seconds else None,
+    )
+    return asyncio.run(queries.RetriedQueries().intercept_client(Answers(*outcomes)).query_workflow(sent))
+
+
+def refusal() -> Exception:
+    return WorkflowQueryFailedError(QUERY_REFUSED)
+
+
+def test_a_refused_query_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.01)
+    assert query(refusal(), refusal(), 7) == 7
+
+
+def test_a_query_that_fails_for_another_reason_is_not_sent_again() -> None:
+    with pytest.raises(WorkflowQueryFailedError, match="no such query"):
+        query(WorkflowQueryFailedError("no such query"), 7)
+
+
+def test_a_query_is_not_sent_again_after_the_caller_s_time() -> None:
+    with pytest.raises(WorkflowQueryFailedError, match="query again"):
+        query(refusal(), 7, seconds=0.1)
+
+
+@activity.defn
+async def some_work(number: int) -> int:
+    """Take a moment."""
+    await asyncio.sleep(number % 7 * 0.04)
+    return number
+
+
+@workflow.defn
+class Reconciling:
+    """Like an entity: what it orders next depends on whether a signal arrived before or after the last result."""
+
+    def __init__(self) -> None:
+        self.received = self.seen = 0
+        self.ending = False
+
+    @workflow.run
+    async def run(self) -> None:
+        """Run until told otherwise."""
+        while not self.ending:
+            self.seen = self.received
+            await workflow.execute_activity(some_work, self.seen, start_to_close_timeout=timedelta(minutes=1), activity_id=f"{self.seen}")
+            if self.received == self.seen:
+                await workflow.wait_condition(lambda: self.received != self.seen or self.ending)
+            else:
+                await workflow.sleep(0.01)
+
+    @workflow.signal
+    def count(self) -> None:
+        """Count a signal."""
+        self.received += 1
+
+    @workflow.signal
+    def end(self) -> None:
+        """End the workflow."""
+        self.ending = True
+
+    @workflow.query
+    def counted(self) -> int:
+        """Give the number of signals."""
+        return self.received
+
+
+class Load:
+    """Signals and queries for a worker that is late all the time."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.deadline = time.monotonic() + BOUND_SECONDS
+
+    @property
+    def goes_on(self) -> bool:
+        return self.refused < REFUSED_MIN and time.monotonic() < self.deadline
+
+    async def repeat(self, act: Callable[[], Awaitable[Any]], pause: float) -> None:
+        while self.goes_on:
+            try:
+                with contextlib.suppress(RPCError):  # more queries at once than the server keeps
+                    await act()
+            except WorkflowQueryFailedError as error:
+                assert QUERY_REFUSED in str(error)  # noqa: PT017 - others are none
+                self.refused += 1
+            await asyncio.sleep(pause)
+
+    async def hold_up_the_worker(self) -> None:
+        while self.goes_on:
+            time.sleep(0.4)  # noqa: ASYNC251 - the event loop is the worker's
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.testbed
+async def test_a_query_that_arrives_late_does_not_change_what_a_workflow_does(testbed: Running) -> None:
+    client = await Client.connect(testbed.temporal_address)
+    queue = f"late-{uuid.uuid4().hex[:8]}"
+    load = Load()
+    guarded = GuardedRunner(UnsandboxedWorkflowRunner())
+    async with Worker(
+        client,
+        task_queue=queue,
+        workflows=[Reconciling],
+        activities=[some_work],
+        workflow_runner=guarded,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        max_concurrent_workflow_tasks=4,
+    ):
+        handles = [await client.start_workflow(Reconciling.run, id=f"{queue}/{i}", task_queue=queue) for i in range(WORKFLOWS)]
+        await asyncio.gather(
+            load.hold_up_the_worker(),
+            *(load.repeat(lambda handle=handle: handle.signal(Reconciling.count), 0.15) for handle in handles),  # type: ignore[misc]
+            *(load.repeat(lambda handle=handle: handle.query(Reconciling.counted), 0.05) for handle in handles),  # type: ignore[misc]
+        )
+        await asyncio.gather(*(ended(handle) for handle in handles))
+    assert load.refused >= REFUSED_MIN
+    replayer = Replayer(workflows=[Reconciling], workflow_runner=UnsandboxedWorkflowRunner())
+    failures = Counter[str]()
+    for handle in handles:
+        history = await handle.fetch_history()
+        failures["tasks"] += sum(event.HasField("workflow_task_failed_event_attributes") for event in history.events)
+        failures["replays"] += (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure is not None
+    assert failures == {"tasks": 0, "replays": 0}
+
+
+async def ended(handle: WorkflowHandle[Any, Any]) -> None:
+    await handle.signal(Reconciling.end)
+    await handle.result()
