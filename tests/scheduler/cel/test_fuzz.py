@@ -18,7 +18,7 @@ from tests.scheduler.cel.devices import random_devices
 from tests.scheduler.cel.differences import KUBERNETES_COST_MAX, disagreement, kubernetes_outcomes, verdicts_of
 from tests.scheduler.cel.selectors import expressions
 
-SELECTORS = 2_000
+SELECTORS = 1_000
 DEVICES = random_devices(SEED, 50)
 
 
