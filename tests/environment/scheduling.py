@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # The command line's tests have a worker of their own, which the tests of workflows stop: one process has them all, and takes them first.
 COMMANDS = "tests/client/commands/"
 # The tests of workflows take longest, so they come next: what is short fills the gaps at the end.
-FIRST = (COMMANDS, "tests/workflows/model_", "tests/workflows/", "tests/testbed/")
+FIRST = (COMMANDS, "tests/workflows/model_", "tests/workflows/", "tests/activities/clusters/", "tests/testbed/")
 PROCESSES_MIN = 3
 
 

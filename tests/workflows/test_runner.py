@@ -14,7 +14,7 @@ from temporalio import activity, workflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowInstance, WorkflowRunner
 
 from api_types.errors import QUERY_REFUSED
@@ -116,9 +116,18 @@ def test_a_refused_query_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert query(refusal(), refusal(), 7) == 7
 
 
-def test_a_query_that_fails_for_another_reason_is_not_sent_again() -> None:
-    with pytest.raises(WorkflowQueryFailedError, match="no such query"):
-        query(WorkflowQueryFailedError("no such query"), 7)
+def test_a_query_that_got_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.01)
+    lost = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+    assert query(lost, RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""), 7) == 7
+
+
+@pytest.mark.parametrize(
+    "error", [WorkflowQueryFailedError("no such query"), RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")], ids=str
+)
+def test_a_query_that_fails_for_another_reason_is_not_sent_again(error: Exception) -> None:
+    with pytest.raises(type(error), match="no such"):
+        query(error, 7)
 
 
 def test_a_query_is_not_sent_again_after_the_caller_s_time() -> None:

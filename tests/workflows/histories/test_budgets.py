@@ -6,7 +6,6 @@ order (activities, markers, search attributes): the figure there, less the signa
 """
 
 import asyncio
-import uuid
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -17,8 +16,10 @@ from tests.workflows.environment.harness import ControlPlane, a_deployment
 pytestmark = pytest.mark.testbed
 
 EVENTS_OF_A_TASK = 3
+# A state between that a busy machine lets a replica show is reported, too.
+ONE_REPORT = 2
 # 2 signals, 4 tasks, 3 events of timers
-TO_READY = 25 - 2 - 4 * EVENTS_OF_A_TASK - 3
+TO_READY = 25 - 2 - 4 * EVENTS_OF_A_TASK - 3 + ONE_REPORT
 # 5 signals (scale, placed, one report of each of three replicas), 4 tasks
 SCALE_BY_THREE = 15 + 3 * 3 - 5 - 4 * EVENTS_OF_A_TASK
 # 3 signals, 9 tasks, 3 events of timers
@@ -43,8 +44,7 @@ async def ordered(plane: ControlPlane, workflow_id: str) -> list[str]:
     return [EventType.Name(event.event_type) for event in history.events if event.event_type not in _OF_THE_PACE]
 
 
-async def test_a_replica_and_its_deployment_stay_within_their_budgets_of_events(plane: ControlPlane) -> None:
-    namespace = f"t-{uuid.uuid4().hex[:8]}"
+async def test_a_replica_and_its_deployment_stay_within_their_budgets_of_events(plane: ControlPlane, namespace: str) -> None:
     await plane.apply(a_deployment("budget", namespace, replicas=1))
     seen = await plane.ready("ModelDeployment", "budget", namespace)
     await asyncio.sleep(3)
