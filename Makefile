@@ -34,7 +34,7 @@ down: venv
 
 # Three processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
 test: venv check programs oracle
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv

@@ -62,6 +62,9 @@ STICKY_WAIT = timedelta(seconds=1)
 # a busy processor takes too, and a workflow that was interrupted may never be evicted from its worker's cache.
 DEADLOCK_SECONDS = 10
 
+# A worker is often started together with its server.
+CONNECT_SECONDS = 30.0
+
 log = structlog.get_logger("modelplane.worker")
 UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["queue"])
 
@@ -90,7 +93,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then finish what is running."""
     sdk_metrics = f"127.0.0.1:{_free_port()}"
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
-    client = await connect(settings, runtime=runtime)
+    client = await connect(settings, runtime=runtime, within_seconds=CONNECT_SECONDS)
     await register_search_attributes(client)
     activities = build_activities(settings)
     with ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities, thread_name_prefix="activity") as threads:

@@ -127,7 +127,7 @@ class WorkerSettings(Section):
     identity: str = ""
     listen: str = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
     max_concurrent_workflow_tasks: int = Field(
-        default=8,
+        default=40,
         ge=2,
         description="Workflow tasks at once. They share one interpreter: of many at once, none ends within the server's 10 s.",
     )

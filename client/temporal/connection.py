@@ -20,20 +20,20 @@ from client.temporal.converter import DATA_CONVERTER
 from client.temporal.queries import RetriedQueries
 
 # A server on this machine answers in milliseconds, one across an ocean within a second.
-_CONNECT_SECONDS = 5
+_CONNECT_SECONDS = 5.0
 
 _REASON_MAX = 300
 
 
-async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Client:
-    """Connect to Temporal; a worker brings its own runtime, with metrics.
+async def connect(settings: Settings, *, runtime: Runtime | None = None, within_seconds: float = _CONNECT_SECONDS) -> Client:
+    """Connect to Temporal; a worker brings its own runtime, with metrics, and more time.
 
     Raises `Unreachable` when Temporal does not answer, `Refused` for unusable TLS or key files.
     """
     temporal = settings.temporal
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
+        async with asyncio.timeout(within_seconds):
             return await Client.connect(
                 temporal.address,
                 namespace=temporal.namespace,
@@ -44,7 +44,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None) -> Clie
                 interceptors=[RetriedQueries()],
             )
     except TimeoutError as error:
-        raise unreachable(settings, TimeoutError(f"no answer within {_CONNECT_SECONDS} s")) from error
+        raise unreachable(settings, TimeoutError(f"no answer within {within_seconds:g} s")) from error
     except (RuntimeError, RPCError, ValueError) as error:
         raise unreachable(settings, error) from error
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.environment.waiting import TIMEOUT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 STEPS = [line for line in (ROOT / "deploy" / "Containerfile").read_text().splitlines() if line and not line.startswith("#")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -32,7 +34,7 @@ def test_what_is_copied_is_enough_to_build_the_whole_package(tmp_path: Path) -> 
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(origin, source / name, ignore=ignore) if origin.is_dir() else shutil.copy(origin, source / name)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -9,6 +9,9 @@ import pytest
 
 from tests import random_cases
 
+# Of what is wrong, in the line that a failed test gets at once.
+_REASON_MAX = 300
+
 MARKS = ("testbed", "oracle", "slow")
 
 
@@ -45,6 +48,14 @@ class Summary:
         for item in items:
             reason = next((f"marked {mark}" for mark in MARKS if item.get_closest_marker(mark)), "not chosen")
             self._left_out[reason] = self._left_out.get(reason, 0) + 1
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Say at once what failed: a run may be ended from outside before its report."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None and not hasattr(self._config, "workeroutput"):
+            terminal.ensure_newline()
+            reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
+            terminal.write_line(f"FAILED {report.when} of {report.nodeid}: {' '.join(reason.split())[:_REASON_MAX]}")
 
     def pytest_sessionfinish(self) -> None:
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)

@@ -8,20 +8,22 @@ import pytest
 from kubernetes import client
 
 from testbed.running import ClusterRunning, Running
+from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 
 class Eventually(Protocol):
     """Call `check` until it answers `equals`; the last answer is in the failure."""
 
-    def __call__(self, check: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None: ...
+    def __call__(self, check: Callable[[], Any], *, equals: Any = True, within: float = TIMEOUT_SECONDS) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    def wait(check: Callable[[], Any], *, equals: Any = True, within: float = 120) -> None:
-        deadline = time.monotonic() + within
-        while (answer := check()) != equals and time.monotonic() < deadline:
-            time.sleep(0.1)
+    def wait(check: Callable[[], Any], *, equals: Any = True, within: float = TIMEOUT_SECONDS) -> None:
+        for pause in pauses(within, shortest=0.1):
+            if (answer := check()) == equals:
+                return
+            time.sleep(pause)
         assert answer == equals
 
     return wait

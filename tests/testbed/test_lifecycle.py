@@ -23,7 +23,7 @@ from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]  # several starts in one test, on a machine that may be busy
+pytestmark = pytest.mark.testbed
 
 FLEET = """
 control: false

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment.harness import free_port
 
 
 def started(**settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "worker"], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "worker"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
     )
 
 

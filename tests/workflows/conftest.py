@@ -72,6 +72,9 @@ async def plane(
 @pytest.fixture
 async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
     """A namespace of the test's own; what a failed test leaves there is deleted, for nodes are few."""
+    # A test that kills the worker may have failed before it started another.
+    if not plane.worker.is_running():
+        plane.worker.start()
     name = f"t-{uuid.uuid4().hex[:8]}"
     yield name
     async for run in plane.client.list_workflows('WorkflowType = "ModelDeployment" AND ExecutionStatus = "Running"'):

@@ -35,6 +35,7 @@ from api_types.messages.cluster_work import (
 )
 from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
 from api_types.settings import KubeconfigSettings
+from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 _NUMBERS = itertools.count()
 LAST_STEP = 11
@@ -198,7 +199,7 @@ class ClusterUnderTest:
                 for item in (await api.list(Selection(kind, namespace))).items:
                     await api.delete(ObjectId.of(item), propagation="Background")
         for namespace in self.namespaces:
-            await eventually(partial(self._is_idle, namespace), within_seconds=60)
+            await eventually(partial(self._is_idle, namespace))
         self.namespaces.clear()
 
     async def _is_idle(self, namespace: str) -> bool:
@@ -236,14 +237,13 @@ async def cluster_from(name: str, kubeconfig: str, folder: Path, **settings: boo
     return ClusterUnderTest(name, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
 
 
-async def eventually(check: Callable[[], Any], within_seconds: float = 60.0) -> Any:
+async def eventually(check: Callable[[], Any], within_seconds: float = TIMEOUT_SECONDS) -> Any:
     """Wait until a check returns something true (it may be awaitable), and return that."""
-    ends_at = time.monotonic() + within_seconds
-    while True:
+    for pause in pauses(within_seconds, shortest=0.05):
         found = check()
         if isinstance(found, Awaitable):
             found = await found
         if found:
             return found
-        assert time.monotonic() < ends_at, f"not within {within_seconds} s"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(pause)
+    raise AssertionError(f"not within {within_seconds} s")

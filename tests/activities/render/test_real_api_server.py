@@ -19,12 +19,12 @@ from testbed.running import ClusterRunning, Running
 from testbed.waiting import wait_until
 from tests.activities.render.builders import a_gang, render, render_pair
 from tests.activities.render.topologies import TOPOLOGIES
+from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LIVE = "render-live"
 NAMESPACES = ("ml-team", LIVE)
 GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
-TIMEOUT_SECONDS = 120
 ADDED_KINDS = {"PodMonitor", "PodGroup", "DestinationRule"}
 
 pytestmark = pytest.mark.testbed
@@ -152,8 +152,7 @@ def test_the_server_would_have_noticed_a_field_that_does_not_exist(server: Serve
 
 def until_ready(server: Server, wanted: int) -> dict[str, Json]:
     """Wait for that many ready engine pods; by role and name."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
+    for pause in pauses():
         pods = {pod["metadata"]["name"]: pod for pod in server.pods(LIVE)}
         ready = {
             name: pod
@@ -162,8 +161,8 @@ def until_ready(server: Server, wanted: int) -> dict[str, Json]:
         }
         if len(ready) == wanted:
             return ready
-        assert time.monotonic() < deadline, {name: pod.get("status") for name, pod in pods.items()}
-        time.sleep(0.5)
+        time.sleep(pause)
+    raise AssertionError({name: pod.get("status") for name, pod in pods.items()})
 
 
 @pytest.fixture

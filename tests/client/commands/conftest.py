@@ -14,8 +14,8 @@ from client.errors import ExitCode
 from client.local.processes import WORKER
 from testbed.running import Running
 from testbed.testbed import Testbed
-from tests.client.commands.live import BOUND_SECONDS
 from tests.client.conftest import Cli
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def fleet(testbed: Running, testbed_owner: Testbed) -> Iterator[Running]:
     """The session's testbed with a worker beside it, brought up by the command line; the worker leaves again at the end."""
     environment = {**os.environ, HOME_VARIABLE: str(testbed.home)}
     command = [sys.executable, "-m", "client.main", "up"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     yield testbed
     testbed_owner.stop_process(WORKER)
@@ -44,7 +44,7 @@ def tenant(here: Running, cli: Cli) -> Iterator[str]:
     yield name
     left = cli("get", "md", "-n", name, "-o", "name").out.split()
     if left:
-        assert cli("delete", *left, "-n", name, "--wait", "--timeout", str(BOUND_SECONDS)).code == ExitCode.DONE
+        assert cli("delete", *left, "-n", name, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == ExitCode.DONE
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from tests.client.conftest import Result
+from tests.environment.waiting import pauses
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "examples" / "testbed" / "demo.yaml"
 TOO_BIG = ROOT / "examples" / "testbed" / "too-big.yaml"
-BOUND_SECONDS = 90.0
 
 
 def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
@@ -26,8 +26,8 @@ def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
 
 def eventually(look: Callable[[], Result], holds: Callable[[Result], bool]) -> Result:
     """Look again and again until it holds; fails with what was seen last."""
-    deadline = time.monotonic() + BOUND_SECONDS
-    while not holds(seen := look()):
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.3)
-    return seen
+    for pause in pauses():
+        if holds(seen := look()):
+            return seen
+        time.sleep(pause)
+    raise AssertionError(seen)

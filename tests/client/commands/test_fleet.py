@@ -17,8 +17,9 @@ from client.errors import ExitCode
 from client.local.processes import WORKER
 from testbed.running import Running
 from testbed.testbed import Testbed
-from tests.client.commands.live import BOUND_SECONDS, ROOT, TOO_BIG, eventually, manifest
+from tests.client.commands.live import ROOT, TOO_BIG, eventually, manifest
 from tests.client.conftest import Cli
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed
 
@@ -37,7 +38,7 @@ def an_existing_cluster(name: str) -> dict[str, Any]:
 
 def test_a_deployment_is_applied_shown_scaled_and_deleted(cli: Cli, tenant: str, written: Callable[[str], str], here: Running) -> None:
     file = written(manifest(tenant))
-    applied = cli("apply", "-f", file, "--wait", "--timeout", str(BOUND_SECONDS))
+    applied = cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert (applied.code, applied.out) == (0, "modeldeployment/demo created\n")
     assert "✓ modeldeployment/demo: Ready" in applied.err
     assert cli("apply", "-f", file).out == "modeldeployment/demo unchanged\n"
@@ -57,7 +58,7 @@ def test_a_deployment_is_applied_shown_scaled_and_deleted(cli: Cli, tenant: str,
     for part in ("Phase:       Ready", "Conditions:", "Replicas:", "Events:", "Temporal: http://127.0.0.1:", *here.clusters):
         assert part in described
 
-    scaled = cli("scale", "md/demo", "--replicas", "3", "-n", tenant, "--wait", "--timeout", str(BOUND_SECONDS))
+    scaled = cli("scale", "md/demo", "--replicas", "3", "-n", tenant, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert (scaled.code, scaled.out) == (0, "modeldeployment/demo scaled to 3\n")
     # The file still says 2; an unchanged manifest does not take back what was scaled since.
     assert cli("apply", "-f", file).out == "modeldeployment/demo unchanged\n"
@@ -66,7 +67,7 @@ def test_a_deployment_is_applied_shown_scaled_and_deleted(cli: Cli, tenant: str,
     reasons = [line.split()[2] for line in cli("events", "-n", tenant, "md/demo").out.splitlines()[1:]]
     assert {"SpecChanged", "Scheduled"} <= set(reasons)
 
-    deleted = cli("delete", "md/demo", "-n", tenant, "--wait", "--timeout", str(BOUND_SECONDS))
+    deleted = cli("delete", "md/demo", "-n", tenant, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert (deleted.code, deleted.out) == (0, "modeldeployment/demo deletion requested\n")
     assert "waits until gone" in deleted.err
     assert cli("get", "md/demo", "-n", tenant).code == ExitCode.NOT_FOUND
@@ -82,8 +83,8 @@ def test_a_wait_that_cannot_end_says_why_and_what_to_do(cli: Cli, tenant: str, w
 
 
 def test_scaling_to_zero_counts_as_reached(cli: Cli, tenant: str, written: Callable[[str], str]) -> None:
-    cli("apply", "-f", written(manifest(tenant, replicas=1)), "--wait", "--timeout", str(BOUND_SECONDS))
-    result = cli("scale", "md/demo", "--replicas", "0", "-n", tenant, "--wait", "--timeout", str(BOUND_SECONDS))
+    cli("apply", "-f", written(manifest(tenant, replicas=1)), "--wait", "--timeout", str(TIMEOUT_SECONDS))
+    result = cli("scale", "md/demo", "--replicas", "0", "-n", tenant, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert result.code == 0, result.err
     assert "✓ modeldeployment/demo: scaled to zero" in result.err
 
@@ -109,7 +110,7 @@ def test_what_does_not_exist_has_its_own_exit_code(cli: Cli, tenant: str) -> Non
 
 def test_an_object_that_is_being_deleted_takes_no_requests(cli: Cli, tenant: str, written: Callable[[str], str]) -> None:
     file = written(manifest(tenant))
-    cli("apply", "-f", file, "--wait", "--timeout", str(BOUND_SECONDS))
+    cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     cli("delete", "md/demo", "-n", tenant)
     for words in (["apply", "-f", file], ["scale", "md/demo", "-n", tenant, "--replicas", "1"]):
         result = cli(*words)
@@ -151,7 +152,7 @@ def test_a_cluster_that_does_not_answer_is_reported_with_its_address(cli: Cli, h
     assert result.code == ExitCode.TIMED_OUT
     assert "no response from https://127.0.0.1:9" in result.err
     assert "Failing steps, tried again:\n  connect_cluster, attempt" in cli("describe", f"ic/{name}").out
-    forced = cli("delete", f"ic/{name}", "--force", "--reason", "the rack is gone", "--wait", "--timeout", str(BOUND_SECONDS))
+    forced = cli("delete", f"ic/{name}", "--force", "--reason", "the rack is gone", "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert forced.code == 0, forced.err
     assert cli("delete", "-f", written(json.dumps(secret))).out == f"secret/{name}-kubeconfig deleted\n"
 
@@ -162,7 +163,7 @@ def test_a_cluster_without_its_secret_is_reported_with_its_reason(cli: Cli, here
     assert result.code == ExitCode.TIMED_OUT
     assert "CredentialsInvalid" in result.err
     assert "put a working kubeconfig into the Secret that the cluster names" in result.err
-    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(BOUND_SECONDS)).code == 0
+    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
     assert here.clusters
 
 
@@ -176,7 +177,7 @@ def test_a_missing_class_is_reported_with_its_reason(cli: Cli, here: Running, wr
     assert "WaitingForClasses" in result.err
     assert "no-such-class" in result.err
     assert "apply the missing InferenceClass" in result.err
-    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(BOUND_SECONDS)).code == 0
+    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
     assert here.clusters
 
 
@@ -212,10 +213,10 @@ def test_a_watch_prints_what_changes_until_it_is_interrupted(tenant: str, writte
         cli("apply", "-f", written(manifest(tenant, TOO_BIG)))
         assert watch.stdout.readline().split() == ["NAME", "REPLICAS", "READY", "AGE"]
         assert watch.stdout.readline().split()[0] == "too-big"
-        cli("delete", "md/too-big", "-n", tenant, "--wait", "--timeout", str(BOUND_SECONDS))
+        cli("delete", "md/too-big", "-n", tenant, "--wait", "--timeout", str(TIMEOUT_SECONDS))
         assert any("too-big is gone" in line for line in iter(watch.stderr.readline, ""))
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(BOUND_SECONDS) == INTERRUPTED
+        assert watch.wait(TIMEOUT_SECONDS) == INTERRUPTED
 
 
 def test_links_lead_to_the_workflow_of_the_object(cli: Cli, here: Running) -> None:
@@ -238,7 +239,7 @@ def test_the_example_script_deploys_scales_and_waits(cli: Cli, tenant: str, writ
         env={**os.environ, "MODELPLANE_TEMPORAL__ADDRESS": here.temporal_address},
         capture_output=True,
         text=True,
-        timeout=BOUND_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     lines = ended.stdout.splitlines()

@@ -12,6 +12,7 @@ import pytest
 from client.configuration import HOME_VARIABLE
 from client.errors import ExitCode
 from tests.client.conftest import Cli
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 FLEET = """
 classes:
@@ -30,7 +31,7 @@ def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProc
     """Run the program as users do, in a process of its own."""
     environment = {**os.environ, HOME_VARIABLE: str(home), **more}
     command = [sys.executable, "-m", "client.main", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
 
 
 def processes_of(home: Path) -> list[str]:
@@ -48,7 +49,6 @@ def processes_of(home: Path) -> list[str]:
 
 
 @pytest.mark.testbed
-@pytest.mark.timeout(900)
 def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with_the_data(tmp_path: Path) -> None:
     home, fleet = tmp_path / "home", tmp_path / "fleet.yaml"
     fleet.write_text(FLEET)

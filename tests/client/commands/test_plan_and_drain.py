@@ -10,10 +10,9 @@ import pytest
 from testbed.running import Running
 from tests.client.commands.live import TOO_BIG, manifest
 from tests.client.conftest import Cli
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed
-
-_BOUND = "90"
 
 
 @pytest.fixture
@@ -43,14 +42,14 @@ def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path,
     other = next(name for name in here.clusters if name != drained)
     file = a_file(tmp_path, manifest(tenant))
     first = decisions(cli("plan", "-f", file, "-o", "json").out)["demo"]
-    assert cli("apply", "-f", file, "--wait", "--timeout", _BOUND).code == 0
+    assert cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
     assert clusters_of(cli, tenant) == sorted(placement["cluster"] for placement in first["placements"])
 
     planned = decisions(cli("plan", "--drain", drained, "-o", "json").out)["demo"]
     assert [eviction["cluster"] for eviction in planned["evictions"]] == [drained]
     assert clusters_of(cli, tenant) == sorted(here.clusters)  # a plan changes nothing
 
-    result = cli("drain", drained, "--wait", "--timeout", _BOUND)
+    result = cli("drain", drained, "--wait", "--timeout", str(TIMEOUT_SECONDS))
     assert (result.code, result.out) == (0, f"inferencecluster/{drained} drain requested\n"), result.err
     assert ": gone" in result.err
     assert clusters_of(cli, tenant) == [placement["cluster"] for placement in planned["placements"]] == [other, other]
@@ -72,7 +71,7 @@ def test_18_6_4_answers_agree_with_the_plan(
         assert result.code == 0, result.err
         return json.loads(result.out)
 
-    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", _BOUND).code == 0
+    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
     room = ask("--headroom", "md/demo")
     most = room["headroom"]
     assert most > room["wanted"] == 2
@@ -97,7 +96,7 @@ def test_18_6_4_answers_agree_with_the_plan(
 
 
 def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, tenant: str, tmp_path: Path) -> None:
-    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", _BOUND).code == 0
+    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
     stands = json.loads(cli("explain", "md/demo", "-n", tenant, "-o", "json").out)
     assert sorted(replica["cluster"] for replica in stands["replicas"]) == clusters_of(cli, tenant)
     assert {(replica["action"], replica["ready"]) for replica in stands["replicas"]} == {("Keep", True)}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles, ProcessSpec, start_time
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ class House:
 
     def start(self) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "testbed.process.supervisor", str(self.home)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
 
     def send(self, number: int) -> None:
         supervisor = self.files.identity(SUPERVISOR)

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -29,24 +29,25 @@ from api_types.messages.entities import Delete, Scale, SetSpec
 from client.temporal.converter import DATA_CONVERTER
 from client.temporal.queries import RetriedQueries
 from testbed.running import Running
+from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 Json = dict[str, Any]
-POLL_SECONDS = 0.3
-# A timeout only bounds a failure; on a busy machine everything takes longer.
-TIMEOUT = 120.0
+# How long a worker that is sent SIGTERM may take, with its grace for activities.
+STOP_SECONDS = 60
 _MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = TIMEOUT, what: str = "") -> Any:
+async def eventually(
+    look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = TIMEOUT_SECONDS, what: str = ""
+) -> Any:
     """Poll until it holds; fail with what was seen last."""
-    deadline = time.monotonic() + within
     seen: Any = None
-    while time.monotonic() < deadline:
+    for pause in pauses(within):
         seen = await look()
         if holds(seen):
             return seen
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(pause)
     raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {yaml.safe_dump(seen)[:6000]}")
 
 
@@ -60,19 +61,22 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start it and wait until it serves; one that does not is ended."""
         environment = {**os.environ, **self._settings, "MODELPLANE_WORKER__LISTEN": self._listen}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([sys.executable, "-m", "worker"], env=environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
+        for pause in pauses():
             if self._process.poll() is not None:
                 raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
-            try:
-                if httpx.get(f"http://{self._listen}/healthz").status_code == 200:
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"http://{self._listen}/healthz").status_code == HTTPStatus.OK:
                     return
-            except httpx.HTTPError:
-                time.sleep(POLL_SECONDS)
+            time.sleep(pause)
+        self.kill()
         raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -94,7 +98,7 @@ class WorkerProcess:
         """End it with SIGTERM; gives the exit code."""
         assert self._process
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(60)
+        code = self._process.wait(STOP_SECONDS)
         self._process = None
         return code
 
@@ -152,14 +156,16 @@ class ControlPlane:
             raise
         return seen
 
-    async def until(self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = TIMEOUT) -> Json:
+    async def until(
+        self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = TIMEOUT_SECONDS
+    ) -> Json:
         seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
         return seen
 
-    async def ready(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT) -> Json:
+    async def ready(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT_SECONDS) -> Json:
         return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
 
-    async def gone(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT) -> None:
+    async def gone(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT_SECONDS) -> None:
         await self.until(kind, name, lambda seen: not seen, namespace, within)
 
     async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
@@ -24,7 +25,10 @@ async def replay_all(client: Client, since: datetime, folder: Path) -> None:
 
     async def histories() -> AsyncIterator[WorkflowHistory]:
         async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
-            yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            # Without a finished task there is nothing to replay, and the SDK waits for ever.
+            if any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for event in history.events):
+                yield history
 
     failed = []
     async with replayer().workflow_replay_iterator(histories()) as results:

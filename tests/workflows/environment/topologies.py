@@ -12,7 +12,8 @@ from typing import Any
 
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import labels
-from tests.workflows.environment.harness import TIMEOUT, ControlPlane, Json, condition, eventually
+from tests.environment.waiting import TIMEOUT_SECONDS
+from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually
 
 CLUSTER = "prod-eu"
 H100, L40S = "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
@@ -269,7 +270,7 @@ async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str 
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def rolled(plane: ControlPlane, document: Json, within: float = TIMEOUT) -> Json:
+async def rolled(plane: ControlPlane, document: Json, within: float = TIMEOUT_SECONDS) -> Json:
     """Apply a changed deployment and wait until it is Ready."""
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     request = await plane.apply(document)

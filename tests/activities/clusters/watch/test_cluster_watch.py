@@ -18,6 +18,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, cluster_from, eventually, target
 from tests.activities.environment.tcp_proxy import TcpProxy
 from tests.activities.render.builders import a_gang, a_member, an_engine
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed
 
@@ -326,7 +327,7 @@ def _cluster(client: RecordingClient, cluster: ClusterUnderTest, *, reachable: b
 
 
 async def _until(
-    client: RecordingClient, order: ApplyReplica, holds: Callable[[ObservedReplica], bool], within_seconds: float = 60.0
+    client: RecordingClient, order: ApplyReplica, holds: Callable[[ObservedReplica], bool], within_seconds: float = TIMEOUT_SECONDS
 ) -> ObservedReplica:
     def look() -> ObservedReplica | None:
         seen = client.replica(_id(order))

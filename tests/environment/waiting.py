@@ -1,0 +1,41 @@
+"""How long tests wait for something, and how often they look."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# A limit only bounds a failure: it is far more than is ever needed.
+TIMEOUT_SECONDS = 300.0
+
+# Each look costs a query or a request: the longer something takes, the longer the pauses.
+SHORTEST_PAUSE_SECONDS = 0.3
+LONGEST_PAUSE_SECONDS = 1.0
+
+_STAT = Path("/proc/stat")
+_STEAL = 8
+
+
+def machine_seconds() -> float:
+    """A clock that stands still while this machine's processors work for other machines.
+
+    A virtual machine on a busy host can be slower by ten times for minutes. What is promised within seconds is promised of processors that
+    run.
+    """
+    return time.monotonic() - _stolen_seconds()
+
+
+def pauses(within: float = TIMEOUT_SECONDS, shortest: float = SHORTEST_PAUSE_SECONDS) -> Iterator[float]:
+    """Give the seconds to sleep before each next look, until the time is over; there is at least one look."""
+    began = machine_seconds()
+    passed = 0.0
+    while passed <= within:
+        yield min(max(passed / 10, shortest), LONGEST_PAUSE_SECONDS)
+        passed = machine_seconds() - began
+
+
+def _stolen_seconds() -> float:
+    if not _STAT.exists():  # not Linux
+        return 0.0
+    ticks = int(_STAT.read_text().splitlines()[0].split()[_STEAL])
+    return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
