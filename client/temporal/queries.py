@@ -16,10 +16,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from api_types.errors import QUERY_REFUSED
 
 PAUSE_SECONDS = 0.2
-# A query is answered within milliseconds, unless the worker has to replay the workflow first.
+# A query is answered within milliseconds, unless the worker has to replay the workflow first. An attempt ends after this time, and after a
+# third of the caller's time: one that takes all of it leaves none for another.
 ATTEMPT_SECONDS = 5.0
+ATTEMPT_SHARE = 1 / 3
 # How long a caller waits that names no time of its own.
 LIMIT_SECONDS = 30.0
+_SECONDS_MIN = 0.001
 
 _NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
@@ -34,16 +37,25 @@ class RetriedQueries(Interceptor):
 
 class _Retry(OutboundInterceptor):
     async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK calls it by this name
-        deadline = time.monotonic() + (input.rpc_timeout.total_seconds() if input.rpc_timeout else LIMIT_SECONDS)
+        limit = input.rpc_timeout.total_seconds() if input.rpc_timeout else LIMIT_SECONDS
+        deadline = time.monotonic() + limit
         while True:
-            left = deadline - time.monotonic()
-            attempt = dataclasses.replace(input, rpc_timeout=timedelta(seconds=min(left, ATTEMPT_SECONDS)))
+            seconds = _attempt_seconds(limit, deadline - time.monotonic())
             try:
-                return await super().query_workflow(attempt)
-            except WorkflowQueryFailedError as error:
-                if QUERY_REFUSED not in str(error) or time.monotonic() + PAUSE_SECONDS >= deadline:
-                    raise
-            except RPCError as error:
-                if error.status not in _NO_ANSWER or time.monotonic() + PAUSE_SECONDS >= deadline:
+                return await super().query_workflow(dataclasses.replace(input, rpc_timeout=timedelta(seconds=seconds)))
+            except (WorkflowQueryFailedError, RPCError) as error:
+                if not _may_pass(error) or time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _attempt_seconds(limit: float, left: float) -> float:
+    """Give the time of the next attempt; where it would leave no time for another one, it takes all that is left, for a slow replay."""
+    share = min(limit * ATTEMPT_SHARE, ATTEMPT_SECONDS)
+    # The pause before may have ended late, and the SDK takes no negative time.
+    return share if left >= 2 * share else max(left, _SECONDS_MIN)
+
+
+def _may_pass(error: WorkflowQueryFailedError | RPCError) -> bool:
+    """Tell whether the query was refused or lost, and not answered with an error."""
+    return error.status in _NO_ANSWER if isinstance(error, RPCError) else QUERY_REFUSED in str(error)

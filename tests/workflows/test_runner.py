@@ -1,4 +1,4 @@
-"""A workflow advances only with a workflow task, also while queries arrive late; a query that is refused for that reason is sent again."""
+"""A workflow advances only with a workflow task, also while queries arrive late."""
 
 import asyncio
 import contextlib
@@ -13,12 +13,11 @@ import pytest
 from temporalio import activity, workflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.client import Client, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle, WorkflowQueryFailedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowInstance, WorkflowRunner
 
 from api_types.errors import QUERY_REFUSED
-from client.temporal import queries
 from testbed.running import Running
 from workflows.runner import GuardedRunner
 
@@ -75,64 +74,6 @@ def test_what_arrives_without_a_task_of_its_own_is_refused(story: str, act: Work
     assert (inner.activations == [START, act]) is passes, story
     assert completion.failed.failure.message == ("" if passes else QUERY_REFUSED)
     assert completion.run_id == "run"
-
-
-class Answers(OutboundInterceptor):
-    """A client whose queries end in these ways, one after the other."""
-
-    def __init__(self, *outcomes: Exception | int) -> None:
-        self.outcomes = list(outcomes)
-
-    async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
-        del input
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-
-def query(*outcomes: Exception | int, seconds: float | None = None) -> Any:
-    """Send a query that ends so."""
-    sent = QueryWorkflowInput(
-        id="w",
-        run_id=None,
-        query="q",
-        args=(),
-        reject_condition=None,
-        headers={},
-        ret_type=None,
-        rpc_metadata={},
-        rpc_timeout=timedelta(seconds=seconds) if seconds else None,
-    )
-    return asyncio.run(queries.RetriedQueries().intercept_client(Answers(*outcomes)).query_workflow(sent))
-
-
-def refusal() -> Exception:
-    return WorkflowQueryFailedError(QUERY_REFUSED)
-
-
-def test_a_refused_query_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.01)
-    assert query(refusal(), refusal(), 7) == 7
-
-
-def test_a_query_that_got_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.01)
-    lost = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
-    assert query(lost, RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""), 7) == 7
-
-
-@pytest.mark.parametrize(
-    "error", [WorkflowQueryFailedError("no such query"), RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")], ids=str
-)
-def test_a_query_that_fails_for_another_reason_is_not_sent_again(error: Exception) -> None:
-    with pytest.raises(type(error), match="no such"):
-        query(error, 7)
-
-
-def test_a_query_is_not_sent_again_after_the_caller_s_time() -> None:
-    with pytest.raises(WorkflowQueryFailedError, match="query again"):
-        query(refusal(), 7, seconds=0.1)
 
 
 @activity.defn

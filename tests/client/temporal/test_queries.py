@@ -1,0 +1,133 @@
+"""A query that a worker refuses or loses is sent again, for as long as the caller waits."""
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from temporalio.client import OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api_types.errors import QUERY_REFUSED
+from client.temporal import queries
+
+ANSWER = 7
+# What the tests give a query, a fifth of the 3 s of the command line.
+CALLER_SECONDS = 0.6
+
+
+class After(NamedTuple):
+    """An answer that takes a time, as after a replay."""
+
+    seconds: float
+
+
+LOST = After(float("inf"))
+Outcome = Exception | int | After
+
+
+class Server(OutboundInterceptor):
+    """A client whose queries end in these ways, one after the other; one without an answer in time waits its whole time, as on a server."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes = list(outcomes)
+        self.attempts: list[float] = []
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
+        assert input.rpc_timeout is not None
+        seconds = input.rpc_timeout.total_seconds()
+        self.attempts.append(seconds)
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, After):
+            await asyncio.sleep(min(outcome.seconds, seconds))
+            if outcome.seconds > seconds:
+                raise RPCError("context deadline exceeded", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+            return ANSWER
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def query(server: Server, *, seconds: float | None = None) -> Any:
+    """Send a query, with the caller's time if it names one."""
+    sent = QueryWorkflowInput(
+        id="w",
+        run_id=None,
+        query="q",
+        args=(),
+        reject_condition=None,
+        headers={},
+        ret_type=None,
+        rpc_metadata={},
+        rpc_timeout=timedelta(seconds=seconds) if seconds else None,
+    )
+    return asyncio.run(queries.RetriedQueries().intercept_client(server).query_workflow(sent))
+
+
+def refusal() -> Exception:
+    return WorkflowQueryFailedError(QUERY_REFUSED)
+
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.01)
+
+
+def test_a_refused_query_is_sent_again() -> None:
+    assert query(Server(refusal(), refusal(), ANSWER)) == ANSWER
+
+
+def test_a_query_that_got_lost_is_sent_again() -> None:
+    lost = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+    assert query(Server(lost, RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""), ANSWER)) == ANSWER
+
+
+def test_a_lost_query_is_sent_again_within_the_time_that_the_caller_names() -> None:
+    server = Server(LOST, ANSWER)
+    started = time.monotonic()
+    assert query(server, seconds=CALLER_SECONDS) == ANSWER
+    assert server.attempts[0] == pytest.approx(CALLER_SECONDS / 3)
+    assert time.monotonic() - started < CALLER_SECONDS
+
+
+def test_a_lost_query_of_a_caller_that_names_no_time_is_sent_again_after_the_longest_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "ATTEMPT_SECONDS", 0.05)
+    server = Server(LOST, LOST, ANSWER)
+    assert query(server) == ANSWER
+    assert server.attempts == [0.05, 0.05, 0.05]
+
+
+def test_the_last_attempt_takes_all_that_is_left_for_a_replay_that_is_slower_than_a_third() -> None:
+    server = Server(LOST, After(CALLER_SECONDS / 2))
+    assert query(server, seconds=CALLER_SECONDS) == ANSWER
+    assert len(server.attempts) == 2
+
+
+def test_a_caller_gets_the_error_within_its_time_when_every_attempt_is_lost() -> None:
+    server = Server(*[LOST] * 9)
+    started = time.monotonic()
+    with pytest.raises(RPCError, match="deadline exceeded"):
+        query(server, seconds=CALLER_SECONDS)
+    assert time.monotonic() - started < CALLER_SECONDS * 1.5
+    assert sum(server.attempts) <= CALLER_SECONDS
+
+
+def test_a_pause_that_ends_after_the_caller_s_time_makes_no_negative_time() -> None:
+    assert queries._attempt_seconds(3.0, -0.1) > 0
+
+
+@pytest.mark.parametrize(
+    "error", [WorkflowQueryFailedError("no such query"), RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")], ids=str
+)
+def test_a_query_that_fails_for_another_reason_is_not_sent_again(error: Exception) -> None:
+    server = Server(error, ANSWER)
+    with pytest.raises(type(error), match="no such"):
+        query(server)
+    assert server.outcomes == [ANSWER]
+
+
+def test_a_refused_query_is_not_sent_again_after_the_caller_s_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_SECONDS", 0.2)
+    with pytest.raises(WorkflowQueryFailedError, match="query again"):
+        query(Server(refusal(), ANSWER), seconds=0.1)
