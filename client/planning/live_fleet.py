@@ -12,6 +12,7 @@ from typing import Any
 from activities.messaging.search_attributes import NAME, NAMESPACE, READY, visibility_query
 from api_types import labels
 from api_types.clock import now_ms
+from api_types.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from client.errors import NoAnswer, NotFound
 from client.refs.targets import SCHEDULER, Target
@@ -29,7 +30,6 @@ from scheduler import (
     restore_decision_state,
     unpack_rows,
 )
-from workflows.fleet_scheduler.cache.packing import unpack
 
 # Each time, an object has as long as a query waits. A worker that just started replays its workflows first.
 _DESCRIBE_RETRIES = 3

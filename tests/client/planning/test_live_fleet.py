@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from api_types.clock import now_ms
+from api_types.packing import pack
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.errors import NoAnswer
 from client.planning import live_fleet
@@ -29,7 +30,6 @@ from scheduler import (
 )
 from tests.client.fleetfiles import Tree, a_class, a_deployment
 from tests.client.planning.test_live_plan import published, stored
-from workflows.fleet_scheduler.cache.packing import pack
 
 STRICT = read_policy({"queueOrder": "StrictOrder"})
 

@@ -12,6 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.scheduling import PlacementRequest
+from api_types.packing import unpack
 from api_types.settings import QueueSettings, Settings
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.wire import to_wire
@@ -20,7 +21,6 @@ from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
 from tests.workflows.environment.short_runs import runs, server_with_short_runs
 from workflows.fleet_scheduler import continue_as_new
-from workflows.fleet_scheduler.cache.packing import unpack
 
 pytestmark = pytest.mark.testbed
 

@@ -10,9 +10,9 @@ from pydantic import Field
 from temporalio import activity
 
 from api_types.base import Message
+from api_types.packing import pack, pack_bytes
 from scheduler import snapshot
 from workflows.fleet_scheduler.cache import cache_registry
-from workflows.fleet_scheduler.cache.packing import pack, pack_bytes
 
 # A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own data need some of it.
 CARRIED_CHARACTERS_MAX = 1_800_000

@@ -9,11 +9,11 @@ from heapq import nsmallest
 from typing import Any
 
 from api_types.messages.scheduling import PlacementRequest
+from api_types.packing import pack, unpack, unpack_bytes
 from scheduler import Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
 from workflows.fleet_scheduler.cache.admission import AdmissionTimeouts
 from workflows.fleet_scheduler.cache.answers import AnswerCache
 from workflows.fleet_scheduler.cache.carry_over import PackedFleet
-from workflows.fleet_scheduler.cache.packing import pack, unpack, unpack_bytes
 from workflows.fleet_scheduler.cache.queue import SchedulingQueue
 from workflows.fleet_scheduler.cache.queueing_hints import QueueingHints
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState

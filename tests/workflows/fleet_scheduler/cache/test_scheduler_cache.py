@@ -12,6 +12,7 @@ from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import KnownReplica, PlacementRequest, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.packing import unpack
 from scheduler.decide import apply, decide
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state
@@ -23,7 +24,6 @@ from scheduler.model.wire import from_wire, to_wire
 from tests.scheduler.builders import cluster, deployment, engine
 from workflows.fleet_scheduler.cache import cache_registry, carry_over
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
-from workflows.fleet_scheduler.cache.packing import unpack
 from workflows.fleet_scheduler.cache.queue import owner_of
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState

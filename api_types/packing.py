@@ -1,4 +1,4 @@
-"""Compression of what would be too large to carry as JSON."""
+"""Compression of what would be too large as JSON: the carried state of the scheduler, and the pages of its ledger that a query gives."""
 
 import base64
 import json
