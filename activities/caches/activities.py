@@ -76,7 +76,7 @@ class CacheActivities:
             if order.hydrate and not rendered.held:
                 for copy in rendered.copies:
                     await cluster.apply({**copy.manifest, **await read_copy_data(self.store, copy)})
-                job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.spent_job)
+                job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
         return CacheApplied(
             claim=claim,
             artifact_key=artifact.key,

@@ -10,7 +10,7 @@ SDK is behind `ClusterApi` in `clients/`. Failures are raised as the errors of `
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from api_types.messages.cluster_work import Connection
+from api_types.messages.cluster_work import Connection, ObjectIdParts
 
 Json = dict[str, Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]
@@ -44,7 +44,7 @@ class ObjectId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "ObjectId":
         """Read the text form. Raises ValueError."""
-        version, kind, namespace, name = text.rsplit("/", 3)
+        version, kind, namespace, name = ObjectIdParts.parse(text)
         return cls(Kind(version, kind), namespace, name)
 
     @classmethod

@@ -82,7 +82,7 @@ async def _sweep(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) ->
     while True:
         found = [item for kind in kinds.replica_kinds(served) for item in await _marked(deleter, kind, order)]
         own = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
-        targets = [target for target in own if str(target) not in order.given_up]
+        targets = [target for target in own if str(target) not in order.skipped]
         if not targets:
             return DeletionResult([conflict(item, order.uid) for item in found if ObjectId.of(item) not in own], [])
         result = await deleter.until_gone(targets, limit.left())

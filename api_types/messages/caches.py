@@ -114,7 +114,7 @@ class ResolvedRevision(Message):
 
 
 class ApplyCache(Message):
-    """Apply the objects of one artifact on one cluster. `hydrate`: its Job too; `spent_job` is the uid of one that failed."""
+    """Apply the objects of one artifact on one cluster. `hydrate`: its Job too; `failed_job_uid` is the uid of one that failed."""
 
     connection: Connection
     cluster: str
@@ -127,7 +127,7 @@ class ApplyCache(Message):
     storage_class_name: str
     scheduler_type: str = "none"
     hydrate: bool = True
-    spent_job: str = ""
+    failed_job_uid: str = Field(default="", alias="spentJob")
 
 
 class CacheApplied(Message):

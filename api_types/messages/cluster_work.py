@@ -1,6 +1,6 @@
 """Input and output of the activities that work on clusters: connect, watch, apply, prune and tear down."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -78,14 +78,51 @@ class ApplyReplica(Message):
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 
-class AppliedObject(Message):
-    """One applied object on a cluster. `id` is `<apiVersion>/<Kind>/<namespace>/<name>`.
+class ObjectIdParts(NamedTuple):
+    """The id of an object on a cluster, `<apiVersion>/<Kind>/<namespace>/<name>`; the namespace of a cluster-scoped kind is empty."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ObjectIdParts":
+        """Read an id. Raises ValueError."""
+        parts = text.rsplit("/", 3)
+        if len(parts) != len(cls._fields):
+            raise ValueError(f"{text!r} is not the id of an object: <apiVersion>/<Kind>/<namespace>/<name>")
+        return cls(*parts)
+
+
+class ClusterObject(Message):
+    """An object on a cluster, by its id (`ObjectIdParts`)."""
+
+    id: str
+
+    @property
+    def kind(self) -> str:
+        """The kind, without its version."""
+        return ObjectIdParts.parse(self.id).kind
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, empty for a cluster-scoped kind."""
+        return ObjectIdParts.parse(self.id).namespace
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return ObjectIdParts.parse(self.id).name
+
+
+class AppliedObject(ClusterObject):
+    """One applied object on a cluster.
 
     `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it.
     """
 
     key: str
-    id: str
     hash: str = ""
     digest: str = ""
 
@@ -128,7 +165,7 @@ class Applied(Message):
 class RunTeardownStep(Message):
     """One step of an ordered teardown.
 
-    `wait_seconds`: after this time the result lists what remains (0: return only when nothing does). `given_up`: ids of objects that are
+    `wait_seconds`: after this time the result lists what remains (0: return only when nothing does). `skipped`: ids of objects that are
     no longer waited for.
     """
 
@@ -140,18 +177,16 @@ class RunTeardownStep(Message):
     number: int
     inventory: list[AppliedObject] = Field(default_factory=list)
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
-    given_up: list[str] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list, alias="givenUp")
 
 
-class RemainingObject(Message):
-    """An object that should be deleted and still exists. `id` as in an inventory; `why`: what blocks it, such as a finalizer."""
+class RemainingObject(ClusterObject):
+    """An object that should be deleted and still exists. `why`: what blocks it, such as a finalizer."""
 
-    id: str
     why: str = ""
 
     def __str__(self) -> str:
-        *_, kind, namespace, name = self.id.split("/")
-        return f"{kind} {namespace}/{name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
+        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
 
 
 class TeardownStepResult(Message):

@@ -162,7 +162,7 @@ class Staging:
             storage_class_name=staging.site.storage_class_name,
             scheduler_type=staging.site.scheduler_type,
             hydrate=hydrate,
-            spent_job=copy.failed_job_uid,
+            failed_job_uid=copy.failed_job_uid,
         )
 
     async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:

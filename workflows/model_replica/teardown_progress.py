@@ -131,7 +131,6 @@ def left_behind(items: Sequence[RemainingObject], cluster: str, why: str) -> lis
     """List objects that stay on a cluster, and why."""
     found = []
     for item in items:
-        *_, kind, namespace, name = item.id.split("/")
         reason = f"{why}; {item.why}" if item.why else why
-        found.append(LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason))
+        found.append(LeftBehind(kind=item.kind, name=item.name, namespace=item.namespace, location=cluster, reason=reason))
     return found

@@ -137,4 +137,4 @@ def deletions(step: TeardownStep, inventory: Sequence[AppliedObject]) -> list[Ap
     """Give what a step deletes, in order: kind by kind, and within a kind in reverse of the order in which it was applied."""
     rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
     of_step = [entry for entry in reversed(inventory) if step_of(entry.key) is step]
-    return sorted(of_step, key=lambda entry: rank.get(entry.id.rsplit("/", 3)[1], len(rank)))
+    return sorted(of_step, key=lambda entry: rank.get(entry.kind, len(rank)))

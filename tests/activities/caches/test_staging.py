@@ -94,13 +94,13 @@ async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(clus
     assert await remove(cluster, order, applied) == []
 
 
-async def test_wkl_92_a_spent_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:
+async def test_wkl_92_a_failed_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     first = await apply(cluster, order)
-    second = await apply(cluster, order.model_copy(update={"spent_job": first.job_uid}))
+    second = await apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid}))
     assert second.job_uid not in ("", first.job_uid)
     # The answer was lost and the step is done again: the new Job is not the spent one.
-    assert (await apply(cluster, order.model_copy(update={"spent_job": first.job_uid}))).job_uid == second.job_uid
+    assert (await apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid}))).job_uid == second.job_uid
     await remove(cluster, order, second)
 
 

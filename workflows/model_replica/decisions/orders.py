@@ -46,5 +46,5 @@ def teardown_order(state: ModelReplicaState, timeout: timedelta) -> RunTeardownS
         number=state.teardown.number,
         inventory=applied.inventory if applied else [],
         wait_seconds=timeout.total_seconds(),
-        given_up=state.teardown.skipped,
+        skipped=state.teardown.skipped,
     )

@@ -28,8 +28,7 @@ def drift_message(applied: Applied, seen: ObservedReplica) -> str:
 
 
 def _title(item: AppliedObject) -> str:
-    *_, kind, _, name = item.id.split("/")
-    return f"{kind}/{name}"
+    return f"{item.kind}/{item.name}"
 
 
 def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
@@ -152,5 +151,4 @@ def engine_phase(engine: AppliedEngine, workload: ObservedWorkload, problem: str
 
 def inventory_item(item: AppliedObject) -> dict[str, Any]:
     """Show one object of the inventory."""
-    *_, kind, _, name = item.id.split("/")
-    return {"key": item.key, "kind": kind, "name": name, "hash": item.hash}
+    return {"key": item.key, "kind": item.kind, "name": item.name, "hash": item.hash}
