@@ -194,6 +194,9 @@ class Entity(ABC, Generic[StateT]):
         """Refuse a stale or invalid change before it is written to the history."""
         try:
             message = Replace.model_validate(payload)
+            if message.request_id in self.state.requests:
+                # It was accepted before, and its caller did not get the answer: `replace` gives that again, and changes nothing.
+                return
             if self.state.deleting:
                 raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
             if message.resource_version and message.resource_version != str(self.state.resource_version):

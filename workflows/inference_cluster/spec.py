@@ -47,6 +47,11 @@ def missing_classes(state: ClusterState) -> list[str]:
     return [name for name in class_names(state) if name not in state.classes]
 
 
+def is_evicting(spec: Mapping[str, Any]) -> bool:
+    """Tell whether the spec has the taint that evicts every replica: from `drain`, or from a deletion with `--evict`."""
+    return any((taint["key"], taint["effect"]) == (EVICT_TAINT["key"], EVICT_TAINT["effect"]) for taint in spec.get("taints", []))
+
+
 def with_evict_taint(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Give the spec with the taint that evicts every replica."""
     others = [taint for taint in spec.get("taints", []) if (taint["key"], taint["effect"]) != (EVICT_TAINT["key"], EVICT_TAINT["effect"])]

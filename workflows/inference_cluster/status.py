@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from api_types import labels, names
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.spec import missing_classes
+from workflows.inference_cluster.spec import is_evicting, missing_classes
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -94,6 +94,16 @@ def ready_verdict(readings: Readings) -> Verdict:
         if verdict.status != TRUE:
             return Verdict(FALSE, "Unavailable" if readings.was_ready else "Creating", f"{verdict.reason}: {verdict.message}")
     return Verdict(TRUE, "Available", "")
+
+
+def occupied_message(name: str, state: ClusterState) -> str:
+    """Say for which replicas the deletion of cluster `name` waits, and what can be done about those that stay."""
+    if state.occupied is None:
+        return "waits for the scheduler to report which replicas are on the cluster"
+    replicas = f"waits until ModelReplica {', '.join(state.occupied)} {'is' if len(state.occupied) == 1 else 'are'} gone"
+    if is_evicting(state.spec or {}):
+        return f"{replicas}; the scheduler evicts all but those that tolerate the taint {labels.MAINTENANCE}: delete their ModelDeployments"
+    return f"{replicas}; `modelplane delete inferencecluster/{name} --evict` moves replicas to other clusters"
 
 
 def drivers(pools: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
 from workflows.inference_cluster.spec import with_evict_taint
 from workflows.inference_cluster.state import ClusterState
-from workflows.inference_cluster.status import backend_verdict, cluster_verdict, readings_of, ready_verdict, status_fields
+from workflows.inference_cluster.status import backend_verdict, cluster_verdict, occupied_message, readings_of, ready_verdict, status_fields
 
 
 @workflow.defn(name="InferenceCluster")
@@ -169,10 +169,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.watch()
         await self.reporter.report_to_scheduler()
         if (self.state.occupied is None or self.state.occupied) and not self.state.forced:
-            holders = ", ".join(self.state.occupied or []) or "the scheduler's answer"
-            self.context.set_condition(
-                "Deleting", FALSE, "Occupied", f"waits for {holders}; move the replicas away, or delete with --evict"
-            )
+            self.context.set_condition("Deleting", FALSE, "Occupied", occupied_message(self.name, self.state))
             return False
         await self.reporter.report_to_caches()
         if self.state.caches and not self.state.forced:

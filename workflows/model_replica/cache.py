@@ -4,50 +4,14 @@ It registers at the cache that its spec names, receives the volume claim to moun
 deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
 """
 
-from typing import Any
-
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
 from api_types.messages.delivery import entity
 from api_types.messages.signals import ModelCacheSignals
 from workflows.entity.cache_user import REGISTER_RETRY, wait_for_first_report
-from workflows.entity.conditions import is_true
 from workflows.entity.context import EntityContext
+from workflows.model_replica.decisions.cache import cache_name, mounted_claims
 from workflows.model_replica.state import ModelReplicaState
-
-
-def cache_name(state: ModelReplicaState) -> str:
-    """Name the cache that the spec references; empty if it references none."""
-    name: str = ((state.spec or {}).get("modelCacheRef") or {}).get("name", "")
-    return name
-
-
-def mounted_claims(state: ModelReplicaState) -> list[str]:
-    """Name the claims that pods may mount, the newest last: while a change is rolled out, those before it too."""
-    applied = state.applied_inputs.cache_claim if state.applied_inputs else ""
-    older = [claim for claim in state.cache_mounted if claim != applied]
-    if is_true(state.conditions, "Ready"):
-        older = []
-    return [*older, applied] if applied else older
-
-
-def cache_problem(state: ModelReplicaState) -> str:
-    """Say which cache keeps the engines from starting, and how far it is."""
-    report, cluster = state.cache, state.start.cluster
-    title = f"ModelCache {state.start.namespace}/{cache_name(state)}"
-    if report is None:
-        return f"{title} does not exist, or has not answered yet; engines on {cluster} wait for it"
-    detail = f": {report.message}" if report.message else ""
-    return f"{title} is {report.phase or 'not staged'} on {cluster}{detail}"
-
-
-def cache_status(state: ModelReplicaState) -> dict[str, Any]:
-    """Show which weights are mounted; nothing without a cache."""
-    if not cache_name(state):
-        return {}
-    report = state.cache
-    shown = {"claimName": state.cache_claim, "artefactKey": report.artifact_key, "phase": report.phase} if report else {}
-    return {"cache": {field: value for field, value in shown.items() if value}}
 
 
 class ReplicaCache:

@@ -9,24 +9,11 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import ReadMemo
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import names
-from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.messages.entities import ClusterChanged
 from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
+from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
-
-
-def access_of(state: ModelReplicaState) -> tuple[Connection, ClusterFacts] | None:
-    """Give how to reach the cluster and its facts; None while either is unknown."""
-    known = state.cluster
-    if known is None or known.connection is None or known.facts is None:
-        return None
-    return known.connection, known.facts
-
-
-def is_unreachable(state: ModelReplicaState) -> bool:
-    """Tell whether the cluster has been unresponsive for so long that its endpoints must be withdrawn."""
-    return bool(state.cluster and state.cluster.unreachable_for_seconds)
 
 
 class ReplicaCluster:

@@ -158,9 +158,10 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         self.on_retry_requested()
 
     def on_retry_requested(self) -> None:
-        """Reset the backoff, and compare copies of Secrets with their sources too."""
+        """Reset the backoffs of apply, teardown and pruning, and compare copies of Secrets with their sources too."""
         self.state.retry_at = ""
         self.state.copies_due = self.context.now()
+        self.state.prune_at, self.state.prune_attempts = "", 0
 
     def repeat_reports(self) -> None:
         """Report to the deployment again with the next pass."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from api_types.messages.entities import SetSpec
+from api_types.errors import Conflict
+from api_types.messages.entities import Replace, SetSpec
 from tests.api_types.builders import a_deployment
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
@@ -26,6 +27,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
 
 def apply(deployment: ModelDeploymentWorkflow, document: dict[str, Any]) -> None:
     deployment.set_spec(SetSpec(by="ann", manifest=document).wire())
+
+
+def replace(deployment: ModelDeploymentWorkflow, change: dict[str, Any]) -> dict[str, Any]:
+    """Do what the server does with an update: the validator first."""
+    deployment.check_replace(change)
+    answer = ModelDeploymentWorkflow.replace(deployment, change)
+    assert isinstance(answer, dict)
+    return answer
 
 
 def annotated(document: dict[str, Any]) -> dict[str, Any]:
@@ -55,3 +64,25 @@ def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(time: 
     assert deployment.state.timings is not None
     assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (2, time[0].timestamp())
     assert [event.reason for event in deployment.state.events] == ["SpecChanged", "SpecChanged"]
+
+
+@pytest.mark.usefixtures("time")
+def test_a_repeated_replace_gives_the_same_answer_whatever_happened_since() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    version = str(deployment.state.resource_version)
+    change = Replace(request_id="r1", by="ann", resource_version=version, manifest=annotated(a_deployment())).wire()
+    answer = replace(deployment, change)
+    assert replace(deployment, change) == answer
+    deployment.delete({"by": "ann"})
+    deployment.check_replace(change)
+    with pytest.raises(Conflict, match="is being deleted"):
+        deployment.check_replace({**change, "requestId": "r2"})
+
+
+@pytest.mark.usefixtures("time")
+def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    with pytest.raises(Conflict, match="modified since you read it"):
+        deployment.check_replace(Replace(request_id="r1", resource_version="0", manifest=a_deployment()).wire())

@@ -75,8 +75,11 @@ async def test_replace_answers_with_the_object_and_refuses_a_stale_or_bad_one(pl
     handle = plane.handle("ModelDeployment", name, "messages")
     document["metadata"]["labels"] = {"team": "a"}
     version = seen["metadata"]["resourceVersion"]
-    answer = await handle.execute_update("replace", Replace(request_id="r1", by="test", resource_version=version, manifest=document).wire())
+    change = Replace(request_id="r1", by="test", resource_version=version, manifest=document).wire()
+    answer = await handle.execute_update("replace", change)
     assert answer["metadata"]["labels"] == {"team": "a"}
+    # The change itself raised the resourceVersion: a sender that did not get the answer repeats its request, and gets it now.
+    assert await handle.execute_update("replace", change) == answer
     with pytest.raises(WorkflowUpdateFailedError) as stale:
         await handle.execute_update("replace", Replace(by="test", resource_version=version, manifest=document).wire())
     assert getattr(stale.value.cause, "type", "") == "Conflict"

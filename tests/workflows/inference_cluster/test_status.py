@@ -9,6 +9,7 @@ from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from workflows.entity.failures import Failure
+from workflows.inference_cluster.spec import with_evict_taint
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
     Gateway,
@@ -16,6 +17,7 @@ from workflows.inference_cluster.status import (
     cluster_verdict,
     drivers,
     gateway_of,
+    occupied_message,
     readings_of,
     ready_verdict,
     status_fields,
@@ -132,3 +134,24 @@ def test_the_status_shows_pools_gateway_and_storage_class() -> None:
 def test_a_device_class_is_mapped_to_its_driver() -> None:
     devices = [{"deviceClassName": "gpu", "driver": "gpu.nvidia.com"}, {"deviceClassName": "nic"}, {"driver": "x"}]
     assert drivers([{"devices": devices}]) == {"gpu": "gpu.nvidia.com"}
+
+
+GONE = "waits until ModelReplica ml/qwen-eu-0 is gone; "
+BOTH_GONE = "waits until ModelReplica ml/qwen-eu-0, ml/qwen-eu-1 are gone; "
+EVICTED = {"occupied": ["ml/qwen-eu-0", "ml/qwen-eu-1"], "spec": with_evict_taint(a_spec())}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (a_cluster(occupied=None), "waits for the scheduler to report which replicas are on the cluster"),
+        (a_cluster(occupied=["ml/qwen-eu-0"]), f"{GONE}`modelplane delete inferencecluster/eu --evict` moves replicas to other clusters"),
+        (
+            a_cluster(**EVICTED),
+            f"{BOTH_GONE}the scheduler evicts all but those that tolerate the taint {labels.MAINTENANCE}: delete their ModelDeployments",
+        ),
+    ],
+    ids=["the scheduler has not answered", "nothing moves them", "they are evicted"],
+)
+def test_a_deletion_says_which_replicas_it_waits_for_and_what_moves_them(state: ClusterState, message: str) -> None:
+    assert occupied_message("eu", state) == message

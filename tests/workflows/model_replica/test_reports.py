@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.model_replica.builders import a_replica
+from tests.workflows.model_replica.builders import CLUSTER, a_replica
+from workflows.entity.conditions import with_condition
 from workflows.model_replica.decisions.status import report_of
+from workflows.model_replica.decisions.verdicts import assess
 from workflows.model_replica.reports import is_progress_only
 from workflows.model_replica.state import ReplicaReport
 
@@ -35,7 +37,14 @@ def test_progress_after_nothing_was_reported_waits_too() -> None:
     assert is_progress_only(STARTING, ReplicaReport())
 
 
-def test_a_report_has_the_endpoint_and_the_first_message_of_a_condition_that_is_not_true() -> None:
+def test_a_report_says_why_the_replica_is_not_ready() -> None:
+    replica = a_replica(cluster=CLUSTER.model_copy(update={"unreachable_for_seconds": 400}))
+    for kind, verdict in assess(replica).conditions.items():
+        replica.conditions = with_condition(replica.conditions, kind, *verdict, now="2026-11-21T14:00:00Z", generation=1)
+    assert report_of(replica).message.startswith("InferenceCluster eu has not answered for more than 400 s")
+
+
+def test_a_report_has_the_endpoint_while_the_replica_serves_and_the_step_during_a_teardown() -> None:
     serving = report_of(a_replica())
     assert (serving.serving, serving.endpoint, serving.message) == (True, "http://10.0.0.1/ml/qwen-eu-0/v1", "")
     deleted = report_of(a_replica(deletion_timestamp="2026-11-21T14:00:00Z"))

@@ -1,4 +1,4 @@
 """What a ModelReplica decides and concludes, as pure functions of its state, its observations and the time.
 
-No part of the workflow is called from here, nothing waits, and nothing is changed.
+No part of the workflow is imported here, nothing waits, and nothing is changed.
 """

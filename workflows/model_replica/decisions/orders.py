@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from api_types import names
 from api_types.messages.cluster_work import ApplyReplica, RunTeardownStep
-from workflows.model_replica.cluster import access_of
+from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from api_types.messages.scheduling import ReplicaAccount
-from workflows.entity.conditions import TRUE, is_true
-from workflows.model_replica.cache import cache_status
-from workflows.model_replica.cluster import is_unreachable
+from workflows.entity.conditions import TRUE, condition_of, is_true
+from workflows.model_replica.decisions.cache import cache_status
+from workflows.model_replica.decisions.cluster import is_unreachable
 from workflows.model_replica.decisions.readings import endpoint_url, observed_status
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
@@ -55,14 +55,14 @@ def status_of(state: ModelReplicaState) -> dict[str, Any]:
 
 def report_of(state: ModelReplicaState) -> ReplicaReport:
     """Give what the deployment must know."""
-    waiting = next((c.message for c in state.conditions if c.status != TRUE and c.message), "")
+    ready = condition_of(state.conditions, "Ready")
     return ReplicaReport(
-        ready=is_true(state.conditions, "Ready"),
+        ready=ready is not None and ready.status == TRUE,
         serving=state.serving,
         endpoint=endpoint(state),
         phase="Terminating" if state.deleting else detailed_phase(state),
         generation=state.applied_generation,
-        message=state.teardown.message() if state.deleting else waiting,
+        message=state.teardown.message() if state.deleting else (ready.message if ready else ""),
     )
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
-from workflows.model_replica.cluster import access_of
+from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
 # `attempt`: delete the objects of the step on the cluster. `skip`: end the step because of `force`. `abandon`: end all steps on the

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from api_types.messages.cluster_work import Applied
 from api_types.messages.observations import ObservedReplica
 from workflows.entity.conditions import FALSE, TRUE, Verdict
-from workflows.model_replica.cache import cache_problem
-from workflows.model_replica.cluster import is_unreachable
+from workflows.model_replica.decisions.cache import cache_problem
+from workflows.model_replica.decisions.cluster import access_of, unreachable_problem
 from workflows.model_replica.decisions.readings import drift, holds_floor, model_problem, overdue, routing_problem
 from workflows.model_replica.state import ModelReplicaState
 
@@ -41,19 +41,21 @@ def assess(state: ModelReplicaState) -> Assessment:
             "Ready": Verdict(FALSE, "Creating", accepted.message),
         }
         return Assessment(conditions, state.serving, state.overdue, state.observed_generation)
-    model, routing = model_problem(applied, seen), routing_problem(applied, seen)
-    current, reachable = state.applied_generation == state.generation, not is_unreachable(state)
-    ready = accepted.status == TRUE and current and not model and not routing and reachable
-    serving = ready or (state.serving and reachable and holds_floor(applied, seen, (state.spec or {})["engines"]))
+    model, routing, unreachable = model_problem(applied, seen), routing_problem(applied, seen), unreachable_problem(state)
+    ready = accepted.status == TRUE and not (model or routing or unreachable)
+    serving = ready or (state.serving and not unreachable and holds_floor(applied, seen, (state.spec or {})["engines"]))
     late, warnings = _overdue_warnings(state, applied, seen)
+    # What was observed on a cluster that does not answer is old. An update that fails is why Ready is False, but not why serving ended.
+    not_serving = unreachable or model or routing or accepted.message
+    not_ready = unreachable or accepted.message or model or routing
     if state.serving and not serving:
-        warnings = (*warnings, Warned("ServingLost", model or routing or "the cluster is unreachable"))
-    unready = Verdict(FALSE, "Unavailable" if state.was_ready else "Creating", model or routing)
+        warnings = (*warnings, Warned("ServingLost", not_serving))
+    unready = Verdict(FALSE, "Unavailable" if state.was_ready else "Creating", not_ready)
     conditions = {
         "ModelAccepted": accepted,
         "ModelReady": Verdict(FALSE, "ModelStarting", model) if model else Verdict(TRUE, "Serving"),
         "RoutingReady": Verdict(FALSE, "Configuring", routing) if routing else Verdict(TRUE, "RouteConfigured"),
-        "Serving": Verdict(TRUE, "Serving") if serving else Verdict(FALSE, "NotServing", model or routing),
+        "Serving": Verdict(TRUE, "Serving") if serving else Verdict(FALSE, "NotServing", not_serving),
         "Ready": Verdict(TRUE, "Available") if ready else unready,
     }
     return Assessment(conditions, serving, late, state.applied_generation, ready, warnings)
@@ -68,12 +70,12 @@ def _overdue_warnings(state: ModelReplicaState, applied: Applied, seen: Observed
 
 def acceptance(state: ModelReplicaState) -> Verdict:
     """Give the condition `ModelAccepted`: whether the objects on the cluster are those of the present generation."""
-    known, failure = state.cluster, state.failure
+    failure = state.failure
     if failure.type:
         reason = state.failure_reason
         detailed = reason == "ClusterUnreachable" and failure.type != reason
         return Verdict(FALSE, reason, f"{failure.type}: {failure.message}" if detailed else failure.message)
-    if known is None or known.connection is None:
+    if access_of(state) is None:
         return Verdict(FALSE, "WaitingForCluster", f"InferenceCluster {state.start.cluster} is not connected")
     if state.applied is None or state.applied_generation != state.generation:
         return Verdict(FALSE, "Deploying", f"generation {state.generation} is not applied yet")
