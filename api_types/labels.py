@@ -15,6 +15,12 @@ DEPLOYMENT = f"{GROUP}/deployment"
 CLUSTER = f"{GROUP}/cluster"
 REPLICA_INDEX = f"{GROUP}/replica-index"
 
+# On clusters. By the first two, platform teams mark where a cluster is.
+REGION = f"{GROUP}/region"
+ZONE = f"{GROUP}/zone"
+# All pools of the cluster share a network with those of other clusters of the same value.
+NETWORK_DOMAIN = f"{GROUP}/network-domain"
+
 # On nodes.
 POOL = f"{GROUP}/pool"
 GPU = f"{GROUP}/gpu"
@@ -45,6 +51,8 @@ SERVING = f"{GROUP}/serving"
 WORKLOAD = f"{GROUP}/workload"
 LWS_ROLE = f"{GROUP}/lws-role"
 EPP_CONFIG_CHECKSUM = f"{GROUP}/epp-config-checksum"
+# A keyed hash over copied Secrets and ConfigMaps, on pods that shall restart when one changes.
+PROPAGATED_HASH = f"{GROUP}/propagated-hash"
 
 # Annotations that users set.
 STACK = f"{GROUP}/stack"

@@ -1,4 +1,4 @@
-"""Every name that this project generates.
+"""Every name that this project generates for an object, and the prefixes by which it knows its own.
 
 A generated name shows a readable part and ends in eight hex digits over its identity. The parts of the digest are length-prefixed, so that
 `a-b` + `c` and `a` + `b-c` never collide; the namespace is always among them, because tenants share clusters.
@@ -16,6 +16,10 @@ _WORKLOAD_MAX = 54
 _LEADER_WORKER_SET_MAX = 39
 # Room for the longest suffix of what belongs to it.
 _CACHE_CLAIM_MAX = 57
+
+# Names of tenants' objects never start like these: what does belongs to the platform.
+CACHE_CLAIM_PREFIX = "modelcache-"
+COPY_PREFIX = "mpx-"
 
 
 def slug(text: str) -> str:
@@ -60,6 +64,16 @@ def picker_name(workload: str) -> str:
     return f"{workload}-epp"
 
 
+def metrics_token_name(picker: str) -> str:
+    """Name the Secret with the token by which Prometheus scrapes an endpoint picker."""
+    return f"{picker}-metrics"
+
+
+def monitor_name(workload: str, part: str) -> str:
+    """Name the PodMonitor of a part of a replica, such as its engines or its endpoint picker."""
+    return f"{workload}-{part}"
+
+
 def inference_pool_name(workload: str) -> str:
     """Name the InferencePool of a replica."""
     return f"{workload}-pool"
@@ -73,7 +87,7 @@ def claim_template_name(namespace: str, replica: str, engine: str, role: str, sp
 
 def cache_claim_name(namespace: str, cache: str, artifact_key: str) -> str:
     """Name the volume claim of one artifact of a ModelCache."""
-    return hashed_name(f"modelcache-{namespace}-{cache}", ("cache", namespace, cache, artifact_key), _CACHE_CLAIM_MAX)
+    return hashed_name(f"{CACHE_CLAIM_PREFIX}{namespace}-{cache}", ("cache", namespace, cache, artifact_key), _CACHE_CLAIM_MAX)
 
 
 def cache_job_name(claim: str) -> str:
@@ -84,6 +98,11 @@ def cache_job_name(claim: str) -> str:
 def cache_credential_name(claim: str) -> str:
     """Name the Secret with which a volume claim is filled."""
     return f"{claim}-auth"
+
+
+def copy_name(namespace: str, kind: str, name: str, keys: tuple[str, ...]) -> str:
+    """Name the copy of a tenant's Secret or ConfigMap, or of some of its keys, on a cluster."""
+    return hashed_name(f"{COPY_PREFIX}{name}", ("propagated", namespace, kind, name, *keys), _LABEL_MAX)
 
 
 def connection_handle(cluster: str) -> str:

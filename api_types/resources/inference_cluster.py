@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from api_types import labels
 from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.status import GatewayAddress, ResourceStatus
 
@@ -204,7 +205,7 @@ class InferenceClusterSpec(ResourceModel):
     """What the cluster is and what it is for."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "scheduler": "field was removed; set annotation modelplane.ai/scheduler-type on the InferenceCluster"
+        "scheduler": f"field was removed; set annotation {labels.SCHEDULER_TYPE} on the InferenceCluster"
     }
 
     cluster: ClusterOrigin

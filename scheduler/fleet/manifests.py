@@ -30,8 +30,6 @@ from scheduler.model.inputs import (
 from scheduler.model.policy import AffinityTerm, Drain, PlacementPolicy, Rollout, TopologySpread
 
 Tree = Mapping[str, Any]
-# Set on a cluster, it means that all its pools share a network with those of other clusters of the same value.
-NETWORK_DOMAIN = f"{labels.GROUP}/network-domain"
 
 
 def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
@@ -74,7 +72,7 @@ def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Tree,
         device_set=device_set(published.get("devices") or ()),
         class_name=declared.get("className") or "",
         class_missing=bool(published.get("classMissing")),
-        network_domain=cluster_labels.get(NETWORK_DOMAIN) or network_domain(cluster, name, declared.get("fabric") or {}),
+        network_domain=cluster_labels.get(labels.NETWORK_DOMAIN) or network_domain(cluster, name, declared.get("fabric") or {}),
         price_milli=published.get("priceMilli", -1),
         observed=None if observed is None else _pool_observation(_with_growth(observed, published, declared)),
     )

@@ -19,9 +19,6 @@ from scheduler.hardware.template import CompiledTemplate, LayoutFit
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.constraints import Constraints
 
-# Labels by which platform teams mark where a cluster is.
-REGION = f"{labels.GROUP}/region"
-ZONE = f"{labels.GROUP}/zone"
 DEFAULT = "default"
 PROFILES: Mapping[str, tuple[str, ...]] = {
     DEFAULT: ("spread",),
@@ -29,11 +26,11 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "dense": ("binpack", "spread"),
     "cheap": ("cost", "spread"),
     "near": ("locality", "spread"),
-    "resilient": (f"domain:{REGION}", f"domain:{ZONE}", "spread", "free"),
+    "resilient": (f"domain:{labels.REGION}", f"domain:{labels.ZONE}", "spread", "free"),
 }
 # The profile that adds up its functions, each times its weight in the fleet's policy, instead of comparing them in order.
 WEIGHTED = "weighted"
-WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{REGION}", f"domain:{ZONE}")
+WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{labels.REGION}", f"domain:{labels.ZONE}")
 # Each function is brought to 0 (the best of all candidates) to this (the worst).
 _SCALE = 100
 # Above every price: an unknown price comes last.
@@ -156,7 +153,7 @@ class ClusterScorer:
         fit = self._compiled.on(info.layout)
         if name == "cost":
             return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
-        left = {p: self._overlay.free(info)[p] for p in set(trial.positions)}
+        left = {p: self._overlay.free(info)[p] for p in dict.fromkeys(trial.positions)}
         for p, engine in zip(trial.positions, fit.engines, strict=True):
             left[p] -= engine.cost
         if name == "binpack":

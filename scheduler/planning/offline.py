@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from api_types import labels
 from api_types.prices import price_milli
 from scheduler.decide import ExplainedDecision
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.manifests import NETWORK_DOMAIN, cluster_view, deployment_view, network_domain
+from scheduler.fleet.manifests import cluster_view, deployment_view, network_domain
 from scheduler.fleet.replica_manifests import ledger_entry
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
@@ -87,7 +88,7 @@ def _storage_class(manifest: Tree) -> str:
 def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[PoolView]:
     """Give the pools that would be published: those whose class exists and lists devices."""
     name = manifest["metadata"]["name"]
-    domain = (manifest["metadata"].get("labels") or {}).get(NETWORK_DOMAIN)
+    domain = (manifest["metadata"].get("labels") or {}).get(labels.NETWORK_DOMAIN)
     for pool in (manifest.get("spec") or {}).get("nodePools") or ():
         devices = ((classes.get(pool["className"]) or {}).get("spec") or {}).get("devices")
         if devices:

@@ -30,7 +30,7 @@ from api_types import labels
 from api_types.validation.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem
 
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_OUR_ANNOTATIONS = frozenset({labels.TEMPLATE_HASH, contract.PROPAGATED_HASH})
+_OUR_ANNOTATIONS = frozenset({labels.TEMPLATE_HASH, labels.PROPAGATED_HASH})
 _SHAPES = ((STANDALONE,), (LEADER, WORKER))
 
 

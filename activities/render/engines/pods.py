@@ -85,7 +85,7 @@ def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
 
 def _annotations(context: Context, member: Member) -> dict[str, str]:
     rotation = context.replica.propagated_hash if context.settings.restart_on_rotation else ""
-    return {**member.annotations, **({contract.PROPAGATED_HASH: rotation} if rotation else {})}
+    return {**member.annotations, **({labels.PROPAGATED_HASH: rotation} if rotation else {})}
 
 
 def _environment(context: Context, engine: Engine, member: Member) -> list[dict[str, Any]]:

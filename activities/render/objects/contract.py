@@ -1,6 +1,6 @@
 """What an engine image and the platform agree on: ports, paths and names that users rely on."""
 
-from api_types import labels
+from api_types import names
 
 ENGINE_CONTAINER = "engine"
 ENGINE_PORT = 8000
@@ -24,13 +24,10 @@ MODELPLANE_ENV_PREFIX = "MODELPLANE_"
 # Set by the LeaderWorkerSet controller in front of all others, whatever the template has.
 LWS_ENV = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 
-# Names of copies that we make on clusters: a user's reference to one would read another tenant's copy.
-PROPAGATED_PREFIX = "mpx-"
-CACHE_PREFIX = "modelcache-"
-PLATFORM_COPY_REFUSED = f"starts with {PROPAGATED_PREFIX!r} or {CACHE_PREFIX!r}, which is kept for copies that the platform makes"
-
-# A keyed hash over copied Secrets and ConfigMaps, on pods that shall restart when one changes.
-PROPAGATED_HASH = f"{labels.GROUP}/propagated-hash"
+# A user's reference to a copy that we make on clusters would read another tenant's copy.
+PLATFORM_COPY_REFUSED = (
+    f"starts with {names.COPY_PREFIX!r} or {names.CACHE_CLAIM_PREFIX!r}, which is kept for copies that the platform makes"
+)
 
 # The gateway of the project that splits prefill and decode reads these.
 LLM_D_ROLE = "llm-d.ai/role"
@@ -46,4 +43,4 @@ def restricted() -> dict[str, object]:
 
 def is_platform_copy(name: str) -> bool:
     """Tell whether a Secret or ConfigMap of this name is a copy of ours."""
-    return name.startswith((PROPAGATED_PREFIX, CACHE_PREFIX))
+    return name.startswith((names.COPY_PREFIX, names.CACHE_CLAIM_PREFIX))

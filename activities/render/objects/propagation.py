@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects import components, contract
+from activities.render.objects import components
 from activities.render.objects.manifest import Json, Owner, labelled_item
 from api_types import apiversions, labels, names
 
@@ -18,7 +18,6 @@ OFF = "off"
 ALL = "all"
 _DOCKER_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _OPAQUE = "Opaque"
-_NAME_MAX = 63
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,7 @@ def copy_manifest(kind: str, secret_type: str, namespace: str, name: str) -> Jso
 def _copy(namespace: str, reference: Reference, source: Source, settings: RenderSettings) -> Copy:
     keys = () if source.type in _DOCKER_TYPES else reference.keys
     # The keys are part of the identity: two replicas that need different keys would otherwise overwrite each other's copy without end.
-    parts = ("propagated", namespace, reference.kind, reference.name, *keys)
-    name = names.hashed_name(f"{contract.PROPAGATED_PREFIX}{reference.name}", parts, _NAME_MAX)
+    name = names.copy_name(namespace, reference.kind, reference.name, keys)
     # Shared by every replica that needs it, so it belongs to its source and not to one of them.
     owner = Owner(reference.kind, namespace, reference.name, str(reference), 1)
     manifest = copy_manifest(reference.kind, source.type, workload_namespace(namespace, settings), name)

@@ -5,7 +5,7 @@ from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector
-from api_types import apiversions
+from api_types import apiversions, names
 
 _INTERVAL = "30s"
 
@@ -35,7 +35,7 @@ def _monitor(context: Context, name: str, selector: dict[str, str], port: str, t
     manifest = {
         "apiVersion": apiversions.POD_MONITOR,
         "kind": "PodMonitor",
-        "metadata": context.metadata(f"{context.workload}-{name}"),
+        "metadata": context.metadata(names.monitor_name(context.workload, name)),
         "spec": {"selector": {"matchLabels": selector}, "podMetricsEndpoints": [endpoint]},
     }
     return labelled_item(context.owner, f"{inventory_keys.MONITOR_PREFIX}{name}", components.MONITORING, manifest)

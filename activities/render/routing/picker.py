@@ -8,7 +8,7 @@ from activities.render.engines.context import Context
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker_config
-from api_types import apiversions, labels
+from api_types import apiversions, labels, names
 
 GRPC_PORT = 9002
 METRICS_PORT = 9090
@@ -45,7 +45,7 @@ def workload(context: Context) -> list[Item]:
 def metrics_token(context: Context) -> str:
     """Name the Secret that Prometheus reads its token from; empty where scraping needs none."""
     needed = context.settings.epp_metrics_auth and context.facts.mesh_provider != _GKE
-    return f"{context.picker}-metrics" if needed else ""
+    return names.metrics_token_name(context.picker) if needed else ""
 
 
 def _item(context: Context, key: str, manifest: Json, annotations: Mapping[str, str] | None = None) -> Item:

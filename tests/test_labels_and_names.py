@@ -1,0 +1,84 @@
+"""A label, an annotation and a generated name have one home each: `api_types.labels` and `api_types.names`."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api_types import labels
+
+ROOT = Path(__file__).parent.parent
+# The testbed plays the clusters and their operators: it imports nothing of the project, and has keys of its own.
+PARTS = ("api_types", "scheduler", "activities", "workflows", "client")
+PRODUCT = [ROOT / "worker.py", *(path for part in PARTS for path in (ROOT / part).rglob("*.py"))]
+KEY = re.compile(rf"{re.escape(labels.RESERVED_PREFIX)}(?!v\d|\0)")
+OWN_PREFIXES = ("modelcache-", "mpx-")
+
+
+def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every literal text with its line, but docstrings; the parts of an f-string are joined, with the group for its constant."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node.body[0], ast.Expr)
+    }
+    # A text below an attribute of a class documents it.
+    docstrings |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(_part(value) for value in node.values)
+
+
+def _part(value: ast.expr) -> str:
+    if isinstance(value, ast.FormattedValue):
+        return labels.GROUP if ast.unparse(value.value) in ("GROUP", "labels.GROUP") else "\0"
+    return str(value.value) if isinstance(value, ast.Constant) else ""
+
+
+def own_keys(source: str) -> list[str]:
+    """Literals with a key of the project's own API group; `modelplane.ai/v1alpha1` is no key."""
+    return [f"{line}: {text}" for line, text in literals(ast.parse(source)) if KEY.search(text)]
+
+
+def own_names(source: str) -> list[str]:
+    """Literals that start like a name that the platform generates, or end like one made of a workload's or a picker's name."""
+    made = [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.JoinedStr)
+        and isinstance(node.values[0], ast.FormattedValue)
+        and re.search(r"\b(workload|picker|claim|replica)$", ast.unparse(node.values[0].value))
+        and len(node.values) > 1
+        and isinstance(node.values[1], ast.Constant)
+        and re.match("-.", str(node.values[1].value))
+    ]
+    return made + [f"{line}: {text}" for line, text in literals(ast.parse(source)) if text.startswith(OWN_PREFIXES)]
+
+
+def test_no_other_module_writes_a_label_of_the_project() -> None:
+    home = ROOT / "api_types" / "labels.py"
+    assert {str(path.relative_to(ROOT)): found for path in PRODUCT if path != home and (found := own_keys(path.read_text()))} == {}
+    assert own_keys(home.read_text())
+
+
+def test_no_other_module_generates_a_name() -> None:
+    home = ROOT / "api_types" / "names.py"
+    assert {str(path.relative_to(ROOT)): found for path in PRODUCT if path != home and (found := own_names(path.read_text()))} == {}
+    assert own_names(home.read_text())
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['ZONE = "modelplane.ai/zone"', 'ZONE = f"{labels.GROUP}/zone"', 'raise ValueError(f"set modelplane.ai/zone on {name}")'],
+)
+def test_a_label_is_recognised_however_it_is_written(source: str) -> None:
+    assert own_keys(source)
+
+
+@pytest.mark.parametrize("source", ['"""About modelplane.ai/zone."""', 'VERSION = "modelplane.ai/v1alpha1"', 'V = f"{GROUP}/{VERSION}"'])
+def test_what_is_no_label_is_not_taken_for_one(source: str) -> None:
+    assert not own_keys(source)
