@@ -23,7 +23,7 @@ NO_CLUSTERS = ClusterSet(0)
 class ClusterInfo:
     """One cluster of the index with what is derived from its view. A second pool of a name is not used, only listed in `duplicates`."""
 
-    __slots__ = ("duplicates", "layout", "name", "nodes", "observed", "pools", "positions", "rank", "taints", "view")
+    __slots__ = ("duplicates", "layout", "name", "nodes", "observed", "offered", "pools", "positions", "rank", "taints", "view")
 
     def __init__(self, view: ClusterView, layout: Layout, pools: tuple[PoolView, ...]) -> None:
         self.view = view
@@ -32,6 +32,8 @@ class ClusterInfo:
         self.pools = pools
         self.positions = {pool.name: p for p, pool in enumerate(pools)}
         self.nodes = tuple(pool.nodes for pool in pools)
+        # Digests of the devices of pools that take new replicas, each once and in the order of the pools.
+        self.offered = tuple(dict.fromkeys(digest for digest in layout.key if digest))
         self.taints: tuple[Taint, ...] = tuple(sorted(view.taints, key=lambda t: (t.key, t.effect, t.value)))
         self.duplicates = tuple(sorted({p.name for p in view.pools if sum(q.name == p.name for q in view.pools) > 1}))
         self.observed = bool(view.queues) or any(pool.observed is not None for pool in pools)
@@ -136,7 +138,7 @@ class ClusterIndex:
             self.tainted[info.taints] = flipped(self.tainted.get(info.taints, NO_CLUSTERS), applies=True)
             if not self.tainted[info.taints]:
                 del self.tainted[info.taints]
-        for digest in set(info.layout.key) - {""}:
+        for digest in info.offered:
             self.offering[digest] = flipped(self.offering.get(digest, NO_CLUSTERS), applies=True)
         self.layouts[info.layout] = flipped(self.layouts.get(info.layout, NO_CLUSTERS), applies=True)
         if not self.layouts[info.layout]:
@@ -152,7 +154,7 @@ class ClusterIndex:
     def named(self, names: Iterable[str]) -> ClusterSet:
         """Give the set of the clusters with these names; unknown names are left out."""
         found = 0
-        for name in set(names):
+        for name in dict.fromkeys(names):
             info = self.clusters.get(name)
             if info is not None:
                 found |= 1 << info.rank
@@ -230,7 +232,7 @@ class _SetBuilder:
         if info.taints:
             self.tainted.setdefault(info.taints, []).append(info.rank)
         self.layouts.setdefault(info.layout, []).append(info.rank)
-        for digest in set(info.layout.key) - {""}:
+        for digest in info.offered:
             self.offering.setdefault(digest, []).append(info.rank)
         flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(info.pools))
         for ranks, held in zip(self.flags.values(), flags, strict=True):

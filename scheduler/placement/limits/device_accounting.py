@@ -88,7 +88,7 @@ def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner
 
 def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
     """Whether every one of these pods finds a node, whatever nodes the others were given."""
-    kinds = {(group.size, group.siblings) for group in pods if group.count}
+    kinds = dict.fromkeys((group.size, group.siblings) for group in pods if group.count)
     kinds_of_entry = range(len(capacity))
     total = [sum(group.size[e] * group.count for group in pods) for e in kinds_of_entry]
     divisor = [0] * len(capacity)
