@@ -27,6 +27,7 @@ DIFFERENCES = [
         "tier 3: rarely written and expensive to evaluate faithfully",
         ("is not supported by the fleet scheduler", "optional syntax", "messages cannot be built"),
     ),
+    Difference("Kubernetes takes a null that is indexed for an optional", ("operator [_] does not take null_type",)),
     Difference("a suffix or sign alone is zero to Kubernetes and a typo to people", ("is not a Kubernetes quantity",)),
     Difference("an exponent beyond 4,096 would be a denial of service", ("the exponent of",)),
     Difference("Kubernetes would change the device for every later selector", ("would change the device",)),

@@ -25,7 +25,7 @@ POOLS = ("blue", "green")
 NODES = PLACES // CLUSTERS // len(POOLS)
 RACERS = [f"racer-{i}" for i in range(DEPLOYMENTS)]
 FAULTS = 6
-SAMPLE_EVERY = 0.1
+SAMPLE_EVERY = 0.3
 
 # The condition of each refused deployment: what was placed, which clusters were checked, and what each lacks.
 HEADLINE = (
