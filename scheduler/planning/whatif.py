@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from api_types import labels
+from api_types import taints
 from scheduler.decide import ExplainedDecision, apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.template import charges
@@ -21,7 +21,7 @@ from scheduler.planning.settle import copy_of, queued, remove_releasing, settle,
 
 # A rollout that takes more steps than this would not end with more steps either.
 STEPS_MAX = 10_000
-MAINTENANCE = Taint(labels.MAINTENANCE, "", "NoExecute")
+MAINTENANCE = Taint(taints.MAINTENANCE["key"], effect=taints.MAINTENANCE["effect"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
         other.remove_cluster(name)
     for name in changes.drained:
         info = other.clusters.get(name)
-        if info is not None:
+        if info is not None and not any(taints.is_maintenance(taint.key, taint.effect) for taint in info.view.taints):
             other.put_cluster(replace(info.view, taints=(*info.view.taints, MAINTENANCE)), now)
     for key, value in changes.failed_domains:
         for info in list(other.clusters.values()):

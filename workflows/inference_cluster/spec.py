@@ -1,13 +1,10 @@
 """What spec and annotations of an InferenceCluster declare: its connection, its classes, its taints. Pure."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from api_types import labels, queues
 from api_types.messages.cluster_work import Connection
 from workflows.inference_cluster.state import ClusterState
-
-EVICT_TAINT = {"key": labels.MAINTENANCE, "effect": "NoExecute"}
 
 
 def connection_of(name: str, state: ClusterState) -> Connection | None:
@@ -45,14 +42,3 @@ def class_names(state: ClusterState) -> list[str]:
 def missing_classes(state: ClusterState) -> list[str]:
     """Name the classes of the pools that did not report themselves."""
     return [name for name in class_names(state) if name not in state.classes]
-
-
-def is_evicting(spec: Mapping[str, Any]) -> bool:
-    """Tell whether the spec has the taint that evicts every replica: from `drain`, or from a deletion with `--evict`."""
-    return any((taint["key"], taint["effect"]) == (EVICT_TAINT["key"], EVICT_TAINT["effect"]) for taint in spec.get("taints", []))
-
-
-def with_evict_taint(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the spec with the taint that evicts every replica."""
-    others = [taint for taint in spec.get("taints", []) if (taint["key"], taint["effect"]) != (EVICT_TAINT["key"], EVICT_TAINT["effect"])]
-    return {**spec, "taints": [*others, EVICT_TAINT]}

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from api_types import labels, names
+from api_types.taints import is_drained
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.spec import is_evicting, missing_classes
+from workflows.inference_cluster.spec import missing_classes
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -101,7 +102,7 @@ def occupied_message(name: str, state: ClusterState) -> str:
     if state.occupied is None:
         return "waits for the scheduler to report which replicas are on the cluster"
     replicas = f"waits until ModelReplica {', '.join(state.occupied)} {'is' if len(state.occupied) == 1 else 'are'} gone"
-    if is_evicting(state.spec or {}):
+    if is_drained(state.spec or {}):
         return f"{replicas}; the scheduler evicts all but those that tolerate the taint {labels.MAINTENANCE}: delete their ModelDeployments"
     return f"{replicas}; `modelplane delete inferencecluster/{name} --evict` moves replicas to other clusters"
 

@@ -14,6 +14,7 @@ from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
 from api_types.messages.signals import InferenceClusterSignals
 from api_types.resources.status import LeftBehind
+from api_types.taints import with_taint
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
@@ -21,7 +22,6 @@ from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
-from workflows.inference_cluster.spec import with_evict_taint
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import backend_verdict, cluster_verdict, occupied_message, readings_of, ready_verdict, status_fields
 
@@ -113,7 +113,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def on_delete_requested(self, order: Delete) -> None:
         """Evict what runs here, if the user requested that."""
         if order.evict and self.state.spec is not None:
-            self.state.spec = with_evict_taint(self.state.spec)
+            self.state.spec = with_taint(self.state.spec)
             self.state.generation += 1
 
     def repeat_reports(self) -> None:

@@ -1,5 +1,7 @@
 """Plans over the live fleet (case 173)."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.decide import decide
@@ -7,7 +9,7 @@ from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import ScheduleRequest
 from scheduler.model.policy import Drain, PlacementPolicy, Quota, SchedulerOptions
-from scheduler.planning.whatif import Changes, plan
+from scheduler.planning.whatif import MAINTENANCE, Changes, plan, with_changes
 from tests.scheduler.builders import (
     NOW,
     bind_all,
@@ -44,6 +46,13 @@ def test_173_adding_and_draining_shows_moves_and_touches_nothing() -> None:
         ("c", "p"): (0, 1, 0, 1000),
     }
     assert snapshot.dump(world) == packed
+
+
+def test_a_cluster_that_has_the_taint_with_another_value_is_drained_already() -> None:
+    """As with a live drain, which keeps the taint: a deployment that tolerates the value stays."""
+    world = fleet(cluster("a", pool("p", 4), taints=(replace(MAINTENANCE, value="ticket-7"),)), cluster("b", pool("p", 4)))
+    changed = with_changes(world, Changes(drained=("a", "b")), NOW)
+    assert {name: [one.value for one in info.view.taints] for name, info in changed.clusters.items()} == {"a": ["ticket-7"], "b": [""]}
 
 
 def test_a_plan_without_changes_is_empty() -> None:

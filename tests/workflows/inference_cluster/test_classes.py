@@ -3,7 +3,7 @@
 from api_types import labels, queues
 from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
 from workflows.inference_cluster.classes import published_pools
-from workflows.inference_cluster.spec import EVICT_TAINT, class_names, connection_of, declared_facts, missing_classes, with_evict_taint
+from workflows.inference_cluster.spec import class_names, connection_of, declared_facts, missing_classes
 from workflows.inference_cluster.state import ClusterState
 
 PRICED = H100.model_copy(update={"price_milli": 98_320})
@@ -49,10 +49,3 @@ def test_annotations_and_spec_declare_facts() -> None:
         "mesh_provider": "none",
         "storage_class_name": "rwx",
     }
-
-
-def test_an_eviction_taints_the_cluster_once() -> None:
-    other = {"key": "spare", "effect": "NoSchedule"}
-    once = with_evict_taint(a_spec(taints=[other]))
-    assert once["taints"] == [other, EVICT_TAINT]
-    assert with_evict_taint(once) == once

@@ -7,9 +7,9 @@ import pytest
 from api_types import labels
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
+from api_types.taints import with_taint
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.spec import with_evict_taint
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
     Gateway,
@@ -138,7 +138,7 @@ def test_a_device_class_is_mapped_to_its_driver() -> None:
 
 GONE = "waits until ModelReplica ml/qwen-eu-0 is gone; "
 BOTH_GONE = "waits until ModelReplica ml/qwen-eu-0, ml/qwen-eu-1 are gone; "
-EVICTED = {"occupied": ["ml/qwen-eu-0", "ml/qwen-eu-1"], "spec": with_evict_taint(a_spec())}
+EVICTED = {"occupied": ["ml/qwen-eu-0", "ml/qwen-eu-1"], "spec": with_taint(a_spec())}
 
 
 @pytest.mark.parametrize(
