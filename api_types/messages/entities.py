@@ -43,7 +43,11 @@ class Delete(UserRequest):
 
 
 class Force(UserRequest):
-    """Skip the teardown step now waited for (`step`), or all that remain (`all`)."""
+    """Skip the teardown step now waited for (`step`), or all that remain (`all`).
+
+    While the cluster of a ModelReplica is not connected, `step` skips all its steps on that cluster: each would wait for the connection. If
+    the InferenceCluster was deleted, they are abandoned without force. What stays is listed as left behind in every case.
+    """
 
     scope: Literal["step", "all"] = "step"
     reason: str = ""

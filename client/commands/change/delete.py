@@ -54,10 +54,11 @@ def delete(
         bool,
         typer.Option(
             "--force",
-            help="Skip the teardown step that is waited for now, wait for the rest (as with --wait), and list what stays behind.",
+            help="Skip the teardown step that is waited for now; while the cluster of a ModelReplica is not connected, skip all its steps "
+            "on that cluster. Then wait for the rest (as with --wait), and list what stays behind.",
         ),
     ] = False,
-    scope: Annotated[str, typer.Option("--scope", help="With --force: skip this `step`, or `all` remaining steps.")] = "step",
+    scope: Annotated[str, typer.Option("--scope", help="With --force: skip this `step` (see there), or `all` remaining steps.")] = "step",
     reason: Annotated[str, typer.Option("--reason", help="With --force: why; recorded in the events.")] = "",
 ) -> None:
     """Delete objects in order: each step of a teardown waits until its objects are gone."""

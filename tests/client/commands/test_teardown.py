@@ -7,6 +7,7 @@ import pytest
 from api_types.messages.cluster_work import RemainingObject
 from client.commands.change.delete import left_behind
 from client.commands.inspect.describe import teardown
+from tests.client.conftest import Cli
 from workflows.entity.failures import Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
 
@@ -39,6 +40,11 @@ def test_wkl_10_describe_shows_why_a_step_is_retried() -> None:
 
 def test_an_object_that_is_not_being_deleted_has_no_steps() -> None:
     assert teardown({"status": {}}) == []
+
+
+def test_the_help_of_force_says_when_it_skips_more_than_one_step(cli: Cli) -> None:
+    text = " ".join(cli("delete", "--help").out.split())
+    assert "Skip the teardown step that is waited for now; while the cluster of a ModelReplica is not connected, skip all its steps" in text
 
 
 LEFT = [
