@@ -6,6 +6,10 @@ An error of the user never shows a traceback. Every exception but `CommandFailed
 from collections.abc import Sequence
 from enum import IntEnum
 
+# How to have a worker, for the next step of everything that waits for one.
+RUN_WORKER = "`modelplane up` on this machine, `modelplane-worker` elsewhere"
+START_WORKER = f"start a worker: {RUN_WORKER}"
+
 
 class ExitCode(IntEnum):
     """The exit codes of all programs of this project."""
@@ -22,12 +26,12 @@ class ExitCode(IntEnum):
 class CommandFailed(Exception):
     """The command failed.
 
-    `details` are further lines, one fact each; `next_step` is what the user can do now.
+    `details` are further lines, one fact each; `next_step` is what the user can do now, and no failure is without one.
     """
 
     code = ExitCode.FAILED
 
-    def __init__(self, message: str, *, details: Sequence[str] = (), next_step: str = "") -> None:
+    def __init__(self, message: str, *, next_step: str, details: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.details = tuple(details)
@@ -74,14 +78,11 @@ def combine(failures: Sequence[CommandFailed]) -> CommandFailed:
         return failures[0]
     highest = max(failures, key=lambda failure: failure.code)
     details = [line for failure in failures for line in (failure.message, *(f"  {detail}" for detail in failure.details))]
-    next_step = next((failure.next_step for failure in failures if failure.next_step), "")
-    return type(highest)(f"{len(failures)} objects failed", details=details, next_step=next_step)
+    return type(highest)(f"{len(failures)} objects failed", details=details, next_step=failures[0].next_step)
 
 
 def report(failure: CommandFailed) -> str:
     """Give the text for standard error: message, details, next step."""
     lines = [f"error: {failure.message}"]
     lines += [f"  {detail}" for detail in failure.details]
-    if failure.next_step:
-        lines.append(f"next: {failure.next_step}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"next: {failure.next_step}"])

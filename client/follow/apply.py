@@ -11,6 +11,7 @@ from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
 from api_types.validation.manifests import InvalidManifest, Manifest, admit_update, dump, load, update_warnings
 from client.errors import CommandFailed, Conflict, Refused, combine
+from client.follow.edit import deleted_meanwhile
 from client.follow.fleet_warnings import warnings_of
 from client.follow.requests import current_user, new_request_id, until_applied
 from client.follow.waiting import Goal, until_ready
@@ -75,7 +76,7 @@ async def _set_spec(plane: ControlPlane, target: Target, manifest: Manifest) -> 
     await plane.set_spec(target, request)
     after = await until_applied(plane, target, request.request_id)
     if after is None or deleting(after):
-        raise Conflict(f"{target.title} was deleted meanwhile", next_step="apply it again once it is gone")
+        raise deleted_meanwhile(target)
     if why := refusal(after):
         raise Refused(
             f"{target.title} was refused by the control plane", details=why.splitlines(), next_step="fix the manifest and apply it again"

@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 
-from client.errors import NoAnswer, NotFound
+from client.errors import RUN_WORKER, NoAnswer, NotFound
 from client.refs.targets import Target
 from client.refs.tree import Tree, has_applied
 from client.temporal.control_plane import ControlPlane
@@ -54,5 +54,5 @@ async def until_applied(plane: ControlPlane, target: Target, request_id: str) ->
 def _not_applied(target: Target) -> NoAnswer:
     return NoAnswer(
         f"Temporal has the request for {target.title}, but no worker applied it within {_TIMEOUT_SECONDS:g} s",
-        next_step="it will be applied once a worker runs: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        next_step=f"it will be applied once a worker runs: {RUN_WORKER}",
     )

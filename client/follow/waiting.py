@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from client.errors import CommandFailed, NoAnswer, NotFound, TimedOut
+from client.errors import START_WORKER, CommandFailed, NoAnswer, NotFound, TimedOut
 from client.follow.advice import advice
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
@@ -55,10 +55,11 @@ async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: fl
         if not left:
             return
         if time.monotonic() >= deadline:
+            again = f"modelplane delete {next(iter(left)).command}"
             raise TimedOut(
                 f"not gone after {seconds:g} s; the teardown continues",
                 details=[f"{target.title}: {state}" for target, state in left.items()],
-                next_step="wait longer with `modelplane delete --wait …`, or skip the step that is waited for with --force --reason TEXT",
+                next_step=f"wait longer with `{again} --wait`, or skip the step that is waited for: `{again} --force --reason TEXT`",
             )
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -132,5 +133,5 @@ async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Target, Tree |
     return TimedOut(
         f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,
-        next_step=_next_step(target, tree) if tree else "start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+        next_step=_next_step(target, tree) if tree else START_WORKER,
     )

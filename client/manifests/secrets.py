@@ -37,7 +37,12 @@ async def delete_secrets(settings: Settings, stored: Sequence[tuple[str, str, st
         if store and await store.delete(namespace, name):
             print(f"{kind.lower()}/{name} deleted", flush=True)
         elif not ignore_not_found:
-            failures.append(NotFound(f"{kind} {namespace}/{name} does not exist"))
+            failures.append(
+                NotFound(
+                    f"{kind} {namespace}/{name} does not exist in the secret store",
+                    next_step="check its name and namespace in the file, or delete with --ignore-not-found",
+                )
+            )
     return failures
 
 

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from api_types.limits import REPLICAS_MAX
 from client.output.plan_text import price_text
-from client.output.tables import columns
+from client.output.tables import INDENT, columns, indented
 from client.planning.questions import CAN_DRAIN, HEADROOM
 from client.refs.tree import Tree
-
-_INDENT = "  "
 
 
 def answer_lines(tree: Tree) -> list[str]:
@@ -22,8 +20,8 @@ def _room_lines(tree: Tree) -> list[str]:
     count = f"{tree['headroom']}{' or more' if tree['headroom'] >= REPLICAS_MAX else ''}"
     lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: headroom {count}, wanted {tree['wanted']}"]
     if tree["clusters"]:
-        lines += _indented(columns(["CLUSTER", "REPLICAS"], [[cluster, str(number)] for cluster, number in tree["clusters"].items()]))
-    return [*lines, f"{_INDENT}Next replica: {tree['message']}"] if tree["message"] else lines
+        lines += indented(columns(["CLUSTER", "REPLICAS"], [[cluster, str(number)] for cluster, number in tree["clusters"].items()]))
+    return [*lines, f"{INDENT}Next replica: {tree['message']}"] if tree["message"] else lines
 
 
 def _choice_lines(tree: Tree) -> list[str]:
@@ -43,7 +41,7 @@ def _choice_lines(tree: Tree) -> list[str]:
         for offer in tree["offers"]
     ]
     table = columns(["CLUSTER", "REPLICAS", "NODES", "COST/H", "RESULT"], rows) if rows else []
-    return [f"{head}; {verdict}", *_indented(table)]
+    return [f"{head}; {verdict}", *indented(table)]
 
 
 def _drain_lines(tree: Tree) -> list[str]:
@@ -55,9 +53,9 @@ def _drain_lines(tree: Tree) -> list[str]:
     ]
     lines = [f"InferenceCluster {tree['cluster']} {verdict}"]
     if rows:
-        lines += _indented(columns(["DEPLOYMENT", "EVICTED", "PLACED ON", "SHORTFALL"], rows))
+        lines += indented(columns(["DEPLOYMENT", "EVICTED", "PLACED ON", "SHORTFALL"], rows))
     if stays:
-        lines += [f"{_INDENT}Not evicted:", *_indented(columns(["DEPLOYMENT", "REPLICA", "REASON"], stays))]
+        lines += [f"{INDENT}Not evicted:", *indented(columns(["DEPLOYMENT", "REPLICA", "REASON"], stays))]
     return lines
 
 
@@ -71,7 +69,3 @@ def _count(replicas: Sequence[str]) -> str:
 
 def _where(clusters: Sequence[str]) -> str:
     return ", ".join(f"{cluster} x{clusters.count(cluster)}" for cluster in dict.fromkeys(clusters)) or "-"
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [_INDENT + line for line in lines]

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from client.output.tables import columns
+from client.output.tables import INDENT, columns, indented
 from client.refs.tree import Tree
 
-_INDENT = "  "
 _EVICT = "Evict"
 # A price that is not known, as opposed to 0.
 _UNKNOWN = "unknown"
@@ -17,9 +16,9 @@ def plan_lines(plan: Tree, *, wide: bool) -> list[str]:
     for decision in plan["decisions"]:
         lines += [*decision_lines(decision, wide=wide), ""]
     if plan.get("pools"):
-        lines += ["Nodes:", *_indented(_pool_lines(plan["pools"])), ""]
+        lines += ["Nodes:", *indented(_pool_lines(plan["pools"])), ""]
     if wide and plan.get("steps"):
-        lines += ["Steps:", *_indented(_step_lines(plan["steps"])), ""]
+        lines += ["Steps:", *indented(_step_lines(plan["steps"])), ""]
     return lines[:-1]
 
 
@@ -32,11 +31,11 @@ def decision_lines(decision: Tree, *, wide: bool) -> list[str]:
         *[[_EVICT, each["replica"], each["cluster"], "-", each["reason"]] for each in decision["evictions"]],
     ]
     if rows:
-        lines += _indented(columns(["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"], rows))
+        lines += indented(columns(["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"], rows))
     if decision["shortfall"]:
-        lines.append(f"{_INDENT}{decision['message']}")
+        lines.append(f"{INDENT}{decision['message']}")
     if wide and decision["clusters"]:
-        lines += ["", *_indented(cluster_lines(decision["clusters"]))]
+        lines += ["", *indented(cluster_lines(decision["clusters"]))]
     return lines
 
 
@@ -74,7 +73,3 @@ def _step_lines(steps: Sequence[Sequence[str]]) -> Iterator[str]:
     for number, step in enumerate(steps, start=1):
         for at, line in enumerate(step):
             yield f"{f'{number}.' if at == 0 else '':<4}{line}"
-
-
-def _indented(lines: Sequence[str] | Iterator[str]) -> list[str]:
-    return [_INDENT + line for line in lines]

@@ -9,7 +9,7 @@ from client.output.columns import MARK, Layout, header, row
 from client.output.formats import Format, render
 from client.output.tables import columns, measure
 from client.refs.tree import at_path
-from client.temporal.control_plane import ListedObject
+from client.temporal.control_plane import ANSWER_WAIT, ListedObject
 
 
 class ResourcePrinter:
@@ -61,7 +61,8 @@ def warn_unanswered(found: Sequence[ListedObject]) -> None:
     """Warn on standard error of objects that are shown from their search attributes, because no worker answered."""
     unanswered = sum(not one.answered for one in found)
     if unanswered:
-        what = f"{unanswered} of {len(found)} objects did not answer within 3 s: values marked {MARK} are the last known ones"
+        within = f"{ANSWER_WAIT.total_seconds():g} s"
+        what = f"{unanswered} of {len(found)} objects did not answer within {within}: values marked {MARK} are the last known ones"
         print(f"warning: {what}; is a worker running?", file=sys.stderr)
 
 

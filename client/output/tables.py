@@ -1,6 +1,6 @@
 """Tables as kubectl prints them: no lines, three spaces between columns, nothing truncated, readable for people and `awk`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from rich.cells import cell_len
@@ -12,6 +12,7 @@ _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
 NONE = "<none>"
+INDENT = "  "
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int] = ()) -> list[str]:
@@ -20,6 +21,11 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequen
     table = ([list(header)] if header else []) + shown
     wide = measure(table, widths)
     return [_line(row, wide) for row in table]
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Give lines as the content of the line above them."""
+    return [INDENT + line for line in lines]
 
 
 def measure(rows: Sequence[Sequence[str]], widths: Sequence[int] = ()) -> list[int]:

@@ -14,7 +14,7 @@ from api_types import labels
 from api_types.clock import now_ms
 from api_types.packing import unpack
 from api_types.resources.kinds import BY_KIND
-from client.errors import NoAnswer, NotFound
+from client.errors import START_WORKER, NoAnswer, NotFound
 from client.refs.targets import SCHEDULER, Target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, ListedObject
@@ -112,7 +112,7 @@ async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
         raise NoAnswer(
             "the fleet cannot be read: some objects do not answer",
             details=silent,
-            next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+            next_step=START_WORKER,
         )
     return found
 

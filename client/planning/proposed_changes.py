@@ -59,7 +59,9 @@ def read_proposed_changes(
         try:
             owner, count = _scale(text, namespace)
             scales[owner] = count
-        except (Refused, InvalidManifest) as refusal:
+        except Refused as refusal:
+            problems.append(f"--scale {text}: {refusal}; {refusal.next_step}")
+        except InvalidManifest as refusal:
             problems.append(f"--scale {text}: {refusal}")
     drained = tuple(name.removeprefix("ic/") for name in drain or ())
     if problems:
@@ -90,10 +92,10 @@ def changes_of(live: LiveFleet, proposed: ProposedChanges, policy: SchedulerOpti
 def _scale(text: str, namespace: str | None) -> tuple[Owner, int]:
     word, _, count = text.rpartition("=")
     if not word or not count.lstrip("-").isdecimal():
-        raise Refused("write md/NAME=REPLICAS")
+        raise Refused("not an object and a count", next_step="write md/NAME=REPLICAS")
     ((kind, name),) = kinds_and_names([word])
     if kind.kind != "ModelDeployment" or name is None:
-        raise Refused("only a ModelDeployment can be scaled; write md/NAME=REPLICAS")
+        raise Refused("only a ModelDeployment can be scaled", next_step="write md/NAME=REPLICAS")
     target = Target.of(kind, namespace, name)
     admit_scale(target.namespace, target.name, int(count))
     return (target.namespace, target.name), int(count)

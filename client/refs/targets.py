@@ -90,7 +90,10 @@ def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
     if not names:
         return [(kind, None) for kind in kinds]
     if len(kinds) > 1:
-        raise Refused("several kinds cannot share names", next_step=f"write `{kinds[0].short}/{names[0]} …`")
+        raise Refused(
+            f"several kinds cannot share names: {', '.join(each.kind for each in kinds)}",
+            next_step=f"write the kind of each name: `{' '.join(f'{kinds[0].short}/{name}' for name in names)}`",
+        )
     return [(kinds[0], name) for name in names]
 
 

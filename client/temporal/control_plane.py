@@ -23,14 +23,15 @@ from api_types.messages.entities import SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
-from client.errors import CommandFailed, NoAnswer, NotFound, Unreachable
+from client.errors import RUN_WORKER, START_WORKER, CommandFailed, NoAnswer, NotFound, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.codec import UnknownKey
 from client.temporal.connection import connect, unreachable
 
 QUERIES_AT_ONCE = 32
-_ANSWER_WAIT = timedelta(seconds=3)
+# How long an object has to answer a query; what does not is shown from its search attributes.
+ANSWER_WAIT = timedelta(seconds=3)
 
 # What a query returns while no worker polls, before the first workflow task is done, or when the worker stops in between.
 _UNANSWERED = {
@@ -79,7 +80,7 @@ class ControlPlane:
         """Give an object as it is, or as it was at the end of its workflow; None if no worker answers. Raises `Unreachable`."""
         handle = self.client.get_workflow_handle(target.workflow_id)
         try:
-            tree: Tree = await handle.query("describe", rpc_timeout=_ANSWER_WAIT)
+            tree: Tree = await handle.query("describe", rpc_timeout=ANSWER_WAIT)
         except WorkflowQueryFailedError:
             return None
         except RPCError as error:
@@ -153,7 +154,7 @@ class ControlPlane:
         async with self._gate:
             try:
                 # A closed workflow would still answer, from its history: for a user the object is gone.
-                return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_ANSWER_WAIT)
+                return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
                 raise _not_found(target) from error
             except (UnknownKey, KeyError) as error:
@@ -185,13 +186,13 @@ class ControlPlane:
             return NoAnswer(
                 f"no worker answers for {target.title}" if target else "Temporal is too slow to answer",
                 details=[error.message],
-                next_step="start a worker: `modelplane up` on this machine, `modelplane-worker` elsewhere",
+                next_step=START_WORKER,
             )
         if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
             return Unreachable(
                 f"Temporal namespace {self.settings.temporal.namespace!r} does not have the search attributes of this control plane yet",
                 details=[error.message],
-                next_step="start a worker once: it registers the search attributes",
+                next_step=f"start a worker once, which registers them: {RUN_WORKER}",
             )
         if error.status in {RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED}:
             return Unreachable(

@@ -10,7 +10,7 @@ import typer
 from api_types.messages.scheduling import SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
 from client.configuration import load_settings
-from client.errors import NoAnswer, Refused
+from client.errors import RUN_WORKER, NoAnswer, Refused
 from client.follow.requests import current_user
 from client.manifests.policy_file import read_policy_file
 from client.output.formats import TreeFormat, as_json, as_yaml
@@ -49,14 +49,26 @@ async def _get() -> dict[str, Any]:
 
 async def _set(wanted: dict[str, Any]) -> None:
     async with control_plane(load_settings()) as plane:
-        await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=current_user(), policy=wanted))
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while (answer := await _answer(plane))["policy"] != wanted:
-            if answer["problem"]:
-                raise Refused("the scheduler refused the policy", details=[str(answer["problem"])], next_step="fix it and set it again")
-            if time.monotonic() >= deadline:
-                raise NoAnswer(f"Temporal has the policy, but the scheduler did not apply it within {_TIMEOUT_SECONDS:g} s")
-            await asyncio.sleep(_POLL_SECONDS)
+        await replace_policy(plane, wanted)
+
+
+async def replace_policy(plane: ControlPlane, wanted: dict[str, Any]) -> None:
+    """Send the policy and wait until the scheduler has applied it. Raises `Refused`, `NoAnswer`."""
+    await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=current_user(), policy=wanted))
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while (answer := await _answer(plane))["policy"] != wanted:
+        if answer["problem"]:
+            raise Refused(
+                "the scheduler refused the fleet policy",
+                details=[str(answer["problem"])],
+                next_step="fix the file and run `modelplane policy set` again",
+            )
+        if time.monotonic() >= deadline:
+            raise NoAnswer(
+                f"Temporal has the fleet policy, but the scheduler did not apply it within {_TIMEOUT_SECONDS:g} s",
+                next_step=f"`modelplane policy get` shows the policy in force; it is applied once a worker runs: {RUN_WORKER}",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _answer(plane: ControlPlane) -> dict[str, Any]:

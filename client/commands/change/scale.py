@@ -11,6 +11,7 @@ from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Conflict, Refused
+from client.follow.edit import deleted_meanwhile, raise_without_spec
 from client.follow.requests import current_user, new_request_id, until_applied
 from client.follow.waiting import Goal, until_ready
 from client.output.progress import Progress
@@ -59,13 +60,15 @@ async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: f
 
 async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Tree:
     """Signal the count and give the object once it is applied. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
-    if deleting(await plane.describe(target)):
+    before = await plane.describe(target)
+    if deleting(before):
         raise Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
+    raise_without_spec(target, before)
     message = Scale(request_id=new_request_id(), by=current_user(), replicas=replicas)
     await plane.signal(target, ModelDeploymentSignals.SCALE, message)
     tree = await until_applied(plane, target, message.request_id)
-    if tree is None:
-        raise Conflict(f"{target.title} was deleted meanwhile")
+    if tree is None or deleting(tree):
+        raise deleted_meanwhile(target)
     if at_path(tree, ".spec.replicas") != replicas:
         raise Conflict(
             f"{target.title} has {at_path(tree, '.spec.replicas')} replicas by now: it was scaled again after this request",

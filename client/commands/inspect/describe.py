@@ -13,13 +13,12 @@ from client.configuration import load_settings
 from client.follow.advice import advice
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
-from client.output.tables import NONE, age, columns
+from client.output.tables import NONE, age, columns, indented
 from client.refs.targets import Target, kinds_and_names, served
 from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
 from client.temporal.control_plane import ControlPlane, control_plane
 from client.temporal.execution import execution_of
 
-_INDENT = "  "
 _SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown")
 
 
@@ -51,22 +50,22 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
     """Give the lines that describe one object. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
     tree = await plane.describe(target)
     lines = _heading(target, tree)
-    lines += ["Spec:", *_indented(as_yaml(tree.get("spec") or {}).splitlines())]
+    lines += ["Spec:", *indented(as_yaml(tree.get("spec") or {}).splitlines())]
     status = {key: value for key, value in (tree.get("status") or {}).items() if key not in _SHOWN_ELSEWHERE}
     if status:
-        lines += ["Status:", *_indented(as_yaml(status).splitlines())]
-    lines += ["Conditions:", *_indented(_conditions(tree))]
+        lines += ["Status:", *indented(as_yaml(status).splitlines())]
+    lines += ["Conditions:", *indented(_conditions(tree))]
     if target.kind.kind == "ModelDeployment":
-        lines += ["Replicas:", *_indented(await _replicas(plane, target))]
+        lines += ["Replicas:", *indented(await _replicas(plane, target))]
     ready = condition(tree, "Ready").get("status") == "True"
     if steps := teardown(tree):
-        lines += ["Teardown:", *_indented(steps)]
+        lines += ["Teardown:", *indented(steps)]
     if deleting(tree):
-        lines += ["Waiting for:", *_indented(await plane.waiting(target) or [NONE])]
-    lines += ["Events:", *_indented(_events(tree))]
+        lines += ["Waiting for:", *indented(await plane.waiting(target) or [NONE])]
+    lines += ["Events:", *indented(_events(tree))]
     execution = await execution_of(plane, target)
     if execution.failing:
-        lines += ["Failing steps, tried again:", *_indented(execution.failing)]
+        lines += ["Failing steps, tried again:", *indented(execution.failing)]
     if not (ready or deleting(tree)) and (next_step := advice(target, tree)):
         lines.append(f"Next: {next_step}")
     return [*lines, f"Temporal: {execution.link}"]
@@ -141,7 +140,3 @@ async def _replicas(plane: ControlPlane, target: Target) -> list[str]:
     layout = Layout(wide=True)
     found = await plane.list(kind, target.namespace, deployment=target.name)
     return columns(header(kind, layout), [row(kind, seen, layout, utc_now()) for seen in found]) if found else [NONE]
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [_INDENT + line for line in lines]

@@ -16,14 +16,12 @@ from client.configuration import load_settings
 from client.errors import Refused
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text
-from client.output.tables import columns
+from client.output.tables import columns, indented
 from client.planning.explanation import explanation
 from client.planning.live_fleet import read_live
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree
 from client.temporal.control_plane import control_plane
-
-_INDENT = "  "
 
 
 def explain(
@@ -62,15 +60,11 @@ def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:
         for replica in tree["replicas"]
     ]
     if rows:
-        lines += _indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows))
+        lines += indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows))
     if tree["shortfall"]:
         lines += ["", f"{tree['shortfall']} not placed: {tree['message']}"]
     if tree["clusters"] and (wide or tree["shortfall"]):
-        lines += _indented(cluster_lines(tree["clusters"]))
+        lines += indented(cluster_lines(tree["clusters"]))
     lines += ["", "Conditions:"]
     rows = [[row.get("type", ""), row.get("status", ""), row.get("reason", ""), row.get("message", "")] for row in tree["conditions"]]
-    return [*lines, *_indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows) if rows else ["none yet"])]
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [_INDENT + line for line in lines]
+    return [*lines, *indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows) if rows else ["none yet"])]

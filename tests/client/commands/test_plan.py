@@ -136,7 +136,7 @@ BAD_USAGE = [
     ("api-G11 a drain offline", ["plan", "--offline", "--drain", "eu"], "are for the live fleet"),
     ("api-G11 another's decisions on the live fleet", ["plan", "--drain", "eu", "--compat", "reference"], "--compat needs --offline"),
     ("a pool without its cluster", ["plan", "--delete-pool", "h200"], "--delete-pool h200: write CLUSTER/POOL"),
-    ("a scale without a number", ["plan", "--scale", "md/chat"], "--scale md/chat: write md/NAME=REPLICAS"),
+    ("a scale without a number", ["plan", "--scale", "md/chat"], "--scale md/chat: not an object and a count; write md/NAME=REPLICAS"),
     ("a scale of a cluster", ["plan", "--scale", "ic/eu=2"], "only a ModelDeployment can be scaled"),
     ("ruling-14 a scale out of bounds", ["plan", "--scale", "md/chat=1001"], "must be between 0 and 1000, got 1001"),
     ("a policy that is not there", ["plan", "--policy", "/nope.yaml", "--drain", "eu"], "cannot read /nope.yaml"),

@@ -35,7 +35,7 @@ class Fleet:
         self.reads.append(target.workflow_id)
         found = self.caches.get(target.name, False)
         if found is None:
-            raise NoAnswer("no worker answers")
+            raise NoAnswer("no worker answers", next_step="none")
         return {} if found else None
 
 

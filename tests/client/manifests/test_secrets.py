@@ -67,5 +67,8 @@ def test_delete_takes_them_out_of_the_store(cli: Cli, file: Path, tmp_path: Path
     result = cli("delete", "-f", str(file))
     assert (result.code, result.out) == (0, "configmap/engine deleted\nsecret/hub deleted\n")
     assert not (tmp_path / "secrets" / "ml-team" / "hub").exists()
-    assert cli("delete", "-f", str(file)).code == 3
+    again = cli("delete", "-f", str(file))
+    assert again.code == 3
+    assert "Secret ml-team/hub does not exist in the secret store" in again.err
+    assert again.err.splitlines()[-1] == "next: check its name and namespace in the file, or delete with --ignore-not-found"
     assert cli("delete", "-f", str(file), "--ignore-not-found").code == 0

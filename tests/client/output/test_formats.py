@@ -2,7 +2,7 @@
 
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
@@ -15,8 +15,10 @@ from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.events import in_order
 from client.errors import CommandFailed, Refused, TimedOut, combine, report
 from client.follow.advice import advice
+from client.output import printer
 from client.output.columns import Layout, header, row
 from client.output.formats import Format, render
+from client.output.printer import warn_unanswered
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
 from client.refs.tree import Tree
@@ -164,13 +166,23 @@ def test_events_of_several_objects_are_reported_in_their_order_of_time() -> None
     assert [(one.target.name, one.event["reason"]) for one in in_order(found)] == [("oslo", "A"), ("qwen", "B")]
 
 
+def test_objects_that_do_not_answer_are_counted_with_the_time_they_had(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printer, "ANSWER_WAIT", timedelta(seconds=1.5))
+    warn_unanswered([ListedObject(QWEN, {}), ListedObject(OSLO, {}, answered=False)])
+    assert "1 of 2 objects did not answer within 1.5 s" in capsys.readouterr().err
+
+
 def test_a_failure_says_what_happened_the_facts_and_the_next_step() -> None:
     failure = Refused("it is wrong", details=["spec.a: bad", "spec.b: worse"], next_step="fix it")
     assert report(failure).splitlines() == ["error: it is wrong", "  spec.a: bad", "  spec.b: worse", "next: fix it"]
 
 
 def test_of_several_failures_the_worst_decides_and_all_are_reported() -> None:
-    joined = combine([Refused("a", next_step="fix a"), TimedOut("b", details=["why"]), CommandFailed("c")])
+    joined = combine(
+        [Refused("a", next_step="fix a"), TimedOut("b", details=["why"], next_step="wait"), CommandFailed("c", next_step="see c")]
+    )
     assert (joined.code, list(joined.details), joined.next_step) == (5, ["a", "b", "  why", "c"], "fix a")
 
 

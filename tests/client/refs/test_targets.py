@@ -24,7 +24,7 @@ REFUSED = [
     ("nothing", [], "name a kind or an object"),
     ("an unknown kind", ["modeldeploymnt"], "did you mean ModelDeployment"),
     ("a kind of a later release", ["servingstacks"], "not served by this release"),
-    ("several kinds with a name", ["md,ic", "a"], "cannot share names"),
+    ("several kinds with a name", ["md,ic", "a"], "cannot share names: ModelDeployment, InferenceCluster"),
     ("a slash without a name", ["md/"], "does not name an object"),
     ("two slashes", ["md/a/b"], "does not name an object"),
     ("slashed and plain words mixed", ["md/a", "b"], "does not name an object"),
@@ -37,6 +37,12 @@ def test_what_names_no_object_is_refused_with_the_next_step(story: str, words: l
         kinds_and_names(words)
     assert say in refused.value.message, story
     assert refused.value.next_step
+
+
+def test_names_of_several_kinds_are_shown_as_they_can_be_typed() -> None:
+    with pytest.raises(Refused) as refused:
+        kinds_and_names(["md,ic", "a", "b"])
+    assert refused.value.next_step == "write the kind of each name: `md/a md/b`"
 
 
 def test_a_command_on_objects_wants_names() -> None:

@@ -1,0 +1,124 @@
+"""The next step for a condition: by kind and reason, and only for reasons that the control plane sets."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from api_types import errors
+from api_types.resources.kinds import BY_KIND
+from client.follow.advice import ADVICE, advice
+from client.refs.targets import Target
+from client.refs.tree import Tree
+from workflows.entity.failures import Failure
+from workflows.inference_cluster.status import Gateway, Readings, cluster_verdict
+from workflows.model_cache.status import matched_verdict
+from workflows.model_replica.apply import _REASONS
+
+ROOT = Path(__file__).parents[3]
+# Where the reasons of a kind's conditions are given.
+SOURCES = {
+    "InferenceCluster": ["workflows/inference_cluster"],
+    "ModelCache": ["workflows/model_cache"],
+    "ModelDeployment": ["workflows/model_deployment", "scheduler/explain/conditions.py"],
+    # What rendering refuses, and why it leaves workloads out.
+    "ModelReplica": ["workflows/model_replica", "activities/render/inputs/findings.py", "activities/render/objects/rendered.py"],
+}
+ERRORS = {name for name, member in vars(errors).items() if isinstance(member, type)}
+
+
+def of_a_failure(error: str) -> str:
+    """The reason of a cluster whose connection failed."""
+    readings = Readings(
+        source="Existing",
+        missing_classes=[],
+        failure=Failure(error, "why"),
+        connected_once=False,
+        was_ready=False,
+        unresponsive="",
+        gateway=Gateway(),
+        external_stack=False,
+    )
+    return cluster_verdict(readings).reason
+
+
+# Reasons that follow from an error: a failed apply gives its name, where the error or a table gives no other.
+OF_ERRORS = {
+    "InferenceCluster": {of_a_failure(error) for error in ERRORS},
+    "ModelReplica": ERRORS - set(_REASONS) | {"SecretMissing"},
+}
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    """Every text in the code but those that it is only compared with, the keys of tables, and docstrings."""
+    if isinstance(node, ast.Compare | ast.Expr):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in node.values if isinstance(node, ast.Dict) else ast.iter_child_nodes(node):
+        yield from texts(child)
+
+
+@cache
+def reasons_of(kind: str) -> set[str]:
+    paths = [ROOT / source for source in SOURCES[kind]]
+    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    values = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if is_plain(node)]
+    return {text for value in values for text in texts(value)} | OF_ERRORS.get(kind, set())
+
+
+def is_plain(node: ast.AST) -> bool:
+    """Whether a node gives a value: assignments, returns and calls, not conditions of an `if`."""
+    return isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Call | ast.Dict)
+
+
+KEYS = [(kind, reason) for kind, known in ADVICE.items() for reason in known]
+
+
+@pytest.mark.parametrize(("kind", "reason"), KEYS, ids=[" ".join(key) for key in KEYS])
+def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
+    assert reason in reasons_of(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("InferenceCluster", "InvalidNodePool"),
+        ("InferenceCluster", "UnsupportedCluster"),
+        ("InferenceCluster", "PermissionDenied"),
+        ("ModelReplica", "PermissionDenied"),
+        ("ModelReplica", "NoClusters"),
+    ],
+)
+def test_the_check_finds_a_reason_that_the_kind_does_not_set(kind: str, reason: str) -> None:
+    assert reason not in reasons_of(kind)
+
+
+def a_tree(reason: str, status: str = "False") -> Tree:
+    return {"status": {"conditions": [{"type": "Any", "status": status, "reason": reason}]}}
+
+
+def advised(kind: str, tree: Tree) -> str:
+    return advice(Target.of(BY_KIND[kind], "ml", "qwen"), tree)
+
+
+def test_a_cache_without_clusters_is_told_of_the_storage_class_and_a_deployment_of_labels() -> None:
+    reason = matched_verdict([]).reason
+    assert "storageClassName" in advised("ModelCache", a_tree(reason))
+    assert "storageClassName" not in advised("ModelDeployment", a_tree(reason))
+    assert "no cluster has the labels" in advised("ModelDeployment", a_tree(reason))
+
+
+@pytest.mark.parametrize("kind", ["InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment", "ModelReplica"])
+def test_a_refused_spec_has_a_next_step_for_every_kind(kind: str) -> None:
+    assert advised(kind, a_tree("InvalidInput")).startswith("fix the manifest")
+
+
+def test_a_condition_that_is_true_needs_no_step() -> None:
+    assert advised("ModelCache", a_tree("Failed", status="True")) == ""
+
+
+def test_the_command_names_the_object() -> None:
+    assert advised("ModelCache", a_tree("Failed")) == "fix what the message says, then `modelplane retry mc/qwen -n ml`"

@@ -1,0 +1,126 @@
+"""Commands that change an object: what they send, and what they answer when there is nothing to change or the object goes away."""
+
+import asyncio
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from api_types.messages.entities import Scale, SetSpec
+from api_types.resources.kinds import BY_KIND
+from api_types.taints import MAINTENANCE, with_taint
+from client.commands.change.scale import request_scale
+from client.errors import CommandFailed, Conflict, NotFound, Refused
+from client.follow.edit import change
+from client.refs.targets import Target
+from client.refs.tree import Tree
+from client.temporal.control_plane import ControlPlane
+
+OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
+QWEN = Target.of(BY_KIND["ModelDeployment"], "ml", "qwen")
+REFUSED = [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput", "message": "spec.replicas: must be positive"}]
+
+
+class Plane:
+    """A control plane with one object, which is in the next of these states whenever it was sent something."""
+
+    def __init__(self, *states: Tree | None) -> None:
+        self.states = list(states)
+        self.sent: list[Any] = []
+
+    async def describe(self, target: Target) -> Tree:
+        tree = self.states[0]
+        if tree is None:
+            raise NotFound(f"{target.title} does not exist", next_step="none")
+        return tree | {"appliedRequestIds": [message.request_id for message in self.sent]}
+
+    async def signal(self, target: Target, signal: Any, message: SetSpec | Scale) -> None:
+        del target, signal
+        self.sent.append(message)
+        self.states = self.states[1:] or self.states
+
+
+def a_tree(spec: Tree | None, status: Tree | None = None, metadata: Tree | None = None) -> Tree:
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceCluster",
+        "metadata": {"name": "oslo", "uid": "u", "generation": 3, "resourceVersion": "9", **(metadata or {})},
+        "spec": spec,
+        "status": status or {"phase": "Ready"},
+    }
+
+
+CLUSTER = {"cluster": {"source": "Existing"}, "nodePools": []}
+GOING = {"deletionTimestamp": "2026-03-01T10:00:00Z"}
+
+
+def changed(plane: Plane) -> Tree | None:
+    return asyncio.run(change(cast("ControlPlane", plane), OSLO, lambda tree: with_taint(tree["spec"])))
+
+
+def scaled(plane: Plane, replicas: int) -> Tree:
+    return asyncio.run(request_scale(cast("ControlPlane", plane), QWEN, replicas))
+
+
+def test_the_whole_manifest_is_sent_with_what_the_user_wrote_and_nothing_else() -> None:
+    plane = Plane(a_tree(CLUSTER, metadata={"labels": {"tier": "prod"}, "annotations": {"a": "b"}}))
+    assert changed(plane) is not None
+    assert [message.manifest for message in plane.sent] == [
+        {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "InferenceCluster",
+            "metadata": {"name": "oslo", "labels": {"tier": "prod"}, "annotations": {"a": "b"}},
+            "spec": {**CLUSTER, "taints": [MAINTENANCE]},
+        }
+    ]
+
+
+def test_nothing_is_sent_where_nothing_changes() -> None:
+    plane = Plane(a_tree(with_taint(CLUSTER)))
+    assert (changed(plane), plane.sent) == (None, [])
+
+
+def test_a_scale_gives_the_object_with_the_new_count() -> None:
+    assert scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 3})), 3)["spec"] == {"replicas": 3}
+
+
+class Case(NamedTuple):
+    """States of the object, and how the command fails; `sent`: how many requests went out before."""
+
+    story: str
+    states: list[Tree | None]
+    error: type[CommandFailed]
+    message: str
+    next_step: str
+    sent: int
+
+
+ONE = {"replicas": 1}
+FAILURES = [
+    Case("every spec was refused", [a_tree(None, {"conditions": REFUSED})], Refused, "has no valid spec yet", "fix its manifest", 0),
+    Case("it is being deleted", [a_tree(ONE, metadata=GOING)], Conflict, "is being deleted", "`modelplane de", 0),
+    Case("it is gone meanwhile", [a_tree(ONE), None], Conflict, "was deleted meanwhile", "apply its manifest again", 1),
+    Case("it goes meanwhile", [a_tree(ONE), a_tree(ONE, metadata=GOING)], Conflict, "was deleted meanwhile", "apply its manifest again", 1),
+]
+
+
+@pytest.mark.parametrize("case", FAILURES, ids=lambda case: case.story)
+@pytest.mark.parametrize("command", ["change", "scale"])
+def test_a_failure_names_the_object_and_the_next_step(case: Case, command: str) -> None:
+    plane = Plane(*case.states)
+    with pytest.raises(case.error) as failure:
+        changed(plane) if command == "change" else scaled(plane, 3)
+    title = (OSLO if command == "change" else QWEN).title
+    assert failure.value.message == f"{title} {case.message}"
+    assert case.next_step in failure.value.next_step
+    assert len(plane.sent) == case.sent
+
+
+def test_a_spec_that_was_refused_is_shown_with_the_reason() -> None:
+    with pytest.raises(Refused) as failure:
+        scaled(Plane(a_tree(None, {"conditions": REFUSED})), 3)
+    assert failure.value.details == ("spec.replicas: must be positive",)
+
+
+def test_a_count_that_another_request_has_replaced_is_a_conflict() -> None:
+    with pytest.raises(Conflict, match="ModelDeployment ml/qwen has 5 replicas by now: it was scaled again after this request"):
+        scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 5})), 3)
