@@ -172,13 +172,13 @@ class ModelCacheWorkflow(Entity[CacheState]):
         last = condition_of(self.state.conditions, "ArtifactReady")
         self.context.set_condition("ClustersMatched", *matched)
         self.context.set_condition("ArtifactReady", *artifact)
-        if not last and phases:
-            selected = [each.cluster for each in phases if each.selected]
+        selected = [each.cluster for each in phases if each.selected]
+        if selected and artifact.status != TRUE and (last is None or last.reason == "NoClusters"):
             self.context.record_event("Normal", "Staging", f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}")
         if artifact.reason in ("AuthSecretMissing", "NoClusters") and (last is None or last.reason != artifact.reason):
             self.context.record_event("Warning", artifact.reason, artifact.message or matched.message)
         if artifact.status == TRUE and not is_true(self.state.conditions, "Ready"):
-            self.context.record_event("Normal", "Staged", f"{origin} is staged on all {len(phases)} clusters")
+            self.context.record_event("Normal", "Staged", f"{origin} is staged on all {len(selected)} clusters")
             self.state.was_ready = True
         self.context.set_condition("Ready", *ready_verdict(artifact, was_ready=self.state.was_ready))
 

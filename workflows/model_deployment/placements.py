@@ -44,7 +44,7 @@ class Placements:
         state = self._context.state
         if message.epoch > state.epoch:
             state.epoch, state.requested_inputs = message.epoch, None
-            state.replicas = {uid: replica for uid, replica in state.replicas.items() if replica.started}
+            state.replicas = {uid: replica for uid, replica in state.replicas.items() if replica.was_started}
 
     # --- the steps of a pass --------------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def plan_answer(replicas: Mapping[str, TrackedReplica], answer: PlacementRespons
     """Decide what an answer to the present generation changes."""
     delete = {eviction.uid: eviction.reason for eviction in answer.evictions if eviction.uid in replicas}
     # A replica that was never started is forgotten as soon as it is evicted.
-    tracked = {uid for uid, replica in replicas.items() if replica.started or uid not in delete}
+    tracked = {uid for uid, replica in replicas.items() if replica.was_started or uid not in delete}
     new = [placement for placement in answer.placements if placement.uid not in tracked]
     return AnswerPlan(
         delete=delete,

@@ -59,14 +59,16 @@ class ReplicaController:
         """Forget a replica that is gone; what a forced teardown left behind is listed on the deployment, which stays."""
         state, context = self._context.state, self._context
         del state.replicas[replica.uid]
+        if replica.deletion_reason:
+            context.record_event("Normal", "ReplicaDeleted", f"{replica.name} was deleted from {replica.cluster}")
+        else:
+            context.record_event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
         if report.left_behind:
             state.left_behind += report.left_behind
             count = len(report.left_behind)
             context.record_event(
                 "Warning", "LeftBehind", f"{replica.name} left {count} objects on {replica.cluster}; see status.leftBehind"
             )
-        if not replica.deletion_reason:
-            context.record_event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
 
     def record_revoked(self, uid: str) -> None:
         """Store that the scheduler asks about a reservation."""
@@ -145,7 +147,7 @@ class ReplicaController:
 
     async def _start(self, ready: Sequence[TrackedReplica]) -> None:
         state, context = self._context.state, self._context
-        flags = self._picker_flags()
+        flags = read_flags(state).flags
         starts = StartReplicas(replicas=[start_message(state, context.namespace, context.name, replica, flags) for replica in ready])
         summary = f"start {len(ready)} replicas of {context.name}"
         if len(ready) <= LOCAL_BATCH_MAX:
@@ -167,7 +169,7 @@ class ReplicaController:
         """Give the present template to some of the replicas."""
         state = self._context.state
         replicas = [replica for replica in state.started() if replica.uid in uids]
-        flags = self._picker_flags() if replicas else {}
+        flags = read_flags(state).flags
         await self._send(
             [
                 self._request(replica.name, ModelReplicaSignals.SET_TEMPLATE, template_message(state, replica, flags))
@@ -180,27 +182,26 @@ class ReplicaController:
         """Give replicas the labels that users want on them, and the flags of their pickers; neither is part of the template."""
         state = self._context.state
         wanted, text = template_labels(state), flags_text(state)
-        if (wanted, text) != (state.sent_labels, state.sent_flags):
-            state.sent_labels, state.sent_flags = wanted, text
-            await self.signal(state.started(), ModelReplicaSignals.SET_LABELS, labels_message(state, self._picker_flags()))
-
-    def _picker_flags(self) -> dict[str, str]:
-        """Give the extra flags of the endpoint pickers; a problem with them becomes an event."""
-        flags, problem = read_flags(self._context.state)
-        if problem:
+        if (wanted, text) == (state.sent_labels, state.sent_flags):
+            return
+        flags, problem = read_flags(state)
+        if problem and text != state.sent_flags:
             self._context.record_event("Warning", "InvalidAnnotation", problem)
-        return flags
+        state.sent_labels, state.sent_flags = wanted, text
+        await self.signal(state.started(), ModelReplicaSignals.SET_LABELS, labels_message(state, flags))
 
     # --- deleting -----------------------------------------------------------------------------------------------------------------
 
     def mark_deleted(self, replica: TrackedReplica, reason: str) -> None:
         """Mark a replica as being deleted; one that was never started is dropped at once."""
-        state = self._context.state
-        self._context.record_event("Normal", "ReplicaDeleted", f"{replica.name} deleted from {replica.cluster}: {reason}")
-        if replica.started:
-            state.update(replica, deletion_reason=reason)
-        else:
+        state, context = self._context.state, self._context
+        if not replica.was_started:
+            context.record_event("Normal", "PlacementDropped", f"{replica.name} is not started on {replica.cluster}: {reason}")
             del state.replicas[replica.uid]
+            return
+        if not replica.deletion_reason:
+            context.record_event("Normal", "ReplicaDeleting", f"{replica.name} is being deleted from {replica.cluster}: {reason}")
+        state.update(replica, deletion_reason=reason)
 
     async def delete(self, replicas: Sequence[TrackedReplica]) -> None:
         """Begin the teardown of replicas."""

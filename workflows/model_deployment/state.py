@@ -61,6 +61,11 @@ class TrackedReplica(Message):
         )
 
     @property
+    def was_started(self) -> bool:
+        """Whether its workflow was ever started: objects of it may be on the cluster, even if the workflow does not run at present."""
+        return self.started or self.bound
+
+    @property
     def current(self) -> bool:
         """Ready with the template that was last ordered."""
         return self.ready and self.applied_generation == self.generation

@@ -47,7 +47,7 @@ class DeploymentTeardown:
     async def _release_placements(self) -> None:
         """Have the scheduler release placements that were never used, after it knows those that were."""
         state, context = self._context.state, self._context
-        state.replicas = {uid: replica for uid, replica in state.replicas.items() if replica.started}
+        state.replicas = {uid: replica for uid, replica in state.replicas.items() if replica.was_started}
         unbound = {replica.uid: replica.entry for replica in state.by_name() if not replica.bound}
         if unbound:
             await context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.BOUND, Bound(entries=unbound))

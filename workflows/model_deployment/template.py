@@ -1,6 +1,6 @@
 """What a deployment's spec says of its replicas: pure readings."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from api_types import labels
 from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
@@ -20,12 +20,19 @@ def flags_text(state: DeploymentState) -> str:
     return state.annotations.get(labels.PICKER_FLAGS, "")
 
 
-def read_flags(state: DeploymentState) -> tuple[dict[str, str], str]:
-    """Give the extra flags of the endpoint pickers, and the problem if they cannot be read."""
+class PickerFlags(NamedTuple):
+    """The extra flags of the endpoint pickers, and why they could not be read."""
+
+    flags: dict[str, str]
+    problem: str = ""
+
+
+def read_flags(state: DeploymentState) -> PickerFlags:
+    """Read the extra flags of the endpoint pickers; none if they cannot be read."""
     try:
-        return parse_picker_flags(flags_text(state)), ""
+        return PickerFlags(parse_picker_flags(flags_text(state)))
     except ValueError as error:
-        return {}, f"{labels.PICKER_FLAGS}: {error}"
+        return PickerFlags({}, f"{labels.PICKER_FLAGS}: {error}")
 
 
 def start_message(state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str]) -> StartReplica:

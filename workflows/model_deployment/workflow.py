@@ -147,7 +147,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     @handles(ModelDeploymentSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
-        """Request placements again, because it is time or of a scheduler that lost its state."""
+        """Request placements again: of a scheduler that lost its state, or because a taint, an admission or `drain` may change them."""
         if message is None:
             self.repeat_reports()
         else:

@@ -1,28 +1,20 @@
 """What a changed manifest changes: a new generation only if the spec is another one. No server is needed."""
 
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio import workflow
 
 from api_types.errors import Conflict
 from api_types.messages.entities import Replace, SetSpec
 from tests.api_types.builders import a_deployment
+from tests.workflows.environment.serverless import Serverless
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
-    """The time of the workflow, which a test sets."""
-    now = [START]
-    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="modeldeployment/ml/qwen"))
-    monkeypatch.setattr(workflow, "now", lambda: now[0])
-    monkeypatch.setattr(workflow, "time", lambda: workflow.now().timestamp())
-    return now
+def temporal(monkeypatch: pytest.MonkeyPatch) -> Serverless:
+    return Serverless(monkeypatch, "modeldeployment/ml/qwen")
 
 
 def apply(deployment: ModelDeploymentWorkflow, document: dict[str, Any]) -> None:
@@ -41,11 +33,11 @@ def annotated(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": {**document["metadata"], "annotations": {"note": "changed"}}}
 
 
-def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(time: list[datetime]) -> None:
+def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(temporal: Serverless) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     timings = deployment.state.timings
-    time[0] += timedelta(minutes=1)
+    temporal.now += timedelta(minutes=1)
     apply(deployment, annotated(a_deployment()))
     assert (deployment.state.generation, deployment.state.annotations) == (1, {"note": "changed"})
     assert timings is not None
@@ -56,17 +48,17 @@ def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(time: l
     ]
 
 
-def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(time: list[datetime]) -> None:
+def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(temporal: Serverless) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
-    time[0] += timedelta(minutes=1)
+    temporal.now += timedelta(minutes=1)
     apply(deployment, a_deployment(top={"rollout": {"paused": True}}))
     assert deployment.state.timings is not None
-    assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (2, time[0].timestamp())
+    assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (2, temporal.now.timestamp())
     assert [event.reason for event in deployment.state.events] == ["SpecChanged", "SpecChanged"]
 
 
-@pytest.mark.usefixtures("time")
+@pytest.mark.usefixtures("temporal")
 def test_a_repeated_replace_gives_the_same_answer_whatever_happened_since() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
@@ -80,7 +72,7 @@ def test_a_repeated_replace_gives_the_same_answer_whatever_happened_since() -> N
         deployment.check_replace({**change, "requestId": "r2"})
 
 
-@pytest.mark.usefixtures("time")
+@pytest.mark.usefixtures("temporal")
 def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())

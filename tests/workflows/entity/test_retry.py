@@ -1,15 +1,14 @@
 """`retry_now` ends every backoff: what waits for its next attempt makes it with the next pass. No server is needed."""
 
 import asyncio
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
-from temporalio import workflow
 
 from api_types.messages.entities import RetryNow
+from tests.workflows.environment.serverless import NOW, Serverless, UnexpectedActivityError
 from tests.workflows.inference_cluster.builders import a_cluster
 from tests.workflows.model_cache.builders import DESIRED, a_staging, failed
 from tests.workflows.model_replica.builders import APPLIED, DEPLOYMENT, SECRET_COPY, a_replica
@@ -25,33 +24,21 @@ from workflows.model_replica.decisions.teardown_plan import decide_step
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOON = (NOW + timedelta(minutes=1)).isoformat()
 READY = with_condition([], "Ready", TRUE, "Available", "", now="2026-01-01T00:00:00Z", generation=1)
 CACHE_SPEC = {"source": "HuggingFace", "huggingFace": {"repo": "example/model", "sizeGiB": 20}}
 
 
-class AttemptStartedError(Exception):
-    """An activity was about to be executed."""
-
-
 @pytest.fixture(autouse=True)
-def frozen_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the time, and let no activity be executed."""
-
-    def execute(*_: Any, **__: Any) -> NoReturn:
-        raise AttemptStartedError
-
-    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="kind/ml/qwen"))
-    monkeypatch.setattr(workflow, "now", lambda: NOW)
-    monkeypatch.setattr(workflow, "execute_activity_method", execute)
+def serverless(monkeypatch: pytest.MonkeyPatch) -> Serverless:
+    return Serverless(monkeypatch, "kind/ml/qwen")
 
 
-def attempts(step: Callable[[], Any]) -> bool:
+def attempts(step: Callable[[], Coroutine[Any, Any, object]]) -> bool:
     """Whether a step executes an activity."""
     try:
         asyncio.run(step())
-    except AttemptStartedError:
+    except UnexpectedActivityError:
         return True
     return False
 

@@ -45,6 +45,11 @@ def test_a_tracked_placement_gets_its_new_entry_and_is_updated_when_its_step_has
     assert (plan.create, plan.entries, plan.update, plan.unknown) == ([], {"a": ENTRY}, ["a"], False)
 
 
+def test_a_replica_whose_workflow_was_terminated_stays_tracked_while_it_is_evicted() -> None:
+    plan = plan_answer(replicas(replica("a", bound=True)), answer(placement("a", entry=ENTRY), evicted=("a",)), 2)
+    assert (plan.create, plan.entries) == ([], {"a": ENTRY})
+
+
 def test_only_tracked_replicas_are_deleted() -> None:
     plan = plan_answer(replicas(replica("a", started=True)), answer(evicted=("a", "b")), 2)
     assert plan.delete == {"a": "a is not wanted"}

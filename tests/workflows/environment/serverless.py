@@ -1,0 +1,48 @@
+"""A workflow object outside Temporal: a test calls its methods, sets the time, and sees which activities it would execute."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Serverless:
+    """The time of the workflow, and the activities that it executed: names and arguments.
+
+    `results` are given back, by name; a name that is not there fails, as an attempt that was not expected.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+        self.now = NOW
+        self.executed: list[tuple[str, Any]] = []
+        self.results: dict[str, Any] = {}
+        monkeypatch.setattr(workflow, "wait_condition", _wait_condition)
+        monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id=workflow_id))
+        monkeypatch.setattr(workflow, "now", lambda: self.now)
+        monkeypatch.setattr(workflow, "time", self._time)
+        monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
+        monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute)
+
+    def _time(self) -> float:
+        return self.now.timestamp()
+
+    async def _execute(self, method: Any, argument: Any, **_: Any) -> Any:
+        self.executed.append((method.__name__, argument))
+        if method.__name__ not in self.results:
+            raise UnexpectedActivityError(method.__name__)
+        return self.results[method.__name__]
+
+
+class UnexpectedActivityError(Exception):
+    """An activity was executed for which the test has no result."""
+
+
+async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
+    while not holds():  # noqa: ASYNC110 - no event says that it holds
+        await asyncio.sleep(0)

@@ -1,0 +1,108 @@
+"""Events of a deployment: each is recorded when it happens, once, and says what is so then. No server is needed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from api_types import labels
+from api_types.messages.delivery import SignalBatchResult
+from api_types.messages.entities import Delete, ReplicaChanged, Scale, SetSpec, StartedReplicas
+from api_types.messages.scheduling import Evict, ReplicaEviction, Resync
+from tests.api_types.builders import a_deployment, merged
+from tests.workflows.environment.serverless import Serverless
+from workflows.model_deployment.state import TrackedReplica
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+
+REASON = "preempted by ml/other"
+PLACED = {"engines": [{"engine": "a", "members": [{"pool": "h100"}]}]}
+
+
+@pytest.fixture
+def temporal(monkeypatch: pytest.MonkeyPatch) -> Serverless:
+    serverless = Serverless(monkeypatch, "modeldeployment/ml/qwen")
+    serverless.results = {"signal": True, "signal_many": SignalBatchResult(missing=[]), "start_replicas": StartedReplicas(conflicts=[])}
+    return serverless
+
+
+def a_deployment_with(**replica: Any) -> ModelDeploymentWorkflow:
+    """A deployment with one replica."""
+    deployment = ModelDeploymentWorkflow(None)
+    tracked = TrackedReplica(**{"uid": "r", "name": "qwen-eu-0", "cluster": "eu", "index": 0, **replica})
+    deployment.state.replicas = {"r": tracked}
+    return deployment
+
+
+def preempt(deployment: ModelDeploymentWorkflow) -> None:
+    eviction = ReplicaEviction(uid="r", name="qwen-eu-0", cluster="eu", reason=REASON)
+    deployment.evict(Evict(epoch=1, eviction=eviction).wire())
+    asyncio.run(deployment.replicas.delete_preempted())
+
+
+def events(deployment: ModelDeploymentWorkflow) -> list[tuple[str, str, int]]:
+    return [(event.reason, event.message, event.count) for event in deployment.state.events]
+
+
+BEING_DELETED = ("ReplicaDeleting", f"qwen-eu-0 is being deleted from eu: {REASON}", 1)
+
+
+def test_a_deletion_is_an_event_when_it_begins_and_another_one_when_the_replica_is_gone(temporal: Serverless) -> None:
+    deployment = a_deployment_with(started=True, bound=True)
+    preempt(deployment)
+    assert [name for name, _ in temporal.executed] == ["signal_many"]
+    assert events(deployment) == [BEING_DELETED]
+    deployment.replica_changed(ReplicaChanged(name="qwen-eu-0", uid="r", sequence=1, phase="Gone").wire())
+    assert events(deployment) == [BEING_DELETED, ("ReplicaDeleted", "qwen-eu-0 was deleted from eu", 1)]
+
+
+@pytest.mark.usefixtures("temporal")
+def test_a_replica_that_is_preempted_twice_begins_to_be_deleted_once() -> None:
+    deployment = a_deployment_with(started=True, bound=True)
+    preempt(deployment)
+    preempt(deployment)
+    assert events(deployment) == [BEING_DELETED]
+
+
+@pytest.mark.usefixtures("temporal")
+def test_a_replica_that_ends_by_itself_is_gone_and_not_deleted() -> None:
+    deployment = a_deployment_with(started=True, bound=True)
+    deployment.replica_changed(ReplicaChanged(name="qwen-eu-0", uid="r", sequence=1, phase="Gone").wire())
+    assert [reason for reason, *_ in events(deployment)] == ["ReplicaGone"]
+
+
+def test_a_placement_that_was_never_started_is_dropped_and_nothing_is_deleted(temporal: Serverless) -> None:
+    deployment = a_deployment_with()
+    preempt(deployment)
+    assert (deployment.state.replicas, temporal.executed) == ({}, [])
+    assert events(deployment) == [("PlacementDropped", f"qwen-eu-0 is not started on eu: {REASON}", 1)]
+
+
+def test_a_replica_whose_workflow_was_terminated_is_kept_until_it_has_deleted_its_objects(temporal: Serverless) -> None:
+    lost = {"started": False, "bound": True}
+    deployment = a_deployment_with(**lost)
+    preempt(deployment)
+    assert deployment.state.replicas["r"].deletion_reason == REASON
+    deployment = a_deployment_with(**lost)
+    deployment.resync(Resync(epoch=3).wire())
+    assert list(deployment.state.replicas) == ["r"]
+    deployment = a_deployment_with(**lost, entry=PLACED)
+    deployment.set_spec(SetSpec(manifest=a_deployment()).wire())
+    deployment.delete(Delete(by="ann").wire())
+    assert not asyncio.run(deployment.teardown.run())
+    assert list(deployment.state.replicas) == ["r"]
+    assert [name for name, _ in temporal.executed if name != "signal"] == ["start_replicas", "signal_many"]
+
+
+def test_an_annotation_that_cannot_be_read_is_an_event_once(temporal: Serverless) -> None:
+    deployment = a_deployment_with(started=True, bound=True, entry=PLACED)
+    flags = {"metadata": {"annotations": {labels.PICKER_FLAGS: "no flags"}}}
+    deployment.set_spec(SetSpec(manifest=merged(a_deployment(), flags)).wire())
+    asyncio.run(deployment.replicas.update_labels())
+    deployment.scale(Scale(replicas=2).wire())
+    asyncio.run(deployment.replicas.update_templates(["r"]))
+    labelled = {"spec": {"template": {"metadata": {"labels": {"team": "a"}}}}}
+    deployment.set_spec(SetSpec(manifest=merged(merged(a_deployment(), flags), labelled)).wire())
+    asyncio.run(deployment.replicas.update_labels())
+    shown = [(reason, count) for reason, _, count in events(deployment) if reason == "InvalidAnnotation"]
+    assert shown == [("InvalidAnnotation", 1)]
+    assert [name for name, _ in temporal.executed] == ["signal_many"] * 3
