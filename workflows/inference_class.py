@@ -8,16 +8,15 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 
-from activities.messaging.entity_client import EntityClient
-from api_types.messages.delivery import SignalBatch, entity
+from api_types.messages.delivery import entity
 from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.messages.scheduling import Forget, ReportClass, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
 from api_types.prices import UNPRICED, price_milli
-from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.sending import broadcast, send_all
 from workflows.entity.state import EntityState
 
 
@@ -135,19 +134,13 @@ class InferenceClassWorkflow(Entity[ClassState]):
         self.state.unanswered = [cluster for cluster in self.state.unanswered if cluster not in clusters]
         report = self._cluster_report()
         refs = [entity(InferenceClusterSignals, "", cluster) for cluster in clusters]
-        await workflow.execute_activity_method(
-            EntityClient.signal_many,
-            SignalBatch(signals=[InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"report this class to {len(refs)} clusters"),
-        )
+        requests = [InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]
+        await send_all(requests, f"report this class to {len(refs)} clusters")
 
     async def announce(self) -> None:
         """Tell every cluster that this class exists now: one that waits for it could not register before."""
-        await workflow.execute_activity_method(
-            EntityClient.broadcast,
-            InferenceClusterSignals.CLASS_CHANGED.broadcast(self._cluster_report(), InferenceClusterSignals),
-            **activity_options.remote(activity_options.ENTITY_BATCH, "report to all clusters that this class exists"),
-        )
+        created = InferenceClusterSignals.CLASS_CHANGED.broadcast(self._cluster_report(), InferenceClusterSignals)
+        await broadcast(created, "report to all clusters that this class exists")
 
     def _cluster_report(self) -> ClassChanged:
         return ClassChanged(

@@ -86,15 +86,15 @@ WATCH = ActivityConfig(
 )
 
 # What the Temporal UI shows in one line.
-_SUMMARY_MAX = 100
+SUMMARY_MAX = 100
 
 
 def local(config: LocalActivityConfig, summary: str) -> LocalActivityConfig:
     """Give the options of one local activity, with a one-line summary."""
-    return LocalActivityConfig(**{**config, "summary": summary[:_SUMMARY_MAX]})
+    return LocalActivityConfig(**{**config, "summary": summary[:SUMMARY_MAX]})
 
 
 def remote(config: ActivityConfig, summary: str, task_queue: str = "") -> ActivityConfig:
     """Give the options of one activity, with a one-line summary, on another task queue if one is given."""
     queue: ActivityConfig = {"task_queue": task_queue} if task_queue else {}
-    return ActivityConfig(**{**config, **queue, "summary": summary[:_SUMMARY_MAX]})
+    return ActivityConfig(**{**config, **queue, "summary": summary[:SUMMARY_MAX]})

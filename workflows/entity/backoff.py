@@ -13,6 +13,11 @@ def transient(attempt: int) -> timedelta:
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 8), longest))
 
 
+def after_retries(attempt: int) -> timedelta:
+    """Give the wait after an activity that was itself retried for seconds or minutes: 8 s doubling to 2 min."""
+    return transient(attempt + 2)
+
+
 def permanent(attempt: int) -> timedelta:
     """Give the wait before the next attempt at what only a new spec can fix: 1, 2, 4 ... 30 minutes."""
     return timedelta(minutes=min(2 ** min(attempt, 8), _PERMANENT_MINUTES_MAX))

@@ -6,10 +6,8 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from workflows.entity import backoff
-
 # A cache that does not exist announces itself when it is created; this is the fallback.
-REGISTER_RETRY = backoff.transient(4)
+REGISTER_RETRY = timedelta(seconds=32)
 
 # A cache that exists reports within this time. To wait costs less than to place, or to render, twice.
 FIRST_REPORT_TIMEOUT = timedelta(seconds=2)

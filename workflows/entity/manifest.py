@@ -6,7 +6,7 @@ Only the fields that all kinds share are filled in here; a kind adds its own sta
 from collections.abc import Mapping
 from typing import Any
 
-from api_types.labels import GROUP
+from api_types.resources.parts.base_types import API_VERSION
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
 
@@ -24,7 +24,7 @@ def manifest_of(context: EntityContext[EntityState], phase: str, status: Mapping
     if state.left_behind:
         shown["leftBehind"] = [item.wire() for item in state.left_behind]
     return {
-        "apiVersion": f"{GROUP}/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": context.kind,
         "metadata": _metadata(context),
         "spec": state.spec if state.spec is not None else {},

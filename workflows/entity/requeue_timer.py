@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
-
-_SUMMARY_MAX = 100
 
 
 class RequeueTimer:
@@ -37,5 +36,5 @@ class RequeueTimer:
             self._task.cancel()
 
     async def _fire(self, after: timedelta) -> None:
-        await workflow.sleep(after, summary=f"{self._context.title}: requeue"[:_SUMMARY_MAX])
+        await workflow.sleep(after, summary=f"{self._context.title}: requeue"[: activity_options.SUMMARY_MAX])
         self._context.requeue()

@@ -78,7 +78,7 @@ class ClusterConnection:
     def _record_failure(self, failure: Failure) -> None:
         self.state.failure = failure
         self.context.record_event("Warning", failure.type, failure.message)
-        delay = backoff.transient(self.state.attempts + 2)
+        delay = backoff.after_retries(self.state.attempts)
         self.state.attempts += 1
         self.retry_at = workflow.now() + delay
         self.context.requeue_after(delay)

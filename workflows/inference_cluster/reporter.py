@@ -7,16 +7,14 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types.digests import report_digest
 from api_types.messages.caches import CacheSite
-from api_types.messages.delivery import Broadcast
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import Forget, ReportCluster
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelCacheSignals, ModelReplicaSignals
-from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
+from workflows.entity.sending import REPEAT_BROADCAST, broadcast
 from workflows.inference_cluster.reports import (
     cache_report,
     replica_report,
@@ -25,9 +23,6 @@ from workflows.inference_cluster.reports import (
     unsequenced,
 )
 from workflows.inference_cluster.state import ClusterState
-
-# Visibility lags behind the start of a replica or cache: a broadcast is sent twice, so that one that starts meanwhile gets it too.
-REPEAT_BROADCAST = timedelta(seconds=2)
 
 
 class Reporter:
@@ -96,7 +91,7 @@ class Reporter:
         if not changed and not self.state.repeat_to_caches:
             return
         self.state.caches_digest, self.state.repeat_to_caches = digest, changed
-        await self._broadcast(ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals), f"report {self.context.name} to caches")
+        await broadcast(ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals), f"report {self.context.name} to caches")
         if changed:
             self.context.requeue_after(REPEAT_BROADCAST)
 
@@ -114,15 +109,9 @@ class Reporter:
 
     async def broadcast_to_replicas(self) -> None:
         """Report to the replicas on this cluster."""
-        await self._broadcast(
+        await broadcast(
             ModelReplicaSignals.CLUSTER_CHANGED.broadcast(self.for_replicas(), ModelReplicaSignals, cluster=self.context.name),
             f"report {self.context.name} to its replicas",
-        )
-
-    @staticmethod
-    async def _broadcast(broadcast: Broadcast, summary: str) -> None:
-        await workflow.execute_activity_method(
-            EntityClient.broadcast, broadcast, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
         )
 
     # --- when it is deleted -------------------------------------------------------------------------------------------------------

@@ -3,15 +3,13 @@
 A cluster reports itself to all caches when something about it changes; a survey finds those that did so before this cache existed.
 """
 
-from temporalio import workflow
+from datetime import timedelta
 
-from activities.messaging.entity_client import EntityClient
-from activities.messaging.messages import QueryEach, Survey
+from activities.messaging.messages import Survey
 from api_types import names
 from api_types.messages.caches import CacheSite
-from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
-from workflows.entity.querying import query_pages
+from workflows.entity.querying import query_each, query_pages
 from workflows.model_cache.plan import can_stage, selects
 from workflows.model_cache.spec import match_labels
 from workflows.model_cache.state import CacheState, ClusterStaging
@@ -19,6 +17,9 @@ from workflows.model_cache.state import CacheState, ClusterStaging
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
 SURVEY_EVERY_RESYNCS = 12
 SURVEY_PAGE = 200
+
+# A cluster whose worker is just starting answers within this time.
+QUERY_AGAIN = timedelta(seconds=8)
 
 
 class Clusters:
@@ -61,7 +62,7 @@ class Clusters:
                 self.record(CacheSite.model_validate(answer))
             if page.unresponsive:
                 self.state.surveyed = False
-                self.context.requeue_after(backoff.transient(2))
+                self.context.requeue_after(QUERY_AGAIN)
         missing = [name for name in self.state.stagings if name not in self.state.known_clusters]
         if missing:
             await self._query(missing)
@@ -69,14 +70,10 @@ class Clusters:
     async def _query(self, clusters: list[str]) -> None:
         """Query clusters that visibility did not list; one that does not run any more has no record."""
         by_id = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
-        asked = await workflow.execute_activity_method(
-            EntityClient.query_each,
-            QueryEach(workflow_ids=sorted(by_id), query="cache_site"),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"query {len(by_id)} clusters"),
-        )
+        queried = await query_each(by_id, "cache_site", f"query {len(by_id)} clusters")
         for workflow_id, name in by_id.items():
-            if workflow_id in asked.answers:
-                self.record(CacheSite.model_validate(asked.answers[workflow_id]))
-            elif workflow_id not in asked.unresponsive:
+            if workflow_id in queried.answers:
+                self.record(CacheSite.model_validate(queried.answers[workflow_id]))
+            elif workflow_id not in queried.unresponsive:
                 staging = self.state.stagings[name]
                 staging.site = staging.site.model_copy(update={"present": False})

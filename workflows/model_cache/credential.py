@@ -1,6 +1,7 @@
 """How a ModelCache waits for a credential that is missing or refused: by an activity, not by polling, for waiting costs no history."""
 
 import asyncio
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -9,12 +10,15 @@ from activities.caches.activities import CacheActivities
 from api_types import queues
 from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential
-from workflows.entity import activity_options, backoff
+from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import AUTH_REFUSED, download_started, waits_for_credential
 from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState
+
+# The watch fails only with what its retries did not end.
+WATCH_AGAIN = timedelta(minutes=1)
 
 
 class CredentialWatch:
@@ -54,7 +58,7 @@ class CredentialWatch:
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self.context.record_event("Warning", error_type(error), error_message(error))
-                self.context.requeue_after(backoff.permanent(0))
+                self.context.requeue_after(WATCH_AGAIN)
             return
         self.state.credential = version
         for staging in self.state.stagings.values():

@@ -5,22 +5,20 @@ ends; one whose result was lost is repeated, for every step is idempotent.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.caches.activities import CacheActivities
-from activities.messaging.entity_client import EntityClient
 from activities.render.objects.teardown import CACHE_STEPS
 from api_types.messages.caches import ApplyCache, CacheOnCluster, DeleteCacheObjects
-from api_types.messages.cluster_work import Connection, TeardownStepResult
-from api_types.messages.delivery import SignalBatch, entity
+from api_types.messages.cluster_work import Connection
+from api_types.messages.delivery import entity
 from api_types.messages.signals import InferenceClusterSignals
 from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
+from workflows.entity.sending import send_all
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step
 from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
@@ -122,11 +120,9 @@ class Staging:
                 return
         copy.cleaned_up = copy.cleaned_up and not step.hydrate
         order = self._order(staging, copy, connection, hydrate=step.hydrate)
-        applied = await self._on(
-            connection,
-            CacheActivities.apply_cache,
-            order,
-            activity_options.remote(activity_options.CLUSTER_CALL, f"stage {self.context.name} on {cluster}"),
+        summary = f"stage {self.context.name} on {cluster}"
+        applied = await workflow.execute_activity_method(
+            CacheActivities.apply_cache, order, **activity_options.remote(activity_options.CLUSTER_CALL, summary, connection.task_queue)
         )
         if order.hydrate:
             self.state.credential = applied.credential_version
@@ -142,12 +138,7 @@ class Staging:
         """
         to = entity(InferenceClusterSignals, "", cluster)
         request = InferenceClusterSignals.CACHE_STAGED.request(to, self._registration(staged=True))
-        sent = await workflow.execute_activity_method(
-            EntityClient.signal_many,
-            SignalBatch(signals=[request]),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"register {self.context.name} with {cluster}"),
-        )
-        return not sent.missing
+        return not await send_all([request], f"register {self.context.name} with {cluster}")
 
     def _order(self, staging: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
         return ApplyCache(
@@ -178,20 +169,14 @@ class Staging:
             claim=step.copy.claim,
             steps=list(step.teardown_steps),
         )
-        done: TeardownStepResult = await self._on(
-            connection,
+        done = await workflow.execute_activity_method(
             CacheActivities.delete_cache_objects,
             order,
-            activity_options.remote(activity_options.LONG_WAIT, f"{cluster}: {titles}"),
+            **activity_options.remote(activity_options.LONG_WAIT, f"{cluster}: {titles}", connection.task_queue),
         )
         for skipped in done.skipped:
             self.context.record_event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
         record_deleted(staging, step)
-
-    @staticmethod
-    def _on(connection: Connection, method: Any, order: Any, config: Any) -> Awaitable[Any]:
-        queue = {"task_queue": connection.task_queue} if connection.task_queue else {}
-        return workflow.execute_activity_method(method, order, **{**config, **queue})
 
     def leave_behind(self, reason: str) -> None:
         """Give up every cluster and list what may stay there."""

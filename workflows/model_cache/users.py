@@ -3,16 +3,13 @@
 They register; the cache reports to each only what is new to it.
 """
 
-from temporalio import workflow
-
-from activities.messaging.entity_client import EntityClient
-from activities.messaging.messages import QueryEach
 from api_types.digests import report_digest
 from api_types.messages.caches import CacheChanged, CacheUse
-from api_types.messages.delivery import EntityRef, SignalBatch, SignalRequest
+from api_types.messages.delivery import EntityRef, SignalRequest
 from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals, ModelReplicaSignals
-from workflows.entity import activity_options
 from workflows.entity.context import EntityContext
+from workflows.entity.querying import query_each
+from workflows.entity.sending import broadcast, send_all
 from workflows.model_cache.claims import mounting_replicas, next_assignments
 from workflows.model_cache.reports import deployment_report, replica_report
 from workflows.model_cache.state import CacheState, User
@@ -51,13 +48,10 @@ class Users:
 
     async def announce(self) -> None:
         """Report to the namespace that this cache exists now: an object that waits for it could not register before."""
-        await workflow.execute_activity_method(
-            EntityClient.broadcast,
-            CacheUserSignals.CACHE_CHANGED.broadcast(
-                CacheChanged(cache=self.context.name), ModelDeploymentSignals, ModelReplicaSignals, namespace=self.context.namespace
-            ),
-            **activity_options.remote(activity_options.ENTITY_BATCH, "report to this namespace that the cache exists"),
+        created = CacheUserSignals.CACHE_CHANGED.broadcast(
+            CacheChanged(cache=self.context.name), ModelDeploymentSignals, ModelReplicaSignals, namespace=self.context.namespace
         )
+        await broadcast(created, "report to this namespace that the cache exists")
 
     async def report(self) -> None:
         """Assign claims and report to every user what is new to it; one that does not run any more is dropped."""
@@ -96,26 +90,17 @@ class Users:
         if len(requests) == 1:
             (request,) = requests
             return [] if await self.context.send(request) else [request.workflow_id]
-        sent = await workflow.execute_activity_method(
-            EntityClient.signal_many,
-            SignalBatch(signals=requests),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"report to {len(requests)} users of this cache"),
-        )
-        return sent.missing
+        return await send_all(requests, f"report to {len(requests)} users of this cache")
 
     async def drop_terminated(self) -> None:
         """Query the replicas whether they still run: one that was terminated could not unregister."""
         replicas = {user.workflow_id: uid for uid, user in self.state.users.items() if user.cluster}
         if not replicas:
             return
-        asked = await workflow.execute_activity_method(
-            EntityClient.query_each,
-            QueryEach(workflow_ids=sorted(replicas), query="account"),
-            **activity_options.remote(activity_options.ENTITY_BATCH, f"query {len(replicas)} replicas whether they still use this cache"),
-        )
+        queried = await query_each(replicas, "account", f"query {len(replicas)} replicas whether they still use this cache")
         for workflow_id, uid in replicas.items():
-            gone = (asked.answers.get(workflow_id) or {}).get("gone", False)
-            if gone or (workflow_id not in asked.answers and workflow_id not in asked.unresponsive):
+            gone = (queried.answers.get(workflow_id) or {}).get("gone", False)
+            if gone or (workflow_id not in queried.answers and workflow_id not in queried.unresponsive):
                 self._drop(uid, workflow_id)
 
     def mounting(self) -> list[str]:
@@ -132,11 +117,7 @@ class Users:
         gone = CacheChanged(cache=self.context.name, uid=self.state.uid, sequence=self.state.sequence + 1, present=False)
         users = [EntityRef[CacheUserSignals](workflow_id) for workflow_id in sorted(user.workflow_id for user in self.state.users.values())]
         if users:
-            await workflow.execute_activity_method(
-                EntityClient.signal_many,
-                SignalBatch(signals=[CacheUserSignals.CACHE_CHANGED.request(user, gone) for user in users]),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "report to users that the cache is gone"),
-            )
+            await send_all([CacheUserSignals.CACHE_CHANGED.request(user, gone) for user in users], "report to users that the cache is gone")
 
     def _drop(self, uid: str, workflow_id: str) -> None:
         self.state.users.pop(uid, None)

@@ -17,6 +17,7 @@ from api_types.messages.signals import ModelCacheSignals
 from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.sending import REPEAT_BROADCAST
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
@@ -40,8 +41,7 @@ from workflows.model_cache.status import (
 )
 from workflows.model_cache.users import Users
 
-# A user that starts while a cache announces itself may not be listed by visibility yet.
-REPEAT_ANNOUNCEMENT = timedelta(seconds=2)
+# How often a cache reports that it exists now.
 ANNOUNCEMENTS = 2
 
 # How often users are queried whether they still run, while a deletion waits for them.
@@ -151,7 +151,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if self.state.announcements < ANNOUNCEMENTS:
             await self.users.announce()
             self.state.announcements += 1
-            self.context.requeue_after(REPEAT_ANNOUNCEMENT)
+            self.context.requeue_after(REPEAT_BROADCAST)
         await self.clusters.survey()
         if self.state.stagings:
             await self.revision.pin()

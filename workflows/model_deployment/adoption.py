@@ -6,12 +6,13 @@ from typing import Any
 from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
-from activities.messaging.messages import QueryEach, Survey
+from activities.messaging.messages import Survey
 from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ModelReplicaSignals
-from workflows.entity import activity_options, backoff
+from workflows.entity import backoff
 from workflows.entity.context import EntityContext
-from workflows.entity.querying import query_pages
+from workflows.entity.querying import query_each, query_pages
+from workflows.entity.sending import call_entities
 from workflows.model_deployment.replicas import ReplicaController
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
@@ -30,9 +31,7 @@ class Adoption:
         """Adopt replicas. Most deployments have none, and then this costs one local activity."""
         context = self._context
         survey = Survey(kinds=["ModelReplica"], namespace=context.namespace, deployment=context.name)
-        found = await workflow.execute_local_activity_method(
-            EntityClient.survey, survey, **activity_options.local(activity_options.ENTITY_CALL, "find replicas to adopt")
-        )
+        found = await call_entities(EntityClient.survey, survey, "find replicas to adopt", local=True)
         if found.answers:
             await self._adopt_all(survey)
         context.state.adopted = True
@@ -46,11 +45,7 @@ class Adoption:
             if not unresponsive:
                 break
             await workflow.sleep(backoff.transient(attempt), summary="wait for replicas to answer")
-            again = await workflow.execute_activity_method(
-                EntityClient.query_each,
-                QueryEach(workflow_ids=unresponsive, query="account"),
-                **activity_options.remote(activity_options.ENTITY_BATCH, "query unresponsive replicas again"),
-            )
+            again = await query_each(unresponsive, "account", "query unresponsive replicas again")
             self._adopt(again.answers)
             unresponsive = sorted(again.unresponsive)
         if unresponsive:

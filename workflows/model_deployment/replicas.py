@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from temporalio import workflow
-
 from activities.messaging.entity_client import EntityClient
-from api_types.messages.delivery import MessageT, Signal, SignalBatch, SignalRequest, entity
+from api_types.messages.delivery import MessageT, Signal, SignalRequest, entity
 from api_types.messages.entities import Delete, ReplicaChanged, StartReplicas
 from api_types.messages.scheduling import Bound, Revoked
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
-from workflows.entity import activity_options, backoff
 from workflows.entity.context import EntityContext
+from workflows.entity.sending import LOCAL_CALLS_MAX, call_entities, send_all
 from workflows.model_deployment.plan import startable
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 from workflows.model_deployment.template import flags_text, labels_message, read_flags, start_message, template_labels, template_message
@@ -19,11 +17,8 @@ from workflows.model_deployment.template import flags_text, labels_message, read
 # A replica that ends reports that first, and the report takes no longer than this to arrive.
 LAST_REPORT_TIMEOUT = timedelta(seconds=2)
 
-# A local activity has to end within seconds; more signals than this are sent by an ordinary one.
-LOCAL_BATCH_MAX = 16
-
 # A replica of that name may still be being deleted; it reports when it is gone, this is the fallback.
-NAME_CONFLICT_ATTEMPT = 1
+NAME_CONFLICT_RETRY = timedelta(seconds=4)
 
 
 class ReplicaController:
@@ -150,18 +145,11 @@ class ReplicaController:
         flags = read_flags(state).flags
         starts = StartReplicas(replicas=[start_message(state, context.namespace, context.name, replica, flags) for replica in ready])
         summary = f"start {len(ready)} replicas of {context.name}"
-        if len(ready) <= LOCAL_BATCH_MAX:
-            started = await workflow.execute_local_activity_method(
-                EntityClient.start_replicas, starts, **activity_options.local(activity_options.ENTITY_CALL, summary)
-            )
-        else:
-            started = await workflow.execute_activity_method(
-                EntityClient.start_replicas, starts, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
-            )
+        started = await call_entities(EntityClient.start_replicas, starts, summary, local=len(ready) <= LOCAL_CALLS_MAX)
         for replica in ready:
             if replica.name in started.conflicts:
                 context.record_event("Warning", "NameConflict", f"{replica.name} still runs with another uid; started when that is gone")
-                context.requeue_after(backoff.transient(NAME_CONFLICT_ATTEMPT))
+                context.requeue_after(NAME_CONFLICT_RETRY)
             else:
                 state.update(replica, started=True)
 
@@ -225,16 +213,8 @@ class ReplicaController:
         """Send signals to replicas, and record those that do not run."""
         if not requests:
             return
-        batch = SignalBatch(signals=requests)
-        if len(requests) <= LOCAL_BATCH_MAX:
-            result = await workflow.execute_local_activity_method(
-                EntityClient.signal_many, batch, **activity_options.local(activity_options.ENTITY_CALL, summary)
-            )
-        else:
-            result = await workflow.execute_activity_method(
-                EntityClient.signal_many, batch, **activity_options.remote(activity_options.ENTITY_BATCH, summary)
-            )
-        missing = [workflow_id.rsplit("/", 1)[-1] for workflow_id in result.missing]
+        sent = await send_all(requests, summary, local=len(requests) <= LOCAL_CALLS_MAX)
+        missing = [workflow_id.rsplit("/", 1)[-1] for workflow_id in sent]
         self._lost += [replica.uid for replica in self._context.state.started() if replica.name in missing]
         if self._lost:
             # Its last report may still be on the way. A replica that sends none was terminated, and what it applied is still there.

@@ -3,7 +3,7 @@
 Nothing waits for this: a deletion or a newer template takes over at once, and what cannot be deleted is reported in events and retried.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -16,6 +16,9 @@ from workflows.entity.context import EntityContext
 from workflows.model_replica.decisions.orders import apply_order
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import named
+
+# How long one attempt waits for what it deletes; what is still there after that is named in an event.
+ATTEMPT_TIMEOUT = timedelta(seconds=10)
 
 
 class ReplicaPruning:
@@ -32,7 +35,7 @@ class ReplicaPruning:
         if state.prune_at and self._context.is_future(state.prune_at):
             self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return
-        order = apply_order(state).model_copy(update={"wait_seconds": backoff.poll_timeout(0).total_seconds()})
+        order = apply_order(state).model_copy(update={"wait_seconds": ATTEMPT_TIMEOUT.total_seconds()})
         summary = f"delete what older generations of {self._context.name} left"
         try:
             pruned = await self._context.run_until(
@@ -59,7 +62,7 @@ class ReplicaPruning:
     def _retry_later(self, why: str) -> None:
         state = self._context.state
         self._context.record_event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
-        pause = backoff.transient(state.prune_attempts + 2)
+        pause = backoff.after_retries(state.prune_attempts)
         state.prune_attempts += 1
         state.prune_at = (workflow.now() + pause).isoformat()
         self._context.requeue_after(pause)

@@ -13,7 +13,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Serverless:
-    """The time of the workflow, and the activities that it executed: names and arguments.
+    """The time of the workflow, and the activities that it executed: names and arguments. `local`: how many of them were local.
 
     `results` are given back, by name; a name that is not there fails, as an attempt that was not expected.
     """
@@ -21,13 +21,14 @@ class Serverless:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
         self.now = NOW
         self.executed: list[tuple[str, Any]] = []
+        self.local = 0
         self.results: dict[str, Any] = {}
         monkeypatch.setattr(workflow, "wait_condition", _wait_condition)
         monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id=workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "time", self._time)
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
-        monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute)
+        monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute_locally)
 
     def _time(self) -> float:
         return self.now.timestamp()
@@ -37,6 +38,10 @@ class Serverless:
         if method.__name__ not in self.results:
             raise UnexpectedActivityError(method.__name__)
         return self.results[method.__name__]
+
+    async def _execute_locally(self, method: Any, argument: Any, **options: Any) -> Any:
+        self.local += 1
+        return await self._execute(method, argument, **options)
 
 
 class UnexpectedActivityError(Exception):
