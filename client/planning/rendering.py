@@ -161,19 +161,19 @@ def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerO
         name = (existing.namespace, existing.name)
         if name not in evicted and (name in kept or (existing.namespace, existing.deployment) not in planned):
             yield existing
-    for manifest, decision in zip(documents.deployments, decisions, strict=False):
+    for manifest, decision in zip(documents.placed, decisions, strict=False):
         yield from _changed_replicas(manifest, decision)
 
 
 def _decisions(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> list[Decision]:
     """Decide the deployments, in document order; none where a kind is missing that placement needs."""
-    if not documents.deployments:
+    if not documents.placed:
         return []
     if not (documents.clusters and documents.classes):
         missing = " and ".join(
             kind for kind, found in (("InferenceCluster", documents.clusters), ("InferenceClass", documents.classes)) if not found
         )
-        names = ", ".join(manifest["metadata"]["name"] for manifest in documents.deployments)
+        names = ", ".join(manifest["metadata"]["name"] for manifest in documents.placed)
         findings.problem(f"ModelDeployment {names}", f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead")
         return []
     decisions = [explained.decision for explained in decide_documents(documents, policy, now_ms())]

@@ -41,6 +41,11 @@ class Documents:
     replicas: list[Tree] = field(default_factory=list)
     deployments: list[Tree] = field(default_factory=list)
 
+    @property
+    def placed(self) -> list[Tree]:
+        """The deployments that request placements: one that is being deleted requests none, and its replicas stay until they are gone."""
+        return [manifest for manifest in self.deployments if not (manifest.get("metadata") or {}).get("deletionTimestamp")]
+
 
 def sort_documents(documents: Iterable[Tree]) -> Documents:
     """Sort manifests by kind; kinds that placement does not read are left out, a later object of a name replaces an earlier one."""
@@ -148,11 +153,11 @@ def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:
 def decide_documents(
     documents: Documents, options: SchedulerOptions | None, now: int, is_explained: Callable[[Decision], bool] = lambda _: False
 ) -> list[ExplainedDecision]:
-    """Decide every ModelDeployment among the documents to its end; the decisions come in document order.
+    """Decide every ModelDeployment among the documents that is not being deleted to its end; the decisions come in document order.
 
     Deployments are decided by priority, then document order. Existing ModelReplicas hold their nodes and their place.
     """
-    views = [offline_deployment(manifest, documents) for manifest in documents.deployments]
+    views = [offline_deployment(manifest, documents) for manifest in documents.placed]
     found = settle_and_explain(offline_fleet(documents, options), views, now, is_explained)
     return [found[view.namespace, view.name] for view in views]
 
@@ -168,6 +173,6 @@ def plan_offline(
     found = sort_documents(documents)
     tree: dict[str, Any] = {"decisions": [decision_tree(explained) for explained in decide_documents(found, options, now, lambda _: True)]}
     if with_steps:
-        views = tuple(offline_deployment(manifest, found) for manifest in found.deployments)
+        views = tuple(offline_deployment(manifest, found) for manifest in found.placed)
         tree["steps"] = plan(offline_fleet(found, options), Changes(deployments=views), (), now).steps
     return tree

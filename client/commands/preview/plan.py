@@ -51,7 +51,12 @@ def plan(
     policy: Annotated[Path | None, typer.Option("--policy", help="File with a fleet policy to plan with.", show_default=False)] = None,
     compat: Annotated[
         Compat | None,
-        typer.Option("--compat", help="Offline: decide as the reference does, defects included.", show_default=False),
+        typer.Option(
+            "--compat",
+            help="Offline: `reference` places by the rules of the original Modelplane scheduler, its known errors "
+            "included, to compare the two: without profiles, preemption and rollout budgets.",
+            show_default=False,
+        ),
     ] = None,
     headroom: Annotated[
         str | None, typer.Option("--headroom", help="Show how many replicas of md/NAME fit at most.", show_default=False)
@@ -83,7 +88,10 @@ def plan(
     given = read_policy_file(policy) if policy else None
     question = read_question(headroom, cheapest_cluster, wanted_by, can_drain, namespace)
     if question and compat:
-        raise Refused("--compat decides as the reference does, which answers no such question", next_step="leave out --compat")
+        raise Refused(
+            "--compat places by the rules of the original Modelplane scheduler, which answers no such question",
+            next_step="leave out --compat",
+        )
     if offline:
         if drain or delete_pool or scale:
             raise Refused(
@@ -125,7 +133,7 @@ def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None,
 def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionContext:
     """Read files as the fleet that a question is about."""
     documents = sort_documents(trees)
-    views = {(view.namespace, view.name): view for view in (offline_deployment(each, documents) for each in documents.deployments)}
+    views = {(view.namespace, view.name): view for view in (offline_deployment(each, documents) for each in documents.placed)}
     return QuestionContext(offline_fleet(documents, policy), views, documents.classes)
 
 

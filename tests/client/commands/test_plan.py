@@ -62,6 +62,34 @@ def test_files_alone_say_where_replicas_go(cli: Cli, tmp_path: Path, trees: list
     assert (places(decision), decision["shortfall"]) == (want, short)
 
 
+BEING_DELETED = a_deployment("old", replicas=2)
+BEING_DELETED["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+
+
+def test_a_deployment_that_is_being_deleted_requests_no_replica_and_its_replicas_stay_until_they_are_gone(cli: Cli, tmp_path: Path) -> None:
+    trees = [a_class(), a_cluster("eu", nodes=2), a_replica("old-1", "eu", "old"), BEING_DELETED, a_deployment()]
+    (decision,) = planned(cli, tmp_path, *trees)
+    assert (decision["name"], places(decision), decision["shortfall"]) == ("chat", [("Create", "eu")], 1)
+
+
+def test_the_steps_of_a_plan_leave_out_a_deployment_that_is_being_deleted(cli: Cli, tmp_path: Path) -> None:
+    trees = a_file(tmp_path, a_class(), a_cluster("eu", nodes=4), BEING_DELETED, a_deployment())
+    result = cli("plan", "--offline", "-o", "wide", "-f", trees)
+    steps = result.out.partition("Steps:")[2]
+    assert "chat-" in steps
+    assert "old-" not in steps
+
+
+def test_a_question_does_not_count_a_deployment_that_is_being_deleted(cli: Cli, tmp_path: Path) -> None:
+    trees = a_file(tmp_path, a_class(), a_cluster("eu", nodes=4), BEING_DELETED, a_deployment())
+    assert "headroom 4" in cli("plan", "--offline", "-n", "ml", "--headroom", "md/chat", "-f", trees).out
+
+
+def test_the_help_says_what_compat_does(cli: Cli) -> None:
+    text = " ".join(cli("plan", "--help").out.split())
+    assert "`reference` places by the rules of the original Modelplane scheduler, its known errors included, to compare the two" in text
+
+
 def test_the_tree_for_machines_leaves_nothing_out(cli: Cli, tmp_path: Path) -> None:
     (decision,) = planned(cli, tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=1))
     name = decision["placements"][0]["replica"]

@@ -71,6 +71,16 @@ def test_a_replica_with_another_template_is_rendered_once_as_it_would_be_updated
     assert workload["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/vllm:2"
 
 
+def test_a_deployment_that_is_being_deleted_gets_no_new_replicas(cli: Cli, tmp_path: Path) -> None:
+    old = a_deployment("old")
+    old["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    old["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]["spec"]["containers"][0]["image"] = "example.com/vllm:0"
+    trees, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", nodes=4), old, a_deployment())
+    assert "chat" in str(trees)
+    assert "old" not in str(trees)
+    assert "vllm:0" not in str(trees)
+
+
 def test_replicas_that_would_be_evicted_are_not_rendered(cli: Cli, tmp_path: Path) -> None:
     replicas = [a_replica("chat-one", "eu"), a_replica("chat-two", "eu", index=1), a_replica("other-one", "eu", "other", index=0)]
     objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", nodes=3, **SITE), *replicas, a_deployment(replicas=1))
