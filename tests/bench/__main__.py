@@ -4,6 +4,7 @@
 Each measurement is a process of its own, so that no row warms another one up. Takes about two minutes.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -54,6 +55,7 @@ def report(row: str, measured: float, target: float, *, more_is_better: bool = F
 
 def main() -> None:
     """Measure all rows."""
+    argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__).parse_args()
     for fleet in PURE:
         seen = run("decide.py", clusters=fleet.clusters, pools=fleet.pools, replicas=fleet.existing)
         name = f"decide, {fleet.clusters} clusters x {fleet.pools} pools, {fleet.existing} existing"

@@ -1,16 +1,12 @@
-"""What the documents say exists: commands, settings, tasks and files."""
+"""What the documents say exists: commands, tasks and files."""
 
-import inspect
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from api_types.messages.entities import SetSpec
-from api_types.settings import Settings
 from api_types.validation.manifests import admit
 from client.main import COMMANDS
 from client.manifests.checks import CHECKS
@@ -24,22 +20,6 @@ DOCUMENTS = {
 PACKAGES = ("activities", "api_types", "client", "deploy", "docs", "examples", "scheduler", "testbed", "tests", "workflows")
 # Packages that CONTRIBUTING.md says how to make.
 TO_COME = {"activities/clouds/"}
-
-
-def setting_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every setting as a dotted key."""
-    for name, field in model.model_fields.items():
-        key = f"{prefix}{field.alias or name}"
-        inner = field.annotation
-        if inspect.isclass(inner) and issubclass(inner, BaseModel):
-            yield from setting_keys(inner, f"{key}.")
-        else:
-            yield key
-
-
-def test_every_setting_has_its_row_and_every_row_its_setting() -> None:
-    table = README.partition("## Settings")[2].partition("## Working")[0]
-    assert re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE) == list(setting_keys(Settings))
 
 
 def test_every_command_that_is_shown_exists() -> None:

@@ -205,7 +205,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         """List the replicas in the Temporal UI."""
         lines = ["| Replica | Cluster | Phase | Ready | |", "|---|---|---|---|---|"]
         lines += [
-            f"| {replica.name} | {replica.cluster} | {replica.phase} | {replica.ready} | {replica.message} |"
+            f"| {replica.name} | {replica.cluster} | {replica.phase} | {replica.ready} | {replica.message.replace('|', '/')} |"
             for replica in self.state.by_name()
         ]
         return [*lines, ""]

@@ -1,0 +1,17 @@
+"""Every benchmark explains itself, without running, when it is asked for its options."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("module", ["", ".decide", ".steady_state", ".targets", ".temporal_burst"])
+def test_help_only_prints_the_options(module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", f"tests.bench{module}", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout[:6]) == (0, "usage:"), ended.stderr

@@ -1,0 +1,17 @@
+"""What the Temporal UI shows of a deployment."""
+
+from types import SimpleNamespace
+
+import pytest
+from temporalio import workflow
+
+from workflows.model_deployment.state import TrackedReplica
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+
+
+def test_a_message_with_a_bar_stays_in_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="modeldeployment/ml/qwen"))
+    deployment = ModelDeploymentWorkflow(None)
+    replica = TrackedReplica(uid="a", name="qwen-a", cluster="eu", index=0, generation=1, message="waits for a|b")
+    deployment.state.replicas = {"a": replica}
+    assert deployment.details()[2].count("|") == deployment.details()[0].count("|")
