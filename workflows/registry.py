@@ -1,7 +1,8 @@
 """All workflows, in one place, with the sandbox they run in.
 
-Worker, tests and replay take both from here, so they agree. Our own packages pass through the sandbox: they are deterministic by
-construction, and importing them anew for every run would cost more than the run.
+A worker runs them in `runner()`, which is that sandbox behind the guard of `runner.py`. A replay takes `sandbox()`, without the guard: a
+recorded history may end beyond its last workflow task. Our own packages pass through the sandbox: they are deterministic by construction,
+and importing them anew for every run would cost more than the run.
 """
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
