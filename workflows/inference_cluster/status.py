@@ -1,4 +1,4 @@
-"""What an InferenceCluster shows of itself: conditions and status fields, as pure readings of its state."""
+"""What an InferenceCluster shows of itself: conditions and status fields, as pure functions of its state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Gateway(NamedTuple):
     problem: str = ""
 
 
-class Readings(NamedTuple):
+class ClusterView(NamedTuple):
     """All that the verdicts read. `unresponsive`: since when and why the observer gets no answer, empty if it does."""
 
     source: str
@@ -31,10 +31,10 @@ class Readings(NamedTuple):
     external_stack: bool
 
 
-def readings_of(state: ClusterState) -> Readings:
+def view_of(state: ClusterState) -> ClusterView:
     """Read the state of a cluster that has a spec."""
     observed = state.observed
-    return Readings(
+    return ClusterView(
         source=(state.spec or {})["cluster"]["source"],
         missing_classes=missing_classes(state),
         failure=state.failure,
@@ -54,46 +54,46 @@ def gateway_of(state: ClusterState) -> Gateway:
     return Gateway(facts.gateway_address, facts.gateway_message) if facts else Gateway()
 
 
-def cluster_verdict(readings: Readings) -> Verdict:
+def cluster_verdict(view: ClusterView) -> Verdict:
     """Give `ClusterReady`. A class that is deleted after the first Ready is shown, but does not make the cluster unready."""
-    missing = ", ".join(readings.missing_classes)
-    if readings.source != "Existing":
-        message = f"this release does not provision {readings.source} clusters; use an existing one with source: Existing"
+    missing = ", ".join(view.missing_classes)
+    if view.source != "Existing":
+        message = f"this release does not provision {view.source} clusters; use an existing one with source: Existing"
         return Verdict(FALSE, "ProviderNotSupported", message)
-    if missing and not readings.was_ready:
+    if missing and not view.was_ready:
         return Verdict(FALSE, "WaitingForClasses", f"InferenceClass {missing} does not exist; apply it")
-    failure = readings.failure
+    failure = view.failure
     if failure.type == "ClusterUnreachable":
         return Verdict(FALSE, "Unreachable", failure.message)
     if failure.type == "CredentialsInvalid":
         return Verdict(FALSE, failure.type, failure.message)
     if failure.type:
         return Verdict(FALSE, "Provisioning", f"{failure.type}: {failure.message}")
-    if not readings.connected_once:
+    if not view.connected_once:
         return Verdict(FALSE, "Provisioning", "connecting")
-    if readings.unresponsive:
-        return Verdict(FALSE, "Unreachable", readings.unresponsive)
+    if view.unresponsive:
+        return Verdict(FALSE, "Unreachable", view.unresponsive)
     return Verdict(TRUE, "ClusterRunning", f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else "")
 
 
-def backend_verdict(readings: Readings) -> Verdict:
+def backend_verdict(view: ClusterView) -> Verdict:
     """Give `BackendReady`: the gateway of the serving stack has an address."""
-    if cluster_verdict(readings).status != TRUE:
-        return Verdict(UNKNOWN if readings.connected_once else FALSE, "WaitingForCluster", "the cluster is not ready")
-    if readings.gateway.address:
+    if cluster_verdict(view).status != TRUE:
+        return Verdict(UNKNOWN if view.connected_once else FALSE, "WaitingForCluster", "the cluster is not ready")
+    if view.gateway.address:
         return Verdict(TRUE, "BackendHealthy", "")
     gateway = f"Gateway {labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}"
-    if readings.external_stack:
-        return Verdict(FALSE, "Installing", readings.gateway.problem or f"{gateway} has no address")
+    if view.external_stack:
+        return Verdict(FALSE, "Installing", view.gateway.problem or f"{gateway} has no address")
     advice = f"this release does not install the serving stack: install it and annotate {labels.STACK}: external"
-    return Verdict(FALSE, "Installing", f"{advice} ({readings.gateway.problem or f'{gateway} was not found'})")
+    return Verdict(FALSE, "Installing", f"{advice} ({view.gateway.problem or f'{gateway} was not found'})")
 
 
-def ready_verdict(readings: Readings) -> Verdict:
+def ready_verdict(view: ClusterView) -> Verdict:
     """Give `Ready`: that of cluster and backend which is not, the cluster first."""
-    for verdict in (cluster_verdict(readings), backend_verdict(readings)):
+    for verdict in (cluster_verdict(view), backend_verdict(view)):
         if verdict.status != TRUE:
-            return Verdict(FALSE, "Unavailable" if readings.was_ready else "Creating", f"{verdict.reason}: {verdict.message}")
+            return Verdict(FALSE, "Unavailable" if view.was_ready else "Creating", f"{verdict.reason}: {verdict.message}")
     return Verdict(TRUE, "Available", "")
 
 

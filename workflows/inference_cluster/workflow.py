@@ -23,7 +23,7 @@ from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
 from workflows.inference_cluster.state import ClusterState
-from workflows.inference_cluster.status import backend_verdict, cluster_verdict, occupied_message, readings_of, ready_verdict, status_fields
+from workflows.inference_cluster.status import backend_verdict, cluster_verdict, occupied_message, ready_verdict, status_fields, view_of
 
 
 @workflow.defn(name="InferenceCluster")
@@ -152,12 +152,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     def update_conditions(self) -> None:
         """Set the conditions from what is known."""
-        readings = readings_of(self.state)
-        ready = ready_verdict(readings)
-        self.context.set_condition("ClusterReady", *cluster_verdict(readings))
-        self.context.set_condition("BackendReady", *backend_verdict(readings))
+        view = view_of(self.state)
+        ready = ready_verdict(view)
+        self.context.set_condition("ClusterReady", *cluster_verdict(view))
+        self.context.set_condition("BackendReady", *backend_verdict(view))
         if ready.status == TRUE and not self.state.was_ready:
-            self.context.record_event("Normal", "Ready", f"gateway {readings.gateway.address}")
+            self.context.record_event("Normal", "Ready", f"gateway {view.gateway.address}")
             self.state.was_ready = True
         self.context.set_condition("Ready", *ready)
 

@@ -1,4 +1,4 @@
-"""What a ModelCache shows of itself: phases, conditions and status fields, as pure readings of its state."""
+"""What a ModelCache shows of itself: phases, conditions and status fields, as pure functions of its state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

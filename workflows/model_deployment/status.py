@@ -1,4 +1,4 @@
-"""What a deployment's state means for its conditions and its status: pure readings."""
+"""What a deployment's state means for its conditions and its status: pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a deployment's spec says of its replicas: pure readings."""
+"""What a deployment's spec says of its replicas: pure functions."""
 
 from typing import Any, NamedTuple
 

@@ -12,9 +12,9 @@ from workflows.entity import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, backoff_after, failure_of
+from workflows.model_replica.decisions.observation import drift_message
 from workflows.model_replica.decisions.orders import apply_order
 from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason
-from workflows.model_replica.decisions.readings import drift_message
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState
 

@@ -13,7 +13,7 @@ from client.follow.advice import ADVICE, advice
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.status import Gateway, Readings, cluster_verdict
+from workflows.inference_cluster.status import ClusterView, Gateway, cluster_verdict
 from workflows.model_cache.status import matched_verdict
 from workflows.model_replica.apply import _REASONS
 
@@ -31,7 +31,7 @@ ERRORS = {name for name, member in vars(errors).items() if isinstance(member, ty
 
 def of_a_failure(error: str) -> str:
     """The reason of a cluster whose connection failed."""
-    readings = Readings(
+    view = ClusterView(
         source="Existing",
         missing_classes=[],
         failure=Failure(error, "why"),
@@ -41,7 +41,7 @@ def of_a_failure(error: str) -> str:
         gateway=Gateway(),
         external_stack=False,
     )
-    return cluster_verdict(readings).reason
+    return cluster_verdict(view).reason
 
 
 # Reasons that follow from an error: a failed apply gives its name, where the error or a table gives no other.

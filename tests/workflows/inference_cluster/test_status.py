@@ -18,9 +18,9 @@ from workflows.inference_cluster.status import (
     drivers,
     gateway_of,
     occupied_message,
-    readings_of,
     ready_verdict,
     status_fields,
+    view_of,
 )
 
 UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
@@ -88,26 +88,25 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 def test_the_conditions_of_a_cluster(case: Case) -> None:
-    readings = readings_of(case.state)
-    verdicts = (cluster_verdict(readings), backend_verdict(readings), ready_verdict(readings))
+    view = view_of(case.state)
+    verdicts = (cluster_verdict(view), backend_verdict(view), ready_verdict(view))
     assert tuple(verdict[:2] for verdict in verdicts) == (case.cluster, case.backend, case.ready)
 
 
 def test_ready_names_the_condition_that_is_not() -> None:
     assert (
-        ready_verdict(readings_of(a_cluster(classes={}, **NEW))).message
-        == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
+        ready_verdict(view_of(a_cluster(classes={}, **NEW))).message == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
     )
 
 
 def test_an_unresponsive_cluster_says_since_when() -> None:
     state = a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z")
-    assert cluster_verdict(readings_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
+    assert cluster_verdict(view_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
 
 
 @pytest.mark.parametrize(("annotations", "advice"), [({}, True), ({labels.STACK: "external"}, False)], ids=["managed", "external"])
 def test_who_has_to_install_the_serving_stack_is_said(annotations: dict[str, str], *, advice: bool) -> None:
-    message = backend_verdict(readings_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
+    message = backend_verdict(view_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
     assert ("this release does not install the serving stack" in message) == advice
     assert f"{labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}" in message
 

@@ -1,4 +1,4 @@
-"""The conditions of a deployment as pure readings of its state."""
+"""The conditions of a deployment as pure functions of its state."""
 
 from typing import Any
 

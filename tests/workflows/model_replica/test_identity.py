@@ -9,7 +9,7 @@ from api_types import labels
 from api_types.messages.cluster_work import Applied, AppliedEngine
 from api_types.messages.entities import SetTemplate, StartReplica
 from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
-from workflows.model_replica.decisions.readings import holds_floor
+from workflows.model_replica.decisions.observation import holds_floor
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.template import apply_template
 

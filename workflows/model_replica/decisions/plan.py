@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from api_types.messages.cluster_work import Applied
-from workflows.model_replica.decisions.readings import drift
+from workflows.model_replica.decisions.observation import drift
 from workflows.model_replica.state import ModelReplicaState
 
 # An observation may be older than the last apply: drift counts once it persists for so long.

@@ -6,7 +6,7 @@ from api_types.messages.scheduling import ReplicaAccount
 from workflows.entity.conditions import TRUE, condition_of, is_true
 from workflows.model_replica.decisions.cache import cache_status
 from workflows.model_replica.decisions.cluster import is_unreachable
-from workflows.model_replica.decisions.readings import endpoint_url, observed_status
+from workflows.model_replica.decisions.observation import endpoint_url, observed_status
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 

@@ -7,7 +7,7 @@ from api_types.messages.observations import ObservedReplica
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_replica.decisions.cache import cache_problem
 from workflows.model_replica.decisions.cluster import access_of, unreachable_problem
-from workflows.model_replica.decisions.readings import drift, holds_floor, model_problem, overdue, routing_problem
+from workflows.model_replica.decisions.observation import drift, holds_floor, model_problem, overdue, routing_problem
 from workflows.model_replica.state import ModelReplicaState
 
 

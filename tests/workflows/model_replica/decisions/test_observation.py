@@ -7,7 +7,7 @@ import pytest
 
 from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject
 from api_types.messages.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
-from workflows.model_replica.decisions.readings import (
+from workflows.model_replica.decisions.observation import (
     drift,
     drift_message,
     endpoint_url,
