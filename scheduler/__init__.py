@@ -36,6 +36,7 @@ from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
+from scheduler.model.received import check_names, read_entry, read_need
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
 from scheduler.placement.limits.queue_limits import evicted_workloads, next_timeouts
@@ -84,12 +85,15 @@ __all__ += [
     "Placement",
     "ScheduleRequest",
     "apply",
+    "check_names",
     "decide",
     "decide_and_explain",
     "decision_tree",
     "deployment_view",
     "engine_trees",
     "from_wire",
+    "read_entry",
+    "read_need",
     "reasons",
     "to_wire",
 ]

@@ -187,6 +187,12 @@ class ReplicaAccount(Message):
     gone: bool = False
 
 
+class UnstartedReplicas(Message):
+    """The account of a deployment: its replicas that are placed and have no workflow yet, each as a `ReplicaAccount`."""
+
+    unstarted: list[dict[str, Any]]
+
+
 # --- from users -------------------------------------------------------------------------------------------------------------------------
 
 

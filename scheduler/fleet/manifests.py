@@ -1,8 +1,8 @@
 """Manifests as the scheduler sees them.
 
 The only place that reads the wire form of InferenceCluster, ModelDeployment and ModelCache; `replica_manifests` reads ModelReplica.
-Readers are lenient where the kinds are: an absent claim is DRA, an absent or negative count is zero. Nothing is validated here; what
-cannot be used never matches.
+Readers are lenient where the kinds are: an absent claim is DRA, an absent or negative count is zero, and what cannot be used never matches.
+A cluster is read inside the live scheduler, so its types are checked; a deployment is read by those who have validated it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from api_types import labels
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.digests import digest_of
+from scheduler.model.fields import Fields
 from scheduler.model.inputs import (
     AdmissionView,
     CacheView,
@@ -30,6 +31,7 @@ from scheduler.model.inputs import (
 from scheduler.model.policy import AffinityTerm, Drain, PlacementPolicy, Rollout, TopologySpread
 
 Tree = Mapping[str, Any]
+_NOTHING = Fields({}, "")
 
 
 def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
@@ -37,93 +39,99 @@ def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
 
     `status.gpuPools` is what may be scheduled on; `spec.nodePools` adds each pool's class and network. Ready is the condition Ready with
     status exactly "True".
+
+    Raises:
+        ValueError: a field has the wrong type, or a name is missing; it names the cluster and the field.
+
     """
-    metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
-    name = metadata["name"]
-    own_labels = dict(metadata.get("labels") or {})
-    declared = {pool["name"]: pool for pool in spec.get("nodePools") or ()}
-    capacity = status.get("capacity") or {}
+    name = Fields(manifest, "InferenceCluster").object("metadata").name("name")
+    tree = Fields(manifest, f"InferenceCluster {name}: ")
+    metadata, spec, status = tree.object("metadata"), tree.object("spec"), tree.object("status")
+    own_labels = metadata.text_map("labels")
+    declared = {pool.name("name"): pool for pool in spec.objects("nodePools")}
+    capacity = status.object("capacity")
+    observed = {pool.name("name"): pool for pool in reversed(capacity.objects("pools"))}
     return ClusterView(
         name=name,
         labels=own_labels,
-        taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
-        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
-        gateway_address=(status.get("gateway") or {}).get("address") or "",
-        deleting=bool(metadata.get("deletionTimestamp")),
-        cache_storage_class=(status.get("cache") or {}).get("storageClassName") or "",
+        taints=tuple(Taint(t.name("key"), t.text("value"), t.name("effect")) for t in spec.objects("taints")),
+        ready=any(c.text("type") == "Ready" and c.text("status") == "True" for c in status.objects("conditions")),
+        gateway_address=status.object("gateway").text("address"),
+        deleting=bool(metadata.text("deletionTimestamp")),
+        cache_storage_class=status.object("cache").text("storageClassName"),
         pools=tuple(
-            _pool_view(name, own_labels, _with_capacity(pool, capacity), declared.get(pool["name"], {}))
-            for pool in status.get("gpuPools") or ()
+            _pool_view(name, own_labels, pool, declared.get(pool.name("name"), _NOTHING), _observed(pool, capacity, observed))
+            for pool in status.objects("gpuPools")
         ),
-        queues=tuple(_queue_view(queue) for queue in capacity.get("queues") or ()),
-        admission=tuple(_admission_view(seen) for seen in capacity.get("admission") or ()),
-        observed_at=capacity.get("observedAt") or 0,
+        queues=tuple(_queue_view(queue) for queue in capacity.objects("queues")),
+        admission=tuple(_admission_view(seen) for seen in capacity.objects("admission")),
+        observed_at=capacity.whole("observedAt"),
         accounted=accounted,
-        generation=metadata.get("generation") or 0,
+        generation=metadata.whole("generation"),
     )
 
 
-def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Tree, declared: Tree) -> PoolView:
-    name = published["name"]
-    observed = published.get("observed")
+def _pool_view(cluster: str, cluster_labels: Mapping[str, str], published: Fields, declared: Fields, observed: Fields | None) -> PoolView:
+    name = published.name("name")
+    nodes = max(0, published.whole("nodes"))
     return PoolView(
         name=name,
-        nodes=max(0, published.get("nodes") or 0),
-        device_set=device_set(published.get("devices") or ()),
-        class_name=declared.get("className") or "",
-        class_missing=bool(published.get("classMissing")),
-        network_domain=cluster_labels.get(labels.NETWORK_DOMAIN) or network_domain(cluster, name, declared.get("fabric") or {}),
-        price_milli=published.get("priceMilli", -1),
-        observed=None if observed is None else _pool_observation(_with_growth(observed, published, declared)),
+        nodes=nodes,
+        device_set=device_set(published.objects("devices")),
+        class_name=declared.text("className"),
+        class_missing=published.flag("classMissing"),
+        network_domain=cluster_labels.get(labels.NETWORK_DOMAIN) or network_domain(cluster, name, declared.object("fabric")),
+        price_milli=published.whole("priceMilli", -1),
+        observed=None if observed is None else _pool_observation(observed, nodes, declared),
     )
 
 
-def _with_capacity(published: Tree, capacity: Tree) -> Tree:
-    """Add to a published pool what a capacity adapter observed of it."""
-    seen = next((pool for pool in capacity.get("pools") or () if pool["name"] == published["name"]), None)
-    if not capacity:
-        return published
-    at = capacity.get("observedAt") or 0
+def _observed(published: Fields, capacity: Fields, observed: Mapping[str, Fields]) -> Fields | None:
+    """Give what a capacity adapter observed of a published pool."""
+    if not capacity.tree:
+        return published.object("observed") if "observed" in published else None
+    at = capacity.whole("observedAt")
+    seen = observed.get(published.name("name"))
     if seen is None:
         # An adapter that lists pools and not this one saw none of its nodes.
-        return {**published, "observed": {"schedulable": 0, "total": 0, "observedAt": at}}
-    observed = {"schedulable": seen.get("nodesSchedulable") or 0, "total": seen.get("nodesTotal") or 0, "observedAt": at}
-    return {**published, "observed": {**observed, "foreign": seen.get("foreignNodes") or 0}}
+        return Fields({"schedulable": 0, "total": 0, "observedAt": at}, capacity.at)
+    counts = {"schedulable": seen.whole("nodesSchedulable"), "total": seen.whole("nodesTotal"), "foreign": seen.whole("foreignNodes")}
+    return Fields({**counts, "observedAt": at}, seen.at)
 
 
-def _with_growth(observed: Tree, published: Tree, declared: Tree) -> Tree:
-    """Add the nodes that an autoscaled pool may still get; a pool of fixed size gets none."""
-    if "growable" in observed or "total" not in observed or not declared.get("maxNodeCount"):
-        return observed
-    return {**observed, "growable": max(0, (published.get("nodes") or 0) - observed["total"])}
+def _growable(observed: Fields, nodes: int, declared: Fields) -> int:
+    """Give the nodes that an autoscaled pool may still get; a pool of fixed size gets none."""
+    if "growable" in observed or "total" not in observed or not declared.whole("maxNodeCount"):
+        return observed.whole("growable")
+    return max(0, nodes - observed.whole("total"))
 
 
-def _queue_view(tree: Tree) -> QueueView:
-    return QueueView(tree["name"], tuple(tree.get("tenants") or ()), tuple(tree.get("pools") or ()), tree.get("free", -1))
+def _queue_view(tree: Fields) -> QueueView:
+    return QueueView(tree.name("name"), tree.texts("tenants"), tree.texts("pools"), tree.whole("free", -1))
 
 
-def _admission_view(tree: Tree) -> AdmissionView:
-    return AdmissionView(tree["workload"], tree["state"], tree.get("reason") or "", tree.get("since") or 0)
+def _admission_view(tree: Fields) -> AdmissionView:
+    return AdmissionView(tree.name("workload"), tree.name("state"), tree.text("reason"), tree.whole("since"))
 
 
-def _pool_observation(tree: Tree) -> PoolObservation:
+def _pool_observation(tree: Fields, nodes: int, declared: Fields) -> PoolObservation:
     """Read what a capacity adapter observed of a pool, in nodes; `observedAt` in ms."""
     return PoolObservation(
-        schedulable=tree.get("schedulable", -1),
-        growable=tree.get("growable", 0),
-        foreign=tree.get("foreign", 0),
-        queue_free=tree.get("queueFree", -1),
-        admitted=tree.get("admitted", 0),
-        observed_at=tree.get("observedAt", 0),
+        schedulable=tree.whole("schedulable", -1),
+        growable=_growable(tree, nodes, declared),
+        foreign=tree.whole("foreign"),
+        queue_free=tree.whole("queueFree", -1),
+        admitted=tree.whole("admitted"),
+        observed_at=tree.whole("observedAt"),
     )
 
 
-def network_domain(cluster: str, pool: str, fabric: Tree) -> str:
+def network_domain(cluster: str, pool: str, fabric: Fields) -> str:
     """Name the network that a pool's nodes share: a named fabric, else the pool's own fast network, else "" for the cluster's."""
-    named = (fabric.get("infiniband") or {}).get("fabric")
+    named = fabric.object("infiniband").text("fabric")
     if named:
-        return str(named)
-    return f"{cluster}/{pool}" if fabric.get("type") in ("EFA", "InfiniBand") else ""
+        return named
+    return f"{cluster}/{pool}" if fabric.text("type") in ("EFA", "InfiniBand") else ""
 
 
 def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView:

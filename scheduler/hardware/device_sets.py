@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.digests import digest_of
+from scheduler.model.fields import Fields, is_whole
 from scheduler.model.inputs import DeviceSet
 
-_VALUE_FIELDS = ("string", "version", "bool", "int")
+_VALUE_READERS: Mapping[str, Callable[[Fields, str], object]] = {
+    "string": Fields.text,
+    "version": Fields.text,
+    "bool": Fields.flag,
+    "int": Fields.whole,
+}
 
 
-def device_set(devices: Iterable[Mapping[str, Any]], *, count_default: int = 0) -> DeviceSet:
+def device_set(devices: Iterable[Fields], *, count_default: int = 0) -> DeviceSet:
     """Read a list of devices; an absent count is `count_default` (0 when published, 1 in a class), a negative one 0."""
     entries = tuple(_entry(device, count_default) for device in devices)
     return make_set(entries)
@@ -24,24 +29,29 @@ def make_set(entries: tuple[DeviceEntry, ...]) -> DeviceSet:
     return DeviceSet(digest_of(content), entries)
 
 
-def _entry(device: Mapping[str, Any], count_default: int) -> DeviceEntry:
-    count = device.get("count")
-    claim = device.get("claim") or "DRA"
+def _entry(device: Fields, count_default: int) -> DeviceEntry:
+    claim = device.text("claim") or "DRA"
+    attributes, capacity = device.object("attributes"), device.object("capacity")
     return DeviceEntry(
-        name=device["name"],
+        name=device.name("name"),
         claim=claim,
-        driver=device.get("driver") or "",
-        device_class=(device.get("deviceClassName") or "") if claim == "DRA" else "",
-        count=max(0, count_default if count is None else count),
-        attributes=tuple(sorted(_attribute(name, value) for name, value in (device.get("attributes") or {}).items())),
-        capacity=tuple(sorted((name, str((value or {}).get("value", ""))) for name, value in (device.get("capacity") or {}).items())),
-        resource_name=(device.get("resourceName") or "") if claim == "DevicePlugin" else "",
+        driver=device.text("driver"),
+        device_class=device.text("deviceClassName") if claim == "DRA" else "",
+        count=max(0, device.whole("count", count_default)),
+        attributes=tuple(sorted(_attribute(name, attributes.object(name)) for name in attributes.tree)),
+        capacity=tuple(sorted((name, _quantity(capacity.object(name))) for name in capacity.tree)),
+        resource_name=device.text("resourceName") if claim == "DevicePlugin" else "",
     )
 
 
-def _attribute(name: str, value: Mapping[str, Any] | None) -> tuple[str, str, object]:
+def _attribute(name: str, value: Fields) -> tuple[str, str, object]:
     """Give (name, type, value); without any of the known types the type is empty and the entry malformed."""
-    for kind in _VALUE_FIELDS:
-        if value and value.get(kind) is not None:
-            return (name, kind, value[kind])
+    for kind, read in _VALUE_READERS.items():
+        if kind in value:
+            return (name, kind, read(value, kind))
     return (name, "", "")
+
+
+def _quantity(capacity: Fields) -> str:
+    value = capacity.tree.get("value")
+    return str(value) if is_whole(value) else capacity.text("value")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scheduler.model.decision import Decision, EnginePlacement, Placement
+from scheduler.model.fields import FieldError, inside, is_whole, wrong
 
 T = TypeVar("T")
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -29,11 +30,11 @@ def to_wire(value: Any) -> Any:
 def from_wire(kind: type[T], tree: Mapping[str, Any]) -> T:
     """Read a value back; absent fields take their defaults, unknown fields are ignored.
 
-    Raises ValueError naming the field when a value has the wrong shape or a required one is missing.
+    Raises ValueError naming the field when a value has the wrong type or a required one is missing.
     """
     try:
         value: T = codec(kind)[1](tree)
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"this is not a {kind.__name__}: {error}") from error
     return value
 
@@ -54,18 +55,14 @@ def _make(kind: Any) -> Codec:
         return _write_decision, _read_decision
     if dataclasses.is_dataclass(kind):
         return _record(kind)
-    if kind in (str, int, bool, object, Any):
-        return _same, _same
+    if kind in _SCALARS:
+        return _same, _SCALARS[kind]
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin is tuple:
         return _tuple(arguments)
     if origin is not None and issubclass(_class(origin), Mapping):
-        write, read = codec(arguments[1])
-        return (
-            lambda value: {key: write(value[key]) for key in sorted(value)},
-            lambda tree: {key: read(item) for key, item in tree.items()},
-        )
+        return _mapping(*codec(arguments[1]))
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     raise TypeError(f"{kind} has no JSON form")
@@ -79,21 +76,94 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _text(value: Any) -> Any:
+    if type(value) is not str:
+        raise wrong("", "text", value)
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if not is_whole(value):
+        raise wrong("", "a whole number of 64 bits", value)
+    return value
+
+
+def _flag(value: Any) -> Any:
+    if type(value) is not bool:
+        raise wrong("", "true or false", value)
+    return value
+
+
+def _scalar(value: Any) -> Any:
+    if type(value) not in (str, bool) and not is_whole(value):
+        raise wrong("", "text, a whole number, true or false", value)
+    return value
+
+
+# `object` is the value of an attribute, whose type is in the field before it.
+_SCALARS: Mapping[Any, Callable[[Any], Any]] = {str: _text, int: _whole, bool: _flag, object: _scalar}
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise wrong("", "an object", value)
+    return value
+
+
+def _list(value: Any) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise wrong("", "a list", value)
+    return value
+
+
+def _all(read: Callable[[Any], Any], items: Iterable[tuple[str, Any]]) -> None:
+    """Find what could not be read of some fields, and raise its error with the name of the field."""
+    for name, item in items:
+        try:
+            read(item)
+        except ValueError as error:
+            raise inside(name, error) from error
+
+
 def _tuple(arguments: tuple[Any, ...]) -> Codec:
     if arguments[-1] is Ellipsis:
-        write, read = codec(arguments[0])
-        return (lambda value: [write(item) for item in value]), (lambda tree: tuple(read(item) for item in tree))
+        return _sequence(*codec(arguments[0]))
     pairs = [codec(argument) for argument in arguments]
-    return (
-        lambda value: [write(item) for (write, _), item in zip(pairs, value, strict=True)],
-        lambda tree: tuple(read(item) for (_, read), item in zip(pairs, tree, strict=True)),
-    )
+
+    def read_pairs(tree: Any) -> tuple[Any, ...]:
+        if len(_list(tree)) != len(pairs):
+            raise wrong("", f"a list of {len(pairs)}", tree)
+        return tuple(read(item) for (_, read), item in zip(pairs, tree, strict=True))
+
+    return (lambda value: [write(item) for (write, _), item in zip(pairs, value, strict=True)]), read_pairs
+
+
+def _sequence(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Codec:
+    def read_items(tree: Any) -> tuple[Any, ...]:
+        try:
+            return tuple([read(item) for item in _list(tree)])
+        except ValueError:
+            _all(read, ((f"[{i}]", item) for i, item in enumerate(_list(tree))))
+            raise
+
+    return (lambda value: [write(item) for item in value]), read_items
+
+
+def _mapping(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Codec:
+    def read_items(tree: Any) -> dict[str, Any]:
+        try:
+            return {key: read(item) for key, item in _object(tree).items()}
+        except ValueError:
+            _all(read, _object(tree).items())
+            raise
+
+    return (lambda value: {key: write(value[key]) for key in sorted(value)}), read_items
 
 
 def _optional(arguments: tuple[Any, ...]) -> Codec:
     kinds = [argument for argument in arguments if argument is not type(None)]
-    if len(kinds) > 1:
-        return _same, _same
+    if len(kinds) > 1:  # a whole number or a percentage
+        return _same, _scalar
     write, read = codec(kinds[0])
     return (lambda value: None if value is None else write(value)), (lambda tree: None if tree is None else read(tree))
 
@@ -123,7 +193,17 @@ def _record(kind: Any) -> Codec:
         return tree
 
     def get(tree: Mapping[str, Any]) -> Any:
-        return kind(**{name: read(tree[key]) for name, key, _, read, _ in fields if tree.get(key) is not None})
+        try:
+            return kind(**{name: read(tree[key]) for name, key, _, read, _ in fields if tree.get(key) is not None})
+        except (TypeError, ValueError, AttributeError) as error:
+            # Named only now: a decision has thousands of fields, and none is wrong.
+            given = _object(tree)
+            for _, key, _, read, default in fields:
+                if given.get(key) is not None:
+                    _all(read, [(key, given[key])])
+                elif default is dataclasses.MISSING:
+                    raise FieldError(key, "is required") from error
+            raise
 
     return put, get
 

@@ -6,12 +6,14 @@ mistake is named at once; nothing is guessed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from scheduler.cel import check_selector
+from scheduler.model.fields import is_whole
 from scheduler.model.policy import BEST_EFFORT, DEVICE_PACKED, DEVICE_SAFE, REFERENCE, STRICT_ORDER, WHOLE_NODES, Quota, SchedulerOptions
 from scheduler.model.wire import camel, from_wire, to_wire
 from scheduler.placement.score import PROFILES, WEIGHABLE, WEIGHTED
@@ -21,6 +23,9 @@ COMPAT = ("", REFERENCE)
 QUEUE_ORDERS = (BEST_EFFORT, STRICT_ORDER)
 COST_MAX = 1_000_000
 _WEIGHT_MAX = 1_000
+_PERCENTAGE = re.compile(r"[0-9]{1,9}%")
+# Thirty years: an end that no timer reaches is none.
+_SECONDS_MAX = 1_000_000_000
 
 
 class InvalidPolicyError(ValueError):
@@ -66,8 +71,11 @@ def _whole(least: int, most: int | None = None) -> Callable[[Any], str]:
     bounds = f"at least {least}" if most is None else f"between {least} and {most}"
 
     def check(value: Any) -> str:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return "" if whole and value >= least and (most is None or value <= most) else f"must be a whole number {bounds}, got {value!r}"
+        return (
+            ""
+            if is_whole(value) and value >= least and (most is None or value <= most)
+            else f"must be a whole number {bounds}, got {value!r}"
+        )
 
     return check
 
@@ -77,7 +85,7 @@ def _flag(value: Any) -> str:
 
 
 def _amount(value: Any) -> str:
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
+    if isinstance(value, str) and _PERCENTAGE.fullmatch(value):
         return ""
     problem = _whole(0)(value)
     return f"must be a whole number or a percentage such as 25%, got {value!r}" if problem else ""
@@ -89,15 +97,15 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
     "compat": _one_of(COMPAT),
     "lenientCalls": _flag,
     "maxCost": _whole(1, COST_MAX),
-    "reservationTtlSeconds": _whole(1),
-    "preemptionCooldownSeconds": _whole(0),
-    "observedLimitSeconds": _whole(0),
+    "reservationTtlSeconds": _whole(1, _SECONDS_MAX),
+    "preemptionCooldownSeconds": _whole(0, _SECONDS_MAX),
+    "observedLimitSeconds": _whole(0, _SECONDS_MAX),
     "packedEnforced": _flag,
     "rolloutMaxUnavailable": _amount,
     "queueOrder": _one_of(QUEUE_ORDERS),
-    "holdForSeconds": _whole(0),
-    "admissionTimeoutSeconds": _whole(1),
-    "refusalSeconds": _whole(0),
+    "holdForSeconds": _whole(0, _SECONDS_MAX),
+    "admissionTimeoutSeconds": _whole(1, _SECONDS_MAX),
+    "refusalSeconds": _whole(0, _SECONDS_MAX),
 }
 
 
@@ -126,7 +134,7 @@ def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"priorityClasses: must map names to whole numbers, got {classes!r}"
         return
     for name, value in classes.items():
-        if isinstance(value, bool) or not isinstance(value, int):
+        if not is_whole(value):
             yield f"priorityClasses.{name}: must be a whole number, got {value!r}"
 
 
@@ -148,7 +156,7 @@ def _quota_problems(quotas: Any) -> Iterator[str]:
             problem = _whole(0)(quota[key]) if key in quota else ""
             if problem:
                 yield f"{at}.{key}: {problem}"
-        if "priorityFloor" in quota and (isinstance(quota["priorityFloor"], bool) or not isinstance(quota["priorityFloor"], int)):
+        if "priorityFloor" in quota and not is_whole(quota["priorityFloor"]):
             yield f"{at}.priorityFloor: must be a whole number, got {quota['priorityFloor']!r}"
         selector = quota.get("deviceSelector", "")
         refused = check_selector(selector) if isinstance(selector, str) and selector else None

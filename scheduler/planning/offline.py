@@ -18,6 +18,7 @@ from scheduler.fleet.manifests import cluster_view, deployment_view, network_dom
 from scheduler.fleet.replica_manifests import ledger_entry
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
+from scheduler.model.fields import Fields
 from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.constraints import required_anti_affinity
@@ -100,9 +101,9 @@ def _computed_pools(manifest: Tree, classes: Mapping[str, Tree]) -> Iterable[Poo
             yield PoolView(
                 pool["name"],
                 pool.get("maxNodeCount") or (1 if pool.get("nodeCount") is None else pool["nodeCount"]),
-                device_set(devices, count_default=1),
+                device_set(Fields({"devices": devices}, f"InferenceClass {pool['className']}: ").objects("devices"), count_default=1),
                 pool["className"],
-                network_domain=domain or network_domain(name, pool["name"], pool.get("fabric") or {}),
+                network_domain=domain or network_domain(name, pool["name"], Fields(pool.get("fabric"), f"InferenceCluster {name}: fabric")),
             )
 
 

@@ -18,6 +18,7 @@ from scheduler.hardware.template import charges
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Placement
+from scheduler.model.fields import Fields
 from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView, ScheduleRequest
 from scheduler.planning.offline import UNKNOWN_GATEWAY, Tree, price_of
 from scheduler.planning.settle import end_state, settle
@@ -155,7 +156,13 @@ def _rank(offer: Offer) -> tuple[bool, int, bool, int, str]:
 def cluster_of_class(manifest: Tree, deployment: DeploymentView) -> ClusterView:
     """Give a fictitious cluster with one pool of a class, as large as needed, that the deployment and its cache select."""
     name = manifest["metadata"]["name"]
-    pool = PoolView(name, _NODES_ENOUGH, device_set(manifest["spec"]["devices"], count_default=1), name, price_milli=price_of(manifest))
+    pool = PoolView(
+        name,
+        _NODES_ENOUGH,
+        device_set(Fields(manifest["spec"], f"InferenceClass {name}: spec").objects("devices"), count_default=1),
+        name,
+        price_milli=price_of(manifest),
+    )
     return ClusterView(
         # Not a valid name of an existing cluster.
         f"class/{name}",

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
-from scheduler import SCHEDULER_VERSION, DeploymentView, KeptReplica, ScheduleRequest, decide, from_wire, to_wire
+from scheduler import SCHEDULER_VERSION, KeptReplica, ScheduleRequest, decide, read_need, to_wire
 from workflows.fleet_scheduler.cache import cache_registry
 
 
@@ -56,6 +56,6 @@ def schedule_request(place: PlacementRequest) -> ScheduleRequest:
     """Read what a deployment asks for."""
     return ScheduleRequest(
         request_id=place.request_id,
-        deployment=from_wire(DeploymentView, place.need),
+        deployment=read_need(place.need),
         kept=tuple(KeptReplica(uid=kept.uid, ready=kept.ready, serving=kept.serving, terminating=kept.terminating) for kept in place.kept),
     )

@@ -22,7 +22,7 @@ from api_types.messages.scheduling import (
     SetPolicy,
 )
 from api_types.messages.signals import FleetSchedulerSignals
-from scheduler import ClusterView, LedgerEntry, Owner, cluster_view, from_wire, read_policy, reasons
+from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
@@ -78,6 +78,9 @@ class Inbox:
     # --- from deployments and replicas --------------------------------------------------------------------------------------------
 
     def _place(self, message: PlacementRequest) -> None:
+        need = read_need(message.need)
+        if (need.namespace, need.name) != (message.namespace, message.name):
+            raise ValueError(f"need: is that of {need.namespace}/{need.name}, and the request that of {message.namespace}/{message.name}")
         if message.request_id not in self._cache.answers:
             self._adopt_reported(message.kept)
         self._cache.queue.add(message)
@@ -103,12 +106,20 @@ class Inbox:
 
     def _bound(self, message: Bound) -> None:
         cache = self._cache
+        problems: list[str] = []
         for uid, wire in message.entries.items():
             if cache.fleet.replica(uid) is None:
                 # Placed by a scheduler that was lost before this arrived: what runs is charged, whatever would be decided now.
-                cache.fleet.put_replica(replace(from_wire(LedgerEntry, wire), since=cache.now()))
+                try:
+                    entry = read_entry(wire)
+                except ValueError as error:
+                    problems.append(f"entries.{uid}: {error}")
+                    continue
+                cache.fleet.put_replica(replace(entry, since=cache.now()))
             cache.fleet.bind(uid, cache.now())
             cache.unbound.pop(uid, None)
+        if problems:
+            raise ValueError("; ".join(problems))
 
     def _released(self, message: Released) -> None:
         self._cache.release(message.uid)
@@ -119,13 +130,16 @@ class Inbox:
     # --- from clusters and classes ------------------------------------------------------------------------------------------------
 
     def report_cluster(self, message: ReportCluster) -> None:
-        """Take over how a cluster is."""
+        """Take over how a cluster is. Raises ValueError when the report cannot be read; nothing is changed then."""
         cache, state = self._cache, self._cache.state
         if message.gone or message.sequence < state.clusters.get(message.name, 0):
             return
+        view = cluster_view(message.manifest, accounted=message.name not in state.unresponsive.values())
+        check_names([("metadata.name", view.name)])
+        if view.name != message.name:
+            raise ValueError(f"metadata.name: is {view.name!r}, and the report that of {message.name!r}")
         state.clusters[message.name] = message.sequence
         before = cache.fleet.version
-        view = cluster_view(message.manifest, accounted=message.name not in state.unresponsive.values())
         cache.request_resync(self._newly_tainted(view))
         cache.admission.update(view)
         cache.request_resync(evicted_or_readmitted(cache.fleet, view))

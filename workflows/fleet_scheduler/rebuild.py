@@ -11,9 +11,9 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
-from api_types.messages.scheduling import ReplicaAccount, ReportClass, ReportCluster, Resync
+from api_types.messages.scheduling import ReplicaAccount, ReportClass, ReportCluster, Resync, UnstartedReplicas
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
-from scheduler import LedgerEntry, from_wire, reasons
+from scheduler import read_entry, reasons
 from workflows.entity import activity_options
 from workflows.entity.querying import query_pages
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -48,8 +48,8 @@ class Rebuild:
 
     async def _survey(self, kinds: list[str]) -> None:
         async for page in query_pages(Survey(kinds=kinds, query="account"), f"read the accounts of {', '.join(kinds)}"):
-            self.adopt_accounts(page.answers)
-            self._cache.state.unresponsive |= page.unresponsive
+            unreadable = self.adopt_accounts(page.answers)
+            self._cache.state.unresponsive |= {**page.unresponsive, **unreadable}
 
     async def query_unresponsive(self) -> None:
         """Query entities again that did not answer; those that stay unresponsive move to the end of the list, so that each is queried."""
@@ -61,23 +61,31 @@ class Rebuild:
             QueryEach(workflow_ids=queried, query="account"),
             **activity_options.remote(activity_options.ENTITY_BATCH, f"query the accounts of {len(queried)} unresponsive entities"),
         )
-        self.adopt_accounts(answered.answers)
-        state.unresponsive = {**waiting, **answered.unresponsive}
+        unreadable = self.adopt_accounts(answered.answers)
+        state.unresponsive = {**waiting, **answered.unresponsive, **unreadable}
         self._update_accounted()
 
-    def adopt_accounts(self, accounts: Mapping[str, Any]) -> None:
-        """Read accounts, by workflow id."""
+    def adopt_accounts(self, accounts: Mapping[str, Any]) -> dict[str, str]:
+        """Read accounts, by workflow id; those that cannot be read count as not answered, and are given with their clusters."""
+        unreadable: dict[str, str] = {}
         for workflow_id, account in accounts.items():
-            kind = workflow_id.split("/", 1)[0]
-            if kind == "inferencecluster":
-                self._inbox.report_cluster(ReportCluster.model_validate(account))
-            elif kind == "inferenceclass":
-                self._inbox.report_class(ReportClass.model_validate(account))
-            elif kind == "modelreplica":
-                self._adopt_replica(account, reasons.BOUND)
-            else:
-                for unstarted in account["unstarted"]:
-                    self._adopt_replica(unstarted, reasons.RESERVED)
+            try:
+                self._adopt_account(workflow_id.split("/", 1)[0], account)
+            except ValueError as error:
+                workflow.logger.error("an account could not be read", extra={"entity": workflow_id, "problems": str(error)})
+                unreadable[workflow_id] = _cluster_of(workflow_id, account)
+        return unreadable
+
+    def _adopt_account(self, kind: str, account: Any) -> None:
+        if kind == "inferencecluster":
+            self._inbox.report_cluster(ReportCluster.model_validate(account))
+        elif kind == "inferenceclass":
+            self._inbox.report_class(ReportClass.model_validate(account))
+        elif kind == "modelreplica":
+            self._adopt_replica(account, reasons.BOUND)
+        else:
+            for unstarted in UnstartedReplicas.model_validate(account).unstarted:
+                self._adopt_replica(unstarted, reasons.RESERVED)
 
     def _adopt_replica(self, account: Any, state: str) -> None:
         cache, replica = self._cache, ReplicaAccount.model_validate(account)
@@ -87,7 +95,7 @@ class Rebuild:
             if state == reasons.BOUND:
                 cache.fleet.bind(replica.uid, cache.now())
             return
-        entry = from_wire(LedgerEntry, replica.entry)
+        entry = read_entry(replica.entry)
         state = reasons.RELEASING if replica.deleting else state
         cache.fleet.put_replica(replace(entry, state=state, since=cache.now(), ready=replica.ready, serving=replica.serving))
 
@@ -101,3 +109,10 @@ class Rebuild:
                 cache.hints.add_cluster(name)
         cache.requeue_unplaced()
         cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in unresponsive)
+
+
+def _cluster_of(workflow_id: str, account: Any) -> str:
+    """Give the cluster of an unreadable account, as far as that can be read."""
+    kind, _, name = workflow_id.partition("/")
+    cluster = name if kind == "inferencecluster" else account.get("cluster") if isinstance(account, Mapping) else ""
+    return cluster if isinstance(cluster, str) else ""

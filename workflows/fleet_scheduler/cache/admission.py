@@ -6,6 +6,9 @@ from datetime import timedelta
 from api_types import names
 from scheduler import ClusterView, Fleet, Owner, evicted_workloads, next_timeouts
 
+# In ms. A cluster may report a time in any year, and no timer reaches that; to wake up early does no harm.
+_LONGEST_WAIT = 30 * 24 * 3600 * 1000
+
 
 class AdmissionTimeouts:
     """When which replica will have waited too long for its cluster's admission; `now` gives the time in ms."""
@@ -41,7 +44,7 @@ class AdmissionTimeouts:
 
     def delays(self) -> list[timedelta]:
         """Give the time until the next replica of each cluster has waited too long."""
-        return [timedelta(milliseconds=max(1, min(waiting.values()) - self._now())) for waiting in self._due.values()]
+        return [timedelta(milliseconds=min(max(1, min(waiting.values()) - self._now()), _LONGEST_WAIT)) for waiting in self._due.values()]
 
 
 def evicted_or_readmitted(fleet: Fleet, view: ClusterView) -> list[Owner]:

@@ -3,6 +3,9 @@
 As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from api_types.messages.scheduling import PlacementRequest
 from scheduler import Fleet
 from workflows.fleet_scheduler.cache.answers import AnswerCache
@@ -69,8 +72,9 @@ class SchedulingQueue:
 
 
 def _priority_class(place: PlacementRequest) -> str:
-    # Read from the plain need: the queue is sorted more often than a request is decided.
-    return str(place.need.get("policy", {}).get("priorityClass", ""))
+    # Read from the plain need, which the inbox has checked: the queue is sorted more often than a request is decided.
+    policy: Mapping[str, Any] = place.need.get("policy") or {}
+    return policy.get("priorityClass") or ""
 
 
 def owner_of(place: PlacementRequest) -> str:

@@ -1,0 +1,70 @@
+"""What others send to the scheduler: read from its wire form, and refused where it could not be decided or would falsify the ledger.
+
+Senders have validated what they send. This keeps the one scheduler running when one of them has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from api_types.limits import REPLICAS_MAX
+from scheduler.model.decision import EnginePlacement
+from scheduler.model.fields import FieldError, wrong
+from scheduler.model.inputs import DeploymentView, EngineView, LedgerEntry
+from scheduler.model.wire import from_wire
+
+# As Kubernetes has it for the names of most kinds.
+_NAME_MAX = 253
+_COUNT_MAX = 1_000_000
+
+EngineT = TypeVar("EngineT", EngineView, EnginePlacement)
+
+
+def read_need(tree: Mapping[str, Any]) -> DeploymentView:
+    """Read what a deployment wants. Raises ValueError naming the field."""
+    view = from_wire(DeploymentView, tree)
+    check_names((("namespace", view.namespace), ("name", view.name)))
+    _check_count("replicas", view.replicas, most=REPLICAS_MAX)
+    for at, engine, member in _members(view.engines):
+        _check_engine(at, engine.copies, member.worker_nodes, member.pods_per_node)
+        for request in member.requests:
+            _check_count(f"{at}.requests: count of {request.name!r}", request.count)
+    return view
+
+
+def read_entry(tree: Mapping[str, Any]) -> LedgerEntry:
+    """Read the ledger entry that a replica keeps. Raises ValueError naming the field."""
+    entry = from_wire(LedgerEntry, tree)
+    check_names((("namespace", entry.namespace), ("deployment", entry.deployment), ("name", entry.name), ("cluster", entry.cluster)))
+    for pool, nodes in entry.reuse:
+        _check_count(f"reuse: nodes of {pool!r}", nodes)
+    for at, engine, member in _members(entry.engines):
+        _check_engine(at, engine.copies, member.worker_nodes, member.pods_per_node)
+        for device, drawn in member.draw:
+            _check_count(f"{at}.draw: count of {device!r}", drawn)
+    return entry
+
+
+def check_names(names: Iterable[tuple[str, str]]) -> None:
+    """Check (field, name) pairs: each becomes part of a workflow id. Raises ValueError naming the field."""
+    for at, name in names:
+        if not name or len(name) > _NAME_MAX or not name.isprintable() or "/" in name:
+            raise wrong(at, f"a name of 1 to {_NAME_MAX} characters", name)
+
+
+def _members(engines: Iterable[EngineT]) -> Iterator[tuple[str, EngineT, Any]]:
+    for e, engine in enumerate(engines):
+        for m, member in enumerate(engine.members):
+            yield f"engines[{e}].members[{m}]", engine, member
+
+
+def _check_engine(at: str, copies: int, worker_nodes: int, pods_per_node: int) -> None:
+    _check_count(f"{at}: copies", copies)
+    _check_count(f"{at}.workerNodes", worker_nodes)
+    _check_count(f"{at}.podsPerNode", pods_per_node, least=1)
+
+
+def _check_count(at: str, count: int, least: int = 0, most: int = _COUNT_MAX) -> None:
+    if not least <= count <= most:
+        raise FieldError(at, f"must be between {least} and {most}, got {count}")

@@ -1,0 +1,139 @@
+"""Whatever arrives as a signal, the one scheduler goes on: it reads it or ignores it, and decides the next request. No server is needed."""
+
+import json
+import logging
+import uuid
+from typing import Any
+
+import pytest
+
+from api_types.messages.scheduling import PlacementRequest
+from scheduler import Decision, from_wire, pool_report, snapshot, to_wire
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entry, malformed, valid_payloads
+from workflows.fleet_scheduler.cache import cache_registry
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
+from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
+from workflows.fleet_scheduler.deciding import charge
+from workflows.fleet_scheduler.inbox import Inbox
+
+LOG = logging.getLogger(__name__)
+NOW = 1_700_000_000_000
+NODES = 8
+VALID = valid_payloads()
+
+
+def a_cache() -> SchedulerCache:
+    made = SchedulerCache(SchedulerState(), lambda: NOW)
+    made.fleet.put_cluster(cluster("eu", NODES))
+    made.fleet.put_cluster(cluster("us", NODES))
+    return made
+
+
+def a_request() -> PlacementRequest:
+    view = deployment(name="next")
+    return PlacementRequest(
+        request_id="next/1", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
+    )
+
+
+def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[str]:
+    """What the workflow does between two waits, without a server; gives the ids of the requests that were decided."""
+    cache.state.inbox += [ReceivedSignal(name, payload) for name, payload in received]
+    while Inbox(cache, LOG).read():
+        pass
+    found: list[str] = []
+    run_id = uuid.uuid4().hex
+    cache_registry.register(run_id, cache)
+    while batch := cache.queue.next_batch():
+        wanted = DecideBatch(run_id=run_id, version=cache.fleet.version, now=NOW, requests=batch)
+        answered = decide_batch(wanted)
+        json.loads(answered.model_dump_json(by_alias=True))
+        assert not answered.problems
+        for place in batch:
+            charge(cache, place, from_wire(Decision, answered.decisions[place.request_id]), "v")
+            found.append(place.request_id)
+        cache.requeue_unplaced()
+    return found
+
+
+def assert_sound(cache: SchedulerCache) -> None:
+    """All that is computed of the cache between two cycles can be, and no replica is charged with fewer nodes than none."""
+    cache.next_timeout()
+    cache.expired_reservations()
+    cache.ledger_page("")
+    assert cache.fleet.audit() == []
+    for name, info in cache.fleet.clusters.items():
+        pool_report(cache.fleet, name, NOW)
+        assert all(free <= max(0, pool.nodes) for pool, free in zip(info.pools, cache.fleet.free(name).values(), strict=False))
+    json.dumps(cache.carried_extras())
+    snapshot.dump(cache.fleet)
+
+
+@pytest.mark.parametrize(("name", "payload"), VALID, ids=[f"{name}-{number}" for number, (name, _) in enumerate(VALID)])
+def test_no_malformed_message_stops_the_scheduler(name: str, payload: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    request = a_request().wire()
+    for description, wrong in malformed(payload):
+        cache = a_cache()
+        try:
+            assert "next/1" in run_cycle(cache, (name, wrong), ("place", request))
+            assert_sound(cache)
+        except Exception as error:
+            raise AssertionError(f"{name}: {description}") from error
+
+
+@pytest.mark.parametrize(("name", "payload"), VALID, ids=[f"{name}-{number}" for number, (name, _) in enumerate(VALID)])
+def test_the_valid_message_is_read(name: str, payload: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Else the test above would alter what is ignored as a whole."""
+    run_cycle(a_cache(), (name, payload))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "problem"),
+    [
+        ("report_cluster", {"name": "eu", "uid": "u", "sequence": 9, "manifest": {}}, "InferenceCluster.metadata.name: is required"),
+        (
+            "report_cluster",
+            {"name": "eu", "uid": "u", "sequence": 9, "manifest": {**MANIFEST, "spec": {"nodePools": [{}]}}},
+            "InferenceCluster eu: spec.nodePools[0].name: is required",
+        ),
+        (
+            "report_cluster",
+            {"name": "us", "uid": "u", "sequence": 9, "manifest": MANIFEST},
+            "metadata.name: is 'eu', and the report that of 'us'",
+        ),
+        (
+            "place",
+            {**a_place().wire(), "need": {**a_place().need, "policy": {"minAvailable": float("nan")}}},
+            "this is not a DeploymentView: policy.minAvailable: must be a whole number of 64 bits, got nan",
+        ),
+        ("place", {**a_place().wire(), "name": "other"}, "need: is that of ml/qwen, and the request that of ml/other"),
+        (
+            "bound",
+            {"entries": {"u": {**to_wire(an_entry()), "index": "1"}}},
+            "entries.u: this is not a LedgerEntry: index: must be a whole number of 64 bits, got '1'",
+        ),
+    ],
+    ids=["no manifest", "pool without a name", "of another cluster", "nan", "of another deployment", "text for a number"],
+)
+def test_what_is_ignored_is_logged_with_its_field(name: str, payload: Any, problem: str, caplog: pytest.LogCaptureFixture) -> None:
+    cache = a_cache()
+    before = to_wire(cache.fleet.cluster("eu"))
+    run_cycle(cache, (name, payload))
+    assert [vars(record)["problems"] for record in caplog.records] == [problem]
+    assert to_wire(cache.fleet.cluster("eu")) == before
+    assert not cache.state.clusters  # a later report of the same sequence is read
+
+
+def test_the_entries_that_can_be_read_are_charged_beside_one_that_cannot() -> None:
+    cache, entry = a_cache(), an_entry()
+    run_cycle(cache, ("bound", {"entries": {"other": {}, entry.uid: to_wire(entry)}}))
+    assert [found.uid for found in cache.fleet.entries()] == [entry.uid]
+
+
+def test_a_policy_of_null_in_a_request_counts_as_none() -> None:
+    cache, request = a_cache(), a_request()
+    assert run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}})) == ["next/1"]
