@@ -66,7 +66,7 @@ DEADLOCK_SECONDS = 10
 CONNECT_SECONDS = 30.0
 
 log = structlog.get_logger("modelplane.worker")
-UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue", ["queue"])
+UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for queue, worker in workers.items():
                 await stack.enter_async_context(worker)
-                UP.labels(queue=queue).set(1)
+                show_up(queue, worker)
             await stack.enter_async_context(serving_http(http_app(workers, sdk_metrics), settings.worker.listen))
             if queues.SCHEDULER in workers:
                 await ensure_scheduler(client)
@@ -266,6 +266,11 @@ def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
 
 
 # --- health and metrics -----------------------------------------------------------------------------------------------------------------
+
+
+def show_up(queue: str, worker: Worker) -> None:
+    """Have `modelplane_worker_up` of a queue follow its worker, which may stop while the others and this process go on."""
+    UP.labels(queue=queue).set_function(lambda: float(worker.is_running))
 
 
 def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
