@@ -82,7 +82,7 @@ class ReplicaController:
         while self._revoked:
             uid = self._revoked.pop(0)
             replica = state.replicas.get(uid)
-            if replica and replica.started:
+            if replica and replica.was_started:
                 await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.BOUND, Bound(entries={uid: replica.entry}))
                 continue
             state.replicas.pop(uid, None)

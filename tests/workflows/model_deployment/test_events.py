@@ -85,6 +85,9 @@ def test_a_replica_whose_workflow_was_terminated_is_kept_until_it_has_deleted_it
     deployment = a_deployment_with(**lost)
     deployment.resync(Resync(epoch=3).wire())
     assert list(deployment.state.replicas) == ["r"]
+    deployment.replicas.record_revoked("r")
+    asyncio.run(deployment.replicas.answer_revoked())
+    assert list(deployment.state.replicas) == ["r"]
     deployment = a_deployment_with(**lost, entry=PLACED)
     deployment.set_spec(SetSpec(manifest=a_deployment()).wire())
     deployment.delete(Delete(by="ann").wire())
