@@ -45,8 +45,8 @@ class Delete(UserRequest):
 class Force(UserRequest):
     """Skip the teardown step now waited for (`step`), or all that remain (`all`).
 
-    While the cluster of a ModelReplica is not connected, `step` skips all its steps on that cluster: each would wait for the connection. If
-    the InferenceCluster was deleted, they are abandoned without force. What stays is listed as left behind in every case.
+    While no connection to the cluster of a ModelReplica is known, `step` too ends all its steps on that cluster: each would wait for the
+    connection. If the InferenceCluster was deleted, they end even without force. What stays is listed as left behind in every case.
     """
 
     scope: Literal["step", "all"] = "step"

@@ -54,8 +54,9 @@ def delete(
         bool,
         typer.Option(
             "--force",
-            help="Skip the teardown step that is waited for now; while the cluster of a ModelReplica is not connected, skip all its steps "
-            "on that cluster. Then wait for the rest (as with --wait), and list what stays behind.",
+            help="Skip the teardown step that is waited for now; for a ModelReplica whose cluster is not connected, or whose "
+            "InferenceCluster was deleted, all its steps on that cluster. Then wait for the rest (as with --wait), and list what stays "
+            "behind.",
         ),
     ] = False,
     scope: Annotated[str, typer.Option("--scope", help="With --force: skip this `step` (see there), or `all` remaining steps.")] = "step",

@@ -44,7 +44,8 @@ def test_an_object_that_is_not_being_deleted_has_no_steps() -> None:
 
 def test_the_help_of_force_says_when_it_skips_more_than_one_step(cli: Cli) -> None:
     text = " ".join(cli("delete", "--help").out.split())
-    assert "Skip the teardown step that is waited for now; while the cluster of a ModelReplica is not connected, skip all its steps" in text
+    assert "Skip the teardown step that is waited for now; " in text
+    assert "for a ModelReplica whose cluster is not connected, or whose InferenceCluster was deleted, all its steps on that cluster" in text
 
 
 LEFT = [
