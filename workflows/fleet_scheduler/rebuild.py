@@ -17,7 +17,7 @@ from scheduler import read_entry, reasons
 from workflows.entity import activity_options
 from workflows.entity.querying import query_pages
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.inbox import Inbox, Log
 
 # Answers of so many entities at once fit one payload.
 QUERIED_AT_ONCE = 200
@@ -29,7 +29,8 @@ _SURVEYS = (["InferenceClass", "InferenceCluster"], ["ModelDeployment"], ["Model
 class Rebuild:
     """The accounts of all entities, read into the cache."""
 
-    def __init__(self, cache: SchedulerCache, inbox: Inbox) -> None:
+    def __init__(self, cache: SchedulerCache, inbox: Inbox, log: Log) -> None:
+        self._log = log
         self._cache = cache
         self._inbox = inbox
 
@@ -72,7 +73,7 @@ class Rebuild:
             try:
                 self._adopt_account(workflow_id.split("/", 1)[0], account)
             except ValueError as error:
-                workflow.logger.error("an account could not be read", extra={"entity": workflow_id, "problems": str(error)})
+                self._log.error("an account could not be read", extra={"entity": workflow_id, "problems": str(error)})
                 unreadable[workflow_id] = _cluster_of(workflow_id, account)
         return unreadable
 

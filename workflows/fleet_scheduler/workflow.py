@@ -48,7 +48,7 @@ class FleetSchedulerWorkflow:
         self.state = state or SchedulerState()
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
-        self.rebuild = Rebuild(self.cache, self.inbox)
+        self.rebuild = Rebuild(self.cache, self.inbox, workflow.logger)
         self.ledger_audit = LedgerAudit(self.cache)
         self.published_phase = ""
         cache_registry.register(workflow.info().run_id, self.cache)

@@ -43,6 +43,12 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"weights": 3}, "weights: must be a map, got 3"),
     ({"classAccounting": {"h100": "gpu"}}, "classAccounting.h100: must be one of 'node', 'device-safe', 'device-packed', got 'gpu'"),
     ({"queueOrder": "Fifo"}, "queueOrder: must be one of 'BestEffort', 'StrictOrder', got 'Fifo'"),
+    (
+        {"reservationTtlSeconds": 1 << 40},
+        "reservationTtlSeconds: must be a whole number between 1 and 1000000000, got 1099511627776",
+    ),
+    ({"rolloutMaxUnavailable": "²%"}, "rolloutMaxUnavailable: must be a whole number or a percentage such as 25%, got '²%'"),
+    ({"priorityClasses": {"a": 1 << 64}}, "priorityClasses.a: must be a whole number, got 18446744073709551616"),
     ({"holdForSeconds": -1}, "holdForSeconds: must be a whole number between 0 and 1000000000, got -1"),
     ({"maxCost": 2_000_000}, "maxCost: must be a whole number between 1 and 1000000, got 2000000"),
     ({"lenientCalls": "yes"}, "lenientCalls: must be true or false, got 'yes'"),

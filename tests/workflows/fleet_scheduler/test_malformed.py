@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.scheduling import PlacementRequest
-from scheduler import Decision, from_wire, pool_report, snapshot, to_wire
+from api_types.messages.scheduling import PlacementRequest, ReplicaAccount
+from scheduler import Decision, LedgerEntry, from_wire, pool_report, snapshot, to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entry, malformed, valid_payloads
 from workflows.fleet_scheduler.cache import cache_registry
@@ -17,6 +17,7 @@ from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
 from workflows.fleet_scheduler.deciding import charge
 from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.rebuild import Rebuild
 
 LOG = logging.getLogger(__name__)
 NOW = 1_700_000_000_000
@@ -71,6 +72,7 @@ def assert_sound(cache: SchedulerCache) -> None:
     snapshot.dump(cache.fleet)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "payload"), VALID, ids=[f"{name}-{number}" for number, (name, _) in enumerate(VALID)])
 def test_no_malformed_message_stops_the_scheduler(name: str, payload: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -94,6 +96,16 @@ def test_the_valid_message_is_read(name: str, payload: Any, caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("name", "payload", "problem"),
     [
+        (
+            "bound",
+            {"entries": {"u": {**to_wire(an_entry()), "namespace": "a/b"}}},
+            "entries.u: namespace: must be a name of 1 to 253 characters, got 'a/b'",
+        ),
+        (
+            "bound",
+            {"entries": {"u": {**to_wire(an_entry()), "reuse": [["h100", -1]]}}},
+            "entries.u: reuse: nodes of 'h100': must be between 0 and 1000000, got -1",
+        ),
         ("report_cluster", {"name": "eu", "uid": "u", "sequence": 9, "manifest": {}}, "InferenceCluster.metadata.name: is required"),
         (
             "report_cluster",
@@ -117,7 +129,16 @@ def test_the_valid_message_is_read(name: str, payload: Any, caplog: pytest.LogCa
             "entries.u: this is not a LedgerEntry: index: must be a whole number of 64 bits, got '1'",
         ),
     ],
-    ids=["no manifest", "pool without a name", "of another cluster", "nan", "of another deployment", "text for a number"],
+    ids=[
+        "a name that is no part of a workflow id",
+        "a negative count",
+        "no manifest",
+        "pool without a name",
+        "of another cluster",
+        "nan",
+        "of another deployment",
+        "text for a number",
+    ],
 )
 def test_what_is_ignored_is_logged_with_its_field(name: str, payload: Any, problem: str, caplog: pytest.LogCaptureFixture) -> None:
     cache = a_cache()
@@ -137,3 +158,34 @@ def test_the_entries_that_can_be_read_are_charged_beside_one_that_cannot() -> No
 def test_a_policy_of_null_in_a_request_counts_as_none() -> None:
     cache, request = a_cache(), a_request()
     assert run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}})) == ["next/1"]
+
+
+def test_an_account_that_cannot_be_read_counts_as_unanswered() -> None:
+    cache, entry = a_cache(), an_entry()
+    rebuild = Rebuild(cache, Inbox(cache, LOG), LOG)
+    accounts = {
+        "inferencecluster/eu": {"name": "eu", "uid": "u", "sequence": 9, "manifest": {}},
+        "modelreplica/ml/x": {"cluster": "us", "entry": None},
+        "modelreplica/ml/y": [],
+        "modeldeployment/ml/bound": {"unstarted": {}},
+        "modeldeployment/ml/other": {"unstarted": [_account(entry).wire()]},
+    }
+    assert rebuild.adopt_accounts(accounts) == {
+        "inferencecluster/eu": "eu",
+        "modelreplica/ml/x": "us",
+        "modelreplica/ml/y": "",
+        "modeldeployment/ml/bound": "",
+    }
+    assert [found.uid for found in cache.fleet.entries()] == [entry.uid]
+
+
+def _account(entry: LedgerEntry) -> ReplicaAccount:
+    return ReplicaAccount(
+        uid=entry.uid,
+        namespace=entry.namespace,
+        deployment=entry.deployment,
+        name=entry.name,
+        cluster=entry.cluster,
+        index=entry.index,
+        entry=to_wire(entry),
+    )
