@@ -4,6 +4,7 @@ Run it beside a fleet: `MODELPLANE_TEMPORAL__ADDRESS=127.0.0.1:PORT python examp
 with the address that `modelplane up` prints.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -21,13 +22,13 @@ from api_types.settings import Settings
 from api_types.validation.manifests import NO_CHECKS, admit_all, dump, parse
 
 
-async def until_ready(handle: WorkflowHandle[Any, Any], replicas: int) -> None:
-    """Print the status of the deployment until that many replicas are Ready."""
+async def until_ready(handle: WorkflowHandle[Any, Any], wanted: int | None = None) -> None:
+    """Print the status until all replicas are Ready: as many as wanted, else as many as an earlier scale left in the spec."""
     shown = ""
     while True:
-        status = (await handle.query("describe"))["status"]
-        counts = status.get("replicas") or {}
-        line = f"{counts.get('ready', 0)} of {replicas} Ready ({status['phase']})"
+        seen = await handle.query("describe")
+        counts, replicas = seen["status"].get("replicas") or {}, wanted or (seen["spec"] or {}).get("replicas")
+        line = f"{counts.get('ready', 0)} of {replicas} Ready ({seen['status']['phase']})"
         if line != shown:
             print(shown := line)
         if counts.get("ready") == counts.get("total") == replicas:
@@ -49,11 +50,18 @@ async def main(text: str, replicas: int) -> None:
         start_signal=ModelDeploymentSignals.SET_SPEC.name,
         start_signal_args=[SetSpec(by="example", manifest=dump(manifest))],
     )
-    await until_ready(handle, dump(manifest)["spec"]["replicas"])
+    await until_ready(handle)
     await handle.signal(ModelDeploymentSignals.SCALE.name, Scale(by="example", replicas=replicas))
     await until_ready(handle, replicas)
 
 
-asyncio.run(main(Path(sys.argv[1]).read_text(), int(sys.argv[2])))
+parser = argparse.ArgumentParser(description="Apply a deployment, scale it and wait.")
+parser.add_argument("file", type=Path)
+parser.add_argument("replicas", type=int)
+chosen = parser.parse_args()
+try:
+    asyncio.run(asyncio.wait_for(main(chosen.file.read_text(), chosen.replicas), timeout=600))
+except (OSError, RuntimeError) as error:  # no such file; Temporal does not answer, or the replicas are not Ready in time
+    sys.exit(f"{type(error).__name__}: {error}; `modelplane up` starts a fleet and prints its address")
 sys.stdout.flush()
 os._exit(0)  # threads of the SDK may abort Python while it finalizes (temporalio/sdk-python#300)

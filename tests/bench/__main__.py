@@ -1,4 +1,4 @@
-"""Every row of the design's table of speeds, measured in one run: `python -m tests.bench` prints one JSON line a row.
+"""The speed of placement and protocol beside their targets, measured in one run: `python -m tests.bench` prints one JSON line a row.
 
 `ratio` is what was measured over the target where less is better, and the other way round where more is: at most 1 is met.
 Each measurement is a process of its own, so that no row warms another one up. Takes about two minutes.

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2] / "examples"
 FLEETS = sorted((ROOT / "fleets").glob("*.yaml"))
 MANIFESTS = sorted(file for file in ROOT.rglob("*.yaml") if file not in FLEETS)
 SCRIPT = ROOT / "deploy_and_scale.py"
-SCRIPT_LINES_MAX = 60
+SCRIPT_LINES_MAX = 70
 
 # The worked examples of the API: what each shape is called here.
 SHAPES = [

@@ -10,13 +10,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from scheduler.model.devices import DeviceEntry
+from testbed.programs.install import cache_folder
 
 SOURCES = Path(__file__).parent
 KUBERNETES_LIBRARY = "k8s.io/dynamic-resource-allocation"
@@ -32,16 +32,17 @@ def library_version() -> str:
     raise AssertionError(f"go.mod of the oracle does not require {KUBERNETES_LIBRARY}")
 
 
-def build() -> Path:
-    """Build the oracle, or find the one built before."""
+def build(say: Callable[[str], None] = print) -> Path:
+    """Build the oracle, or find the one built before; `say` takes progress."""
     digest = hashlib.sha256(b"\0".join((SOURCES / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "modelplane"
+    cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / f"oracle-{digest}"
     # Test processes that run side by side build it once.
     with (cache / f"oracle-{digest}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
+            say("building the oracle from Kubernetes' own code, once; this takes minutes")
             unfinished = program.with_suffix(".part")
             done = subprocess.run(
                 ["go", "build", "-trimpath", "-o", unfinished, "."], cwd=SOURCES, capture_output=True, text=True, check=False
