@@ -24,6 +24,8 @@ from api_types.validation.rules.rule import Checks, Finding, RuleContext
 from api_types.validation.wording import describe
 
 SIZE_MAX_KIB = 256
+UNNAMED = "document"
+"""What a document without kind and name is called in its problems."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
 
 def _not_identified(document: Mapping[Any, Any]) -> Problem:
     kind, api_version = document.get("kind"), document.get("apiVersion")
-    who = f"{kind if isinstance(kind, str) and kind else 'document'} {_name_of(document)}".rstrip()
+    who = f"{kind if isinstance(kind, str) and kind else UNNAMED} {_name_of(document)}".rstrip()
     for field, value in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(value, str) or not value:
             return Problem(who, field, "required field is missing" if value is None else "must be a string that is not empty")

@@ -5,12 +5,13 @@ stored with `load`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from api_types.resources.kinds import BY_KIND, UnknownKind
 from api_types.resources.parts.base_types import Manifest, ObjectMeta
 from api_types.resources.secrets import CORE_VERSION
-from api_types.validation.admission import Admitted, admit_scale, title
+from api_types.validation.admission import UNNAMED, Admitted, admit_scale, title
 from api_types.validation.admission import admit as admit_kind
 from api_types.validation.documents import Document, parse
 from api_types.validation.problems import InvalidManifest, Problem
@@ -50,7 +51,10 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
 
 
 def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace: str = "default") -> list[Admitted]:
-    """Admit documents in order; raises InvalidManifest with every problem of every document, repeated objects among them."""
+    """Admit documents in order; raises InvalidManifest with every problem of every document, repeated objects among them.
+
+    A document without kind or name is named by its file and number.
+    """
     admitted: list[Admitted] = []
     problems: list[Problem] = []
     seen: dict[str, str] = {}
@@ -63,17 +67,23 @@ def admit_all(documents: Iterable[Mapping[Any, Any]], checks: Checks, namespace:
         try:
             admitted.append(admit(document, checks, namespace))
         except InvalidManifest as error:
-            problems.extend(error.problems)
+            known = who or not isinstance(document, Document)
+            problems.extend(error.problems if known else (_placed(place, problem) for problem in error.problems))
     if problems:
         raise InvalidManifest(problems)
     return admitted
+
+
+def _placed(place: str, problem: Problem) -> Problem:
+    """Say where the document of a problem is, if its kind or name is missing."""
+    return replace(problem, object=place if problem.object == UNNAMED else f"{place}: {problem.object}")
 
 
 def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
     """Name the object that a document describes, valid or not; empty if it has no kind or name."""
     kind, metadata = document.get("kind"), document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    if not isinstance(metadata, Mapping) or not isinstance(kind, str) or not isinstance(name, str):
+    if not isinstance(metadata, Mapping) or not (isinstance(kind, str) and kind) or not (isinstance(name, str) and name):
         return ""
     info = BY_KIND.get(kind)
     namespaced = info is None or info.namespaced

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from client.errors import START_WORKER, CommandFailed, NoAnswer, NotFound, TimedOut
@@ -55,13 +55,24 @@ async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: fl
         if not left:
             return
         if time.monotonic() >= deadline:
-            again = f"modelplane delete {next(iter(left)).command}"
             raise TimedOut(
                 f"not gone after {seconds:g} s; the teardown continues",
                 details=[f"{target.title}: {state}" for target, state in left.items()],
-                next_step=f"wait longer with `{again} --wait`, or skip the step that is waited for: `{again} --force --reason TEXT`",
+                next_step=_next_step_of_teardown(left),
             )
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def _next_step_of_teardown(left: Mapping[Target, str]) -> str:
+    # A cluster in use says itself whether --evict would help: not when its replicas are evicted already.
+    in_use = next((target for target, state in left.items() if "--evict" in state), None)
+    if in_use:
+        again = f"modelplane delete {in_use.command}"
+        first = f"move the replicas elsewhere with `{again} --evict --wait`, "
+    else:
+        again = f"modelplane delete {next(iter(left)).command}"
+        first = ""
+    return f"{first}wait longer with `{again} --wait`, or skip the step that is waited for: `{again} --force --reason TEXT`"
 
 
 def status_line(tree: Tree | None) -> str:

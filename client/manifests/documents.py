@@ -36,7 +36,7 @@ def admit_documents(documents: Sequence[Document], namespace: str | None) -> lis
     try:
         return admit_all(documents, CHECKS, namespace or DEFAULT_NAMESPACE)
     except InvalidManifest as refusal:
-        raise _refused([str(problem) for problem in refusal.problems]) from refusal
+        raise _refused([str(problem) for problem in refusal.problems], _fleet_files(documents)) from refusal
 
 
 def print_warnings(admitted: Sequence[Admitted]) -> None:
@@ -67,6 +67,17 @@ def _text(file: Path) -> str:
         raise Refused(f"cannot read {file}: {error.strerror}", next_step="check the path") from error
 
 
-def _refused(problems: Sequence[str]) -> Refused:
+def _fleet_files(documents: Sequence[Document]) -> list[str]:
+    """Give the files that describe a simulated fleet: `apiVersion` and `kind` are missing, `classes` and `clusters` are there."""
+    found = [one.source for one in documents if {"classes", "clusters"} <= one.keys() and not {"apiVersion", "kind"} & one.keys()]
+    return list(dict.fromkeys(found))
+
+
+def _refused(problems: Sequence[str], fleet_files: Sequence[str] = ()) -> Refused:
     count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
-    return Refused(f"{count} in the input; nothing was sent", details=problems, next_step="fix these fields and run the command again")
+    fix = "fix these fields and run the command again"
+    return Refused(
+        f"{count} in the input; nothing was sent",
+        details=problems,
+        next_step=f"{fix}; fleet files are not manifests: `modelplane up --fleet {fleet_files[0]}`" if fleet_files else fix,
+    )

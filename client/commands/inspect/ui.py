@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import webbrowser
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -21,15 +22,16 @@ def ui(
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser, if this is a terminal.")] = True,
 ) -> None:
     """Print the address in the Temporal UI and open it."""
-    for link in asyncio.run(_links(objects, namespace)) if objects else [list_link(load_settings())]:
+    for link in asyncio.run(_links(objects or (), namespace)):
         print(link)
         if open_browser and sys.stdout.isatty():
             webbrowser.open(link)
 
 
-async def _links(objects: list[str], namespace: str | None) -> list[str]:
-    targets = objects_named(objects, namespace)
-    async with control_plane(load_settings()) as plane:
+async def _links(objects: Sequence[str], namespace: str | None) -> list[str]:
+    settings = load_settings()
+    targets = objects_named(objects, namespace) if objects else []
+    async with control_plane(settings) as plane:  # no link to a Temporal that does not answer
         for target in targets:
-            await plane.describe(target)  # no link to an object that does not exist
-        return [(await execution_of(plane, target)).link for target in targets]
+            await plane.describe(target)  # nor to an object that does not exist
+        return [(await execution_of(plane, target)).link for target in targets] or [list_link(settings)]

@@ -88,12 +88,13 @@ CONNECTED = [
     ["scale", "md/qwen", "--replicas", "1"],
     ["delete", "md/qwen"],
     ["events"],
+    ["ui"],
     ["ui", "md/qwen"],
 ]
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("words", CONNECTED, ids=[f"api-G11 {words[0]}" for words in CONNECTED])
+@pytest.mark.parametrize("words", CONNECTED, ids=[f"api-G11 {' '.join(words[:2])}" for words in CONNECTED])
 def test_without_temporal_every_command_says_how_to_get_one(cli: Cli, words: list[str]) -> None:
     result = cli(*words)
     assert (result.code, result.out) == (6, "")
@@ -121,6 +122,31 @@ def test_every_error_of_every_document_is_reported_at_once(cli: Cli, tmp_path: P
     assert "spec.replicas: must be between 0 and 1000, got 1001" in result.err
     assert "does not compile" in result.err
     assert 'must be named engine, got "vllm"' in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("words", [["apply"], ["validate"], ["plan", "--offline"]], ids=" ".join)
+def test_a_document_without_kind_or_name_is_named_by_its_file_and_number(cli: Cli, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "a.yaml").write_text(f"{GOOD}---\nby: me\n---\n{GOOD.replace('name: qwen', 'labels: {a: b}')}")
+    (tmp_path / "b.yaml").write_text("kind: ModelCache\n")
+    result = cli(*words, "-f", str(tmp_path))
+    lines = [line.strip() for line in result.err.splitlines()]
+    file, after = tmp_path / "a.yaml", GOOD.count("\n")
+    assert result.code == 2
+    assert f"{file} document 2 (line {after + 2}): apiVersion: required field is missing" in lines
+    (unnamed,) = [line for line in lines if line.startswith(f"{file} document 3 ")]
+    assert "ModelDeployment default/(no name): metadata.name: required field is missing" in unnamed
+    assert f"{tmp_path / 'b.yaml'} document 1 (line 1): ModelCache: apiVersion: required field is missing" in lines
+    assert lines[-1] == "next: fix these fields and run the command again"
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_fleet_file_among_manifests_is_named_with_the_command_that_reads_it(cli: Cli) -> None:
+    file = ROOT / "examples" / "fleets" / "three-regions.yaml"
+    result = cli("validate", "-f", str(file.parent))
+    assert result.code == 2
+    assert result.err.splitlines()[1] == f"  {file} document 1 (line 2): apiVersion: required field is missing"
+    assert result.err.splitlines()[-1].endswith(f"; fleet files are not manifests: `modelplane up --fleet {file}`")
 
 
 @pytest.mark.usefixtures("nowhere")
