@@ -7,12 +7,11 @@ serves all queues unless `queues.serve` names some. Beside the queues it answers
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,6 +40,7 @@ from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
+from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
 from activities.messaging.sending import ensure_scheduler
@@ -49,7 +49,7 @@ from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
-from api_types.settings import CONFIG_VARIABLE, LogSettings, Settings, bad_settings
+from api_types.settings import CONFIG_VARIABLE, Settings, bad_settings
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
@@ -111,7 +111,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     await activities.pool.close()
 
 
-# --- settings and logging ---------------------------------------------------------------------------------------------------------------
+# --- settings -----------------------------------------------------------------------------------------------------------------------------
 
 
 def load_settings() -> Settings:
@@ -126,33 +126,6 @@ def load_settings() -> Settings:
         for problem in bad_settings(error):
             print(f"setting {problem}", file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
-
-
-def configure_logging(settings: LogSettings) -> None:
-    """Send all logs through one structured stream on standard error."""
-    level = getattr(logging, settings.level.upper())
-    shared: Sequence[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    renderer = structlog.processors.JSONRenderer() if settings.format == "json" else structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
-        )
-    )
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 # --- the connection ---------------------------------------------------------------------------------------------------------------------

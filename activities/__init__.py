@@ -11,6 +11,7 @@ Activities stand with the entity that they serve; each package is a thin, repeat
 * `routing` (not here yet): HTTPRoutes of ModelServices on the control cluster
 
 What they share: `render` (what to apply) and `observe` (what a cluster shows) are pure; `cluster_objects` is the Kubernetes API as a
-Protocol, ownership and deletion; `secrets` is the secret store as a Protocol. Only `clients` imports SDKs. The worker builds its classes
-and passes them in, because workflows import from here and may reach no SDK. The contracts in pyproject.toml hold the order of imports.
+Protocol, ownership and deletion; `secrets` is the secret store as a Protocol. Only `clients` imports SDKs. `log` is the log of the worker.
+The worker builds their classes and passes them in, because workflows import from here and may reach no SDK. The contracts in pyproject.toml
+hold the order of imports.
 """
