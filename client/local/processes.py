@@ -78,11 +78,19 @@ def stop(say: Say, *, wipe: bool) -> None:
         # Nothing was started there; and with `wipe`, a folder that is no testbed must not be deleted.
         say(f"no fleet was started in {home}")
         return
+    fleet = FleetFile.load()
+    if not wipe and not any(Testbed(home, fleet, say).processes().values()):
+        say(f"nothing was running in {home}")
+        say = _ignore  # what an interrupted `up` left is still cleaned up
     try:
-        Testbed(home, FleetFile.load(), say).down(wipe=wipe)
+        Testbed(home, fleet, say).down(wipe=wipe)
     except (StartFailed, HomeBusy) as error:
         raise CommandFailed("the fleet did not stop", details=str(error).splitlines(), next_step="run `modelplane down` again") from error
     local_settings_file().unlink(missing_ok=True)
+
+
+def _ignore(_line: str) -> None:
+    """Say nothing."""
 
 
 def _fleet(home: Path, named: Path | None) -> FleetFile:

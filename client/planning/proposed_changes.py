@@ -79,11 +79,15 @@ def changes_of(live: LiveFleet, proposed: ProposedChanges, policy: SchedulerOpti
     named = {owner_of(tree) for tree in proposed.of("ModelDeployment")}
     missing = [
         *(f"InferenceCluster {name}" for name in proposed.drained if name not in live.clusters),
-        *(f"node pool {pool} of InferenceCluster {name}" for name, pool in proposed.pools if not _has_pool(live, name, pool)),
+        *(_missing_pool(live, name, pool) for name, pool in proposed.pools if not _has_pool(live, name, pool)),
         *(f"ModelDeployment {owner[0]}/{owner[1]}" for owner in proposed.scales if owner not in live.deployments and owner not in named),
     ]
     if missing:
-        raise NotFound("the fleet has no such objects", details=missing, next_step="`modelplane get ic,md -A` lists those that exist")
+        raise NotFound(
+            "the fleet has no such objects",
+            details=list(dict.fromkeys(missing)),
+            next_step="`modelplane get ic,md -A` lists those that exist, `modelplane get ic/NAME -o yaml` shows the pools of a cluster",
+        )
     return Changes(
         clusters=tuple(_clusters(live, proposed)), drained=proposed.drained, deployments=tuple(_deployments(live, proposed)), options=policy
     )
@@ -104,6 +108,14 @@ def _scale(text: str, namespace: str | None) -> tuple[Owner, int]:
 def _has_pool(live: LiveFleet, cluster: str, pool: str) -> bool:
     view = live.fleet.cluster(cluster)
     return view is not None and any(one.name == pool for one in view.pools)
+
+
+def _missing_pool(live: LiveFleet, cluster: str, pool: str) -> str:
+    view = live.fleet.cluster(cluster)
+    if view is None:
+        return f"InferenceCluster {cluster}"
+    pools = ", ".join(one.name for one in view.pools)
+    return f"node pool {pool} of InferenceCluster {cluster}, which has {f'the pools {pools}' if pools else 'no pools'}"
 
 
 def _clusters(live: LiveFleet, proposed: ProposedChanges) -> Iterator[ClusterView]:

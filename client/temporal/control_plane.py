@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client, RPCError, WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import (
+    Client,
+    RPCError,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCStatusCode
 
@@ -70,6 +77,17 @@ class ControlPlane:
             return await self.describe(target)
         except NotFound:
             return None
+
+    async def exists(self, target: Target) -> bool:
+        """Whether the workflow of the object runs; no worker is needed for the answer. Raises `Unreachable`."""
+        try:
+            found = await self.client.get_workflow_handle(target.workflow_id).describe()
+        except RPCError as error:
+            failure = self._failure(error, target)
+            if isinstance(failure, NotFound):
+                return False
+            raise failure from error
+        return found.status == WorkflowExecutionStatus.RUNNING
 
     async def waiting(self, target: Target) -> list[str]:
         """Give what the object waits for, one sentence each. Raises `NotFound`, `NoAnswer`, `Unreachable`."""

@@ -15,7 +15,9 @@ from workflows.model_deployment.state import DeploymentState
 def scale_problem(state: DeploymentState, message: Scale) -> str:
     """Say why an ordered count cannot be taken; empty if it can."""
     count = message.replicas
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= REPLICAS_MAX:
+    if isinstance(count, bool) or not isinstance(count, int):
+        return f"spec.replicas: must be a whole number between 0 and {REPLICAS_MAX}, got {count!r}"
+    if not 0 <= count <= REPLICAS_MAX:
         return f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}"
     if state.deleting or state.spec is None:
         return "the deployment is being deleted" if state.deleting else "there is no spec yet"

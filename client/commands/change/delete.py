@@ -62,7 +62,10 @@ def delete(
     scope: Annotated[str, typer.Option("--scope", help="With --force: skip this `step` (see there), or `all` remaining steps.")] = "step",
     reason: Annotated[str, typer.Option("--reason", help="With --force: why; recorded in the events.")] = "",
 ) -> None:
-    """Delete objects in order: each step of a teardown waits until its objects are gone."""
+    """Delete objects in order: each step of a teardown waits until its objects are gone.
+
+    If one of the named objects does not exist, none is deleted.
+    """
     if bool(objects) == bool(files):
         raise Refused(
             "name objects or files, not both and not neither", next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`"
@@ -88,6 +91,8 @@ async def _delete(
         async with control_plane(settings) as plane:
             if not files:
                 targets = await _selected(plane, objects or (), namespace, selector)
+                if not selector:
+                    await _require_existing(plane, targets, how)
             deleting, failures = await _request_deletions(plane, targets, how)
             if deleting and how.force:
                 await _follow_forced(plane, deleting, seconds)
@@ -104,6 +109,21 @@ async def _selected(plane: ControlPlane, words: Sequence[str], namespace: str | 
         return objects_named(words, namespace)
     found, _ = await find_objects(plane, kinds_and_names(words), namespace or DEFAULT_NAMESPACE, parse_selector(selector))
     return [one.target for one in found]
+
+
+async def _require_existing(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
+    """Check all objects before the first is deleted. Raises `NotFound`, `Unreachable`, `Refused`."""
+    for target in targets:
+        _check_evict(target, how)
+    if len(targets) == 1 or how.ignore_not_found:
+        return  # the signal itself says whether the object exists
+    missing = [target.title for target in targets if not await plane.exists(target)]
+    if missing:
+        raise NotFound(
+            "some objects do not exist; nothing was sent",
+            details=missing,
+            next_step="correct their names, or add --ignore-not-found to delete the others",
+        )
 
 
 async def _request_deletions(
@@ -123,8 +143,7 @@ async def _request_deletions(
 
 async def _request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> bool:
     """Signal the deletion of one object; False if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
-    if how.evict and target.kind.kind != "InferenceCluster":
-        raise Refused(f"--evict has no meaning for {target.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
+    _check_evict(target, how)
     try:
         await plane.signal(target, EntitySignals.DELETE, Delete(request_id=new_request_id(), by=current_user(), evict=how.evict))
     except NotFound:
@@ -135,6 +154,11 @@ async def _request_deletion(plane: ControlPlane, target: Target, how: DeleteOpti
         with suppress(NotFound):  # it was gone before there was a step to skip
             await plane.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
     return True
+
+
+def _check_evict(target: Target, how: DeleteOptions) -> None:
+    if how.evict and target.kind.kind != "InferenceCluster":
+        raise Refused(f"--evict has no meaning for {target.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
 
 
 async def _follow_forced(plane: ControlPlane, deleting: Sequence[Target], seconds: float) -> None:

@@ -5,6 +5,7 @@ Instead of the whole plan one question can be answered about that fleet.
 """
 
 import asyncio
+import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -99,6 +100,8 @@ def plan(
             )
         trees = read_trees(files, namespace)
         chosen = given or SchedulerOptions()
+        if not (question and question.offered):
+            _warn_without_clusters(trees)
         if question:
             _print_answer(answer(question, _offline_context(trees, chosen), now_ms()), output, fail=fail_on_shortfall)
             return
@@ -128,6 +131,13 @@ def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None,
         raise Refused("no ModelDeployment to plan", next_step="add one with -f")
     chosen = replace(policy, compat=compat.value) if compat else policy
     return plan_offline(trees, chosen, now_ms(), with_steps=wide)
+
+
+def _warn_without_clusters(trees: list[Tree]) -> None:
+    if not any(tree["kind"] == "InferenceCluster" for tree in trees):
+        print(
+            "warning: no InferenceCluster was given, so no replica can be placed; add clusters and their classes with -f", file=sys.stderr
+        )
 
 
 def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionContext:

@@ -91,6 +91,14 @@ def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli
     assert (nowhere / "precious").read_text() == "mine"
 
 
+def test_a_repeated_down_says_that_nothing_was_running(cli: Cli, nowhere: Path) -> None:
+    nowhere.mkdir()
+    (nowhere / "state.json").write_text("{}")
+    result = cli("down")
+    assert (result.code, result.out, result.err) == (0, "", f"nothing was running in {nowhere}\n")
+    assert cli("down", "--wipe").err == f"down and wiped: {nowhere}\n"
+
+
 @pytest.mark.usefixtures("nowhere")
 def test_a_bad_fleet_file_is_refused_before_anything_starts(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET.replace("class: small", "class: big"))

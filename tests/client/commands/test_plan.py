@@ -135,6 +135,15 @@ def test_a_shortfall_is_shown_and_fails_only_on_request(cli: Cli, tmp_path: Path
     assert "ModelDeployment ml/chat: 1 of 3 replicas scheduled" in failed.err
 
 
+@pytest.mark.parametrize("words", [(), ("-o", "json"), ("-n", "ml", "--headroom", "md/chat")], ids=" ".join)
+def test_a_plan_without_clusters_says_how_to_add_them(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+    warning = "warning: no InferenceCluster was given, so no replica can be placed; add clusters and their classes with -f\n"
+    without = cli("plan", "--offline", "-f", a_file(tmp_path, a_class(), a_deployment()), *words)
+    assert (without.code, without.err) == (0, warning)
+    given = cli("plan", "--offline", "-f", a_file(tmp_path, a_class(), a_cluster("eu"), a_deployment()), *words)
+    assert (given.code, given.err) == (0, "")
+
+
 def test_wide_shows_each_pool_and_the_steps(cli: Cli, tmp_path: Path) -> None:
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
     lines = [line.split() for line in cli("plan", "--offline", "-f", file, "-o", "wide").out.splitlines()]

@@ -161,7 +161,18 @@ def test_everything_that_does_not_exist_is_named_at_once() -> None:
     proposed = ProposedChanges(drained=("oslo",), pools=(("eu", "b200"),), scales={("ml", "nope"): 1})
     with pytest.raises(NotFound) as caught:
         plan_live(two_sites(), proposed, None, now_ms())
-    assert caught.value.details == ("InferenceCluster oslo", "node pool b200 of InferenceCluster eu", "ModelDeployment ml/nope")
+    assert caught.value.details == (
+        "InferenceCluster oslo",
+        "node pool b200 of InferenceCluster eu, which has the pools h200",
+        "ModelDeployment ml/nope",
+    )
+    assert "modelplane get ic/NAME -o yaml" in caught.value.next_step
+
+
+def test_a_pool_of_an_unknown_cluster_is_reported_as_the_cluster_once() -> None:
+    with pytest.raises(NotFound) as caught:
+        plan_live(two_sites(), ProposedChanges(drained=("oslo",), pools=(("oslo", "h200"),)), None, now_ms())
+    assert caught.value.details == ("InferenceCluster oslo",)
 
 
 def explained(live: LiveFleet) -> Any:

@@ -21,8 +21,14 @@ def test_a_count_within_the_limits_is_taken(count: int) -> None:
     assert scale_problem(DeploymentState(spec=spec(1)), Scale(replicas=count)) == ""
 
 
-@pytest.mark.parametrize("count", [-1, REPLICAS_MAX + 1, True, 1.0, "3", None])
-def test_another_count_is_refused_with_the_limits(count: Any) -> None:
+@pytest.mark.parametrize("count", [True, 1.0, "3", None])
+def test_a_count_that_is_no_integer_is_refused_with_what_it_must_be(count: Any) -> None:
+    problem = scale_problem(DeploymentState(spec=spec(1)), Scale(replicas=count))
+    assert problem == f"spec.replicas: must be a whole number between 0 and {REPLICAS_MAX}, got {count!r}"
+
+
+@pytest.mark.parametrize("count", [-1, REPLICAS_MAX + 1])
+def test_another_count_is_refused_with_the_limits(count: int) -> None:
     problem = scale_problem(DeploymentState(spec=spec(1)), Scale(replicas=count))
     assert problem == f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}"
 
