@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import yaml
 from kubernetes.client import ApiClient
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryRejectedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -144,7 +144,7 @@ class ControlPlane:
         return request_id
 
     async def describe(self, kind: str, name: str, namespace: str = "") -> Json:
-        """The object, or an empty tree if it does not exist."""
+        """The object, or an empty tree if it does not exist or no worker answers: only `gone` tells which."""
         handle = self.handle(kind, name, namespace)
         try:
             seen: Json = await handle.query("describe", reject_condition=QueryRejectCondition.NOT_OPEN)
@@ -166,7 +166,15 @@ class ControlPlane:
         return await self.until(kind, name, lambda seen: condition(seen, "Ready") == "True", namespace, within)
 
     async def gone(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT_SECONDS) -> None:
-        await self.until(kind, name, lambda seen: not seen, namespace, within)
+        async def runs() -> bool:
+            try:
+                return (await self.handle(kind, name, namespace).describe()).status is WorkflowExecutionStatus.RUNNING
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return False
+                raise
+
+        await eventually(runs, lambda running: not running, within=within, what=f"the end of {kind} {name}")
 
     async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
         await self.handle(kind, name, namespace).signal("delete", Delete(request_id=uuid.uuid4().hex, by="test", **more).wire())
