@@ -240,4 +240,4 @@ def test_the_example_script_deploys_scales_and_waits(cli: Cli, tenant: str, writ
         lines = ended.stdout.splitlines()
         assert lines[-1].startswith(f"{replicas} of {replicas} Ready"), ended.stderr
         assert any(line.startswith(f"{known} of {known} Ready") for line in lines)
-    assert cli("get", "md/demo", "-n", tenant).out.split()[-3:-1] == ["2", "True"]
+    assert cli("get", "md/demo", "-n", tenant).out.split()[-3:-1] == ["1", "True"]
