@@ -25,12 +25,14 @@ def machine_seconds() -> float:
     return time.monotonic() - _stolen_seconds()
 
 
-def pauses(within: float = TIMEOUT_SECONDS, shortest: float = SHORTEST_PAUSE_SECONDS) -> Iterator[float]:
+def pauses(
+    within: float = TIMEOUT_SECONDS, shortest: float = SHORTEST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
+) -> Iterator[float]:
     """Give the seconds to sleep before each next look, until the time is over; there is at least one look."""
     began = machine_seconds()
     passed = 0.0
     while passed <= within:
-        yield min(max(passed / 10, shortest), LONGEST_PAUSE_SECONDS)
+        yield min(max(passed / 10, shortest), longest)
         passed = machine_seconds() - began
 
 

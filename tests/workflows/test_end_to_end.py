@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from api_types import labels, names
+from tests.environment.waiting import SHORTEST_PAUSE_SECONDS
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 
 pytestmark = pytest.mark.testbed
@@ -131,7 +132,9 @@ async def test_a_new_image_reaches_one_replica_after_the_other(plane: ControlPla
         fewest = min(fewest, seen["status"]["replicas"]["ready"])
         return condition(seen, "Ready") == "True" and seen["status"]["observedGeneration"] == 2
 
-    after = await plane.until("ModelDeployment", "rolled", rolled, namespace)
+    after = await eventually(
+        lambda: plane.describe("ModelDeployment", "rolled", namespace), rolled, longest_pause=SHORTEST_PAUSE_SECONDS, what="the rollout"
+    )
     assert fewest == 2
     assert {placement["replica"] for placement in placements(after)} == {placement["replica"] for placement in placements(before)}
     images = {

@@ -29,7 +29,7 @@ from api_types.messages.entities import Delete, Scale, SetSpec
 from client.temporal.converter import DATA_CONVERTER
 from client.temporal.queries import RetriedQueries
 from testbed.running import Running
-from tests.environment.waiting import TIMEOUT_SECONDS, pauses
+from tests.environment.waiting import LONGEST_PAUSE_SECONDS, TIMEOUT_SECONDS, pauses
 
 Json = dict[str, Any]
 # How long a worker that is sent SIGTERM may take, with its grace for activities.
@@ -39,11 +39,16 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 
 async def eventually(
-    look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = TIMEOUT_SECONDS, what: str = ""
+    look: Callable[[], Awaitable[Any]],
+    holds: Callable[[Any], bool],
+    *,
+    within: float = TIMEOUT_SECONDS,
+    longest_pause: float = LONGEST_PAUSE_SECONDS,
+    what: str = "",
 ) -> Any:
-    """Poll until it holds; fail with what was seen last."""
+    """Poll until it holds; fail with what was seen last. A look that has to meet what passes needs short pauses to the end."""
     seen: Any = None
-    for pause in pauses(within):
+    for pause in pauses(within, longest=longest_pause):
         seen = await look()
         if holds(seen):
             return seen

@@ -17,6 +17,7 @@ import pytest
 from activities.secrets.store import SecretStore, StoredSecret
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.environment.local_registry import local_registry
+from tests.environment.waiting import SHORTEST_PAUSE_SECONDS
 from tests.random_cases import generator
 from tests.workflows.conftest import EVICT_GRACE_SECONDS
 from tests.workflows.environment.caches import (
@@ -245,6 +246,7 @@ async def a_refreshed_branch(tenant: Tenant) -> None:
             found[0]["status"].get("resolvedRevision") == commit
             and found[1] == [f"persistentvolumeclaims/{clusters_of(found[0])['prod-eu']['claimName']}"]
         ),
+        longest_pause=SHORTEST_PAUSE_SECONDS,
         what="one volume left, the new one",
     )
     second = clusters_of(seen)["prod-eu"]["claimName"]
