@@ -190,7 +190,16 @@ class ControlPlane:
         )
 
     async def scheduler(self, query: str) -> Any:
-        return await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).query(query)
+        """Ask the scheduler; again while the server refuses, as it does after three tasks in a row were lost with their workers."""
+        handle = self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+        for pause in pauses():
+            try:
+                return await handle.query(query)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError(f"the scheduler does not answer {query}")
 
     # --- clusters -----------------------------------------------------------------------------------------------------------------
 
