@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from activities.cluster_objects.cluster_api import Kind, Resource
 from activities.render.objects.teardown import CACHE_STEPS, SWEPT_KINDS
-from api_types import apiversions
+from api_types.pins import apiversions
 
 POD = Kind(apiversions.CORE, "Pod")
 NODE = Kind(apiversions.CORE, "Node")

@@ -21,10 +21,11 @@ from activities.render.objects.inventory_keys import COPY_PREFIXES
 from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
-from api_types import apiversions, labels
+from api_types import labels
 from api_types.digests import short_hash
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
+from api_types.pins import apiversions
 
 _KINDS = (SECRET, CONFIG_MAP)
 _REASON = SecretMissing.__name__

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types import charts
 from api_types.labels import INFRASTRUCTURE_GROUP
+from api_types.pins import charts
 from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, ResourceModel, Whole
 from api_types.resources.status import GatewayAddress, ResourceStatus
 

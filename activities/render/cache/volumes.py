@@ -15,9 +15,10 @@ from activities.render.objects import components, inventory_keys, queues
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item, set_hash
 from activities.render.objects.propagation import SECRET, Copy, copy_manifest
 from activities.render.objects.rendered import Rendered
-from api_types import apiversions, labels, names
+from api_types import labels, names
 from api_types.digests import content_hash
 from api_types.messages.cluster_work import ClusterFacts
+from api_types.pins import apiversions
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 

@@ -11,8 +11,9 @@ from activities.render.engines.spec import DeviceRequest, Engine, Member
 from activities.render.inputs.findings import DRAUnavailable
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, compact, labelled_item
-from api_types import apiversions, names
+from api_types import names
 from api_types.digests import content_hash
+from api_types.pins import apiversions
 
 
 def claim_templates(context: Context) -> list[Item]:

@@ -9,7 +9,7 @@ from activities.render.engines.spec import Engine, Member
 from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.objects.queues import KAI, KAI_QUEUE, KAI_SCHEDULER, KUEUE, KUEUE_QUEUE, queue_name
-from api_types import apiversions
+from api_types.pins import apiversions
 
 EXPLICIT = "explicit"
 _KAI_POD_GROUP = "pod-group-name"

@@ -4,7 +4,8 @@ Defaults that decide about GPUs are written out, so that a newer controller cann
 """
 
 from activities.render.objects.manifest import Json
-from api_types import apiversions, labels
+from api_types import labels
+from api_types.pins import apiversions
 
 # Weights take a while to load. A passed deadline is a warning, not a failure.
 _PROGRESS_DEADLINE_SECONDS = 7200

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from api_types import apiversions
 from api_types.messages.cluster_work import ClusterFacts
+from api_types.pins import apiversions
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _ROUTINGS = ("pool", "service")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from api_types import images
+from api_types.pins import images
 
 MIRROR = "mirror"
 _IMAGE_GENERATION = re.compile(r":v(\d+)\.(\d+)[^/@]*(?:@sha256:[0-9a-f]{64})?$")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import components
 from activities.render.objects.manifest import Json, Owner, labelled_item
-from api_types import apiversions, labels, names
+from api_types import labels, names
+from api_types.pins import apiversions
 
 SECRET = "Secret"  # noqa: S105 -- a kind
 CONFIG_MAP = "ConfigMap"

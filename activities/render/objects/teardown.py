@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activities.render.objects import components, inventory_keys
-from api_types import apiversions
 from api_types.messages.cluster_work import AppliedObject
+from api_types.pins import apiversions
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector
-from api_types import apiversions, names
+from api_types import names
+from api_types.pins import apiversions
 
 _INTERVAL = "30s"
 

@@ -8,7 +8,8 @@ from activities.render.engines.context import Context
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker_config
-from api_types import apiversions, labels, names
+from api_types import labels, names
+from api_types.pins import apiversions
 
 GRPC_PORT = 9002
 METRICS_PORT = 9090

@@ -12,7 +12,7 @@ from activities.render.engines.flags import find_flag
 from activities.render.engines.pods import member_path
 from activities.render.engines.spec import DECODE, PREFILL, Engine
 from activities.render.objects.manifest import Json, compact
-from api_types import apiversions
+from api_types.pins import apiversions
 
 FILE = "epp-config.yaml"
 _BLOCK_SIZE_DEFAULT = 16

@@ -8,7 +8,8 @@ from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
 from activities.render.routing import picker
-from api_types import apiversions, labels
+from api_types import labels
+from api_types.pins import apiversions
 
 POOL = "pool"
 

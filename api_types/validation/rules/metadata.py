@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from api_types import labels
-from api_types.charts import STACK_NAMESPACES
 from api_types.hints import nearest
+from api_types.pins.charts import STACK_NAMESPACES
 from api_types.prices import UNPRICED, price_milli
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster

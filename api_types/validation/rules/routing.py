@@ -3,7 +3,7 @@
 import ipaddress
 import re
 
-from api_types.charts import TRAEFIK_CHART_FLOOR
+from api_types.pins.charts import TRAEFIK_CHART_FLOOR
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
 from api_types.resources.model_service import EndpointSelector

@@ -8,7 +8,7 @@ import pytest
 from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.inputs.settings import InvalidSettings, RenderSettings
 from activities.render.replica import InvalidSpec
-from api_types import apiversions
+from api_types.pins import apiversions
 from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, render, render_pair, the
 
 W = "qwen3-8b-1a2b3-3726121d"
