@@ -41,8 +41,7 @@ class ChangeNotifier:
 
     def enqueue(self, owner: Owner, after_seconds: float = _BATCH_SECONDS) -> None:
         """Queue an owner for whom something changed."""
-        now = asyncio.get_running_loop().time()
-        at = max(now + after_seconds, self._sent_at.get(owner, float("-inf")) + _INTERVAL_SECONDS)
+        at = asyncio.get_running_loop().time() + after_seconds
         known = self._due.get(owner)
         if known is None or at < known:
             self._due[owner] = at
@@ -62,18 +61,22 @@ class ChangeNotifier:
 
         while True:
             now = asyncio.get_running_loop().time()
-            due = [owner for owner, at in self._due.items() if at <= now and not self._is_blocked(owner)]
+            due = [owner for owner in self._due if self._due_at(owner) <= now and not self._is_blocked(owner)]
             for owner in due:
                 del self._due[owner]
             if due:
                 await asyncio.gather(*map(send, due))
                 continue
             self._wake.clear()
-            next_at = min((at for owner, at in self._due.items() if not self._is_blocked(owner)), default=None)
+            next_at = min((self._due_at(owner) for owner in self._due if not self._is_blocked(owner)), default=None)
             # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(next_at):
                     await self._wake.wait()
+
+    def _due_at(self, owner: Owner) -> float:
+        # Not decided when the owner is queued: a signal to it may be on its way then, and its second begins when that has arrived.
+        return max(self._due[owner], self._sent_at.get(owner, float("-inf")) + _INTERVAL_SECONDS)
 
     async def _send_newest(self, index: ObservationIndex, owner: Owner) -> None:
         pending = index.observation_for(owner, utc_now())

@@ -1,12 +1,15 @@
 """The queue of owners to signal, as a task that is cancelled."""
 
 import asyncio
+from datetime import datetime
+from itertools import count, pairwise
+from typing import cast
 
 import pytest
 
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.notifier import ChangeNotifier
-from activities.clusters.watch.observation_index import ObservationIndex
+from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
 from api_types.messages.observations import Observed
 
 CLUSTER = Owner("InferenceCluster", "", "prod-eu", "u1")
@@ -29,3 +32,35 @@ async def test_it_stops_when_cancelled_while_waking(due_in: float | None) -> Non
     task.cancel()
     await asyncio.wait({task}, timeout=60)
     assert task.cancelled()
+
+
+class Changing:
+    """An index whose every observation differs from the one before."""
+
+    def __init__(self) -> None:
+        self.numbers = count()
+
+    def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
+        del now
+        return PendingObservation(Observed(owner_uid=owner.uid, digest=str(next(self.numbers))))
+
+
+async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_second_is_over() -> None:
+    sent: list[float] = []
+    enough = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        del observed
+        sent.append(asyncio.get_running_loop().time())
+        notifier.enqueue(owner)
+        if len(sent) == 3:
+            enough.set()
+        return True
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    notifier.enqueue(CLUSTER)
+    task = asyncio.create_task(notifier.run(cast(ObservationIndex, Changing())))
+    async with asyncio.timeout(60):
+        await enough.wait()
+    task.cancel()
+    assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
