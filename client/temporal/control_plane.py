@@ -41,7 +41,7 @@ QUERIES_AT_ONCE = 32
 ANSWER_WAIT = timedelta(seconds=3)
 
 # What a query returns while no worker polls, before the first workflow task is done, or when the worker stops in between.
-_UNANSWERED = {
+UNANSWERED = {
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
     RPCStatusCode.FAILED_PRECONDITION,
@@ -102,7 +102,7 @@ class ControlPlane:
         except WorkflowQueryFailedError:
             return None
         except RPCError as error:
-            if error.status in {RPCStatusCode.NOT_FOUND, *_UNANSWERED}:
+            if error.status in {RPCStatusCode.NOT_FOUND, *UNANSWERED}:
                 return None
             raise self._failure(error, target) from error
         return tree
@@ -200,7 +200,7 @@ class ControlPlane:
             )
         if error.status == RPCStatusCode.NOT_FOUND and target:
             return _not_found(target)
-        if error.status in _UNANSWERED:
+        if error.status in UNANSWERED:
             return NoAnswer(
                 f"no worker answers for {target.title}" if target else "Temporal is too slow to answer",
                 details=[error.message],

@@ -16,8 +16,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from api_types.errors import QUERY_REFUSED
 
 PAUSE_SECONDS = 0.2
-# A query is answered within milliseconds, unless the worker has to replay the workflow first. An attempt ends after this time, and after a
-# third of the caller's time: one that takes all of it leaves none for another.
+# A query is answered within milliseconds, unless the worker has to replay the workflow first. The first attempt ends after this time, and
+# each after a lost one takes twice as long: a worker that is behind answers also what nobody waits for any more. None takes more than a
+# third of the caller's time, for that would leave none for another.
 ATTEMPT_SECONDS = 5.0
 ATTEMPT_SHARE = 1 / 3
 # How long a caller waits that names no time of its own.
@@ -39,19 +40,21 @@ class _Retry(OutboundInterceptor):
     async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK calls it by this name
         limit = input.rpc_timeout.total_seconds() if input.rpc_timeout else LIMIT_SECONDS
         deadline = time.monotonic() + limit
+        lost = 0
         while True:
-            seconds = _attempt_seconds(limit, deadline - time.monotonic())
+            seconds = _attempt_seconds(lost, limit, deadline - time.monotonic())
             try:
                 return await super().query_workflow(dataclasses.replace(input, rpc_timeout=timedelta(seconds=seconds)))
             except (WorkflowQueryFailedError, RPCError) as error:
                 if not _may_pass(error) or time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise
+                lost += isinstance(error, RPCError)
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _attempt_seconds(limit: float, left: float) -> float:
-    """Give the time of the next attempt; where it would leave no time for another one, it takes all that is left, for a slow replay."""
-    share = min(limit * ATTEMPT_SHARE, ATTEMPT_SECONDS)
+def _attempt_seconds(lost: int, limit: float, left: float) -> float:
+    """Give the time of the attempt after so many lost ones. The last one takes all that is left, for a slow replay."""
+    share = min(limit * ATTEMPT_SHARE, ATTEMPT_SECONDS * 2**lost)
     # The pause before may have ended late, and the SDK takes no negative time.
     return share if left >= 2 * share else max(left, _SECONDS_MIN)
 

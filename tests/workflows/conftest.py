@@ -77,10 +77,7 @@ async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
         plane.worker.start()
     name = f"t-{uuid.uuid4().hex[:8]}"
     yield name
-    async for run in plane.client.list_workflows('WorkflowType = "ModelDeployment" AND ExecutionStatus = "Running"'):
-        _, where, deployment = run.id.split("/")
-        if where.startswith(name):
-            await plane.delete("ModelDeployment", deployment, where)
+    await plane.delete_deployments(name)
 
 
 async def put_secrets(testbed: Running, store: SecretStore) -> None:

@@ -1,6 +1,5 @@
 """One manifest to running pods, and back to nothing, on two real API servers."""
 
-import uuid
 from typing import Any
 
 import pytest
@@ -10,12 +9,6 @@ from tests.environment.waiting import SHORTEST_PAUSE_SECONDS
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 
 pytestmark = pytest.mark.testbed
-
-
-@pytest.fixture
-def namespace() -> str:
-    """A namespace of the test's own."""
-    return f"t-{uuid.uuid4().hex[:8]}"
 
 
 def placements(seen: Json) -> list[Json]:

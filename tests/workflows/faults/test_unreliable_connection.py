@@ -136,7 +136,7 @@ REFUSED = {
 @pytest.fixture(scope="module")
 async def refusals(plane: ControlPlane, proxy: FaultyProxy) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     """All of them side by side, each in a namespace of its own."""
-    async with together({name: partial(scenario, plane, proxy) for name, scenario in REFUSED.items()}) as begun:
+    async with together(plane, {name: partial(scenario, plane, proxy) for name, scenario in REFUSED.items()}) as begun:
         yield begun
 
 

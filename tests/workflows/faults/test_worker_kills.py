@@ -1,7 +1,6 @@
 """The worker may be killed at any moment: the outcome is the same, nothing is doubled and nothing is left."""
 
 import asyncio
-import uuid
 
 import pytest
 
@@ -18,9 +17,9 @@ async def kill_after(plane: ControlPlane, seconds: float) -> None:
 
 
 @pytest.mark.random
-async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane) -> None:
+async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane, namespace: str) -> None:
     chance = generator()
-    namespace, name = f"t-{uuid.uuid4().hex[:8]}", "busy"
+    name = "busy"
     moments = [chance.uniform(0.05, 2.5) for _ in range(10)]
 
     await plane.apply(a_deployment(name, namespace, replicas=2))

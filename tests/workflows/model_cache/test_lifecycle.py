@@ -49,12 +49,6 @@ class Tenant:
 
 
 @pytest.fixture
-def namespace() -> str:
-    """A tenant of the test's own."""
-    return f"t-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
 def repo(hub: LocalHub, namespace: str) -> str:
     """A repository of the test's own."""
     name = f"acme/{namespace}"
@@ -433,7 +427,7 @@ async def stories(plane: ControlPlane, store: SecretStore, hub: LocalHub) -> Asy
         hub.repos[f"acme/{namespace}"] = Repo()
         return Tenant(plane, store, hub, namespace, f"acme/{namespace}")
 
-    async with together({name: partial(scenario, tenant()) for name, scenario in STORIES.items()}) as begun:
+    async with together(plane, {name: partial(scenario, tenant()) for name, scenario in STORIES.items()}) as begun:
         yield begun
 
 

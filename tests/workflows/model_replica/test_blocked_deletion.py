@@ -162,7 +162,7 @@ STUCK = {
 @pytest.fixture(scope="module")
 async def stories(plane: ControlPlane) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     """All of them concurrently, each in a namespace of its own."""
-    async with together({name: partial(scenario, plane) for name, scenario in STUCK.items()}) as started:
+    async with together(plane, {name: partial(scenario, plane) for name, scenario in STUCK.items()}) as started:
         yield started
 
 
