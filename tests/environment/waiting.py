@@ -12,17 +12,18 @@ TIMEOUT_SECONDS = 300.0
 SHORTEST_PAUSE_SECONDS = 0.3
 LONGEST_PAUSE_SECONDS = 1.0
 
+# Of Linux. The fields after the last one here are parts of the first two.
 _STAT = Path("/proc/stat")
 _STEAL = 8
 
 
 def machine_seconds() -> float:
-    """A clock that stands still while this machine's processors work for other machines.
+    """A clock that stands still while this machine's processors are stopped, or work for other machines.
 
     A virtual machine on a busy host can be slower by ten times for minutes. What is promised within seconds is promised of processors that
     run.
     """
-    return time.monotonic() - _stolen_seconds()
+    return _seconds_of_processors() if _STAT.exists() else time.monotonic()
 
 
 def pauses(
@@ -36,8 +37,7 @@ def pauses(
         passed = machine_seconds() - began
 
 
-def _stolen_seconds() -> float:
-    if not _STAT.exists():  # not Linux
-        return 0.0
-    ticks = int(_STAT.read_text().splitlines()[0].split()[_STEAL])
-    return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+def _seconds_of_processors() -> float:
+    """Give the time that the kernel has counted as work or rest of a processor; stolen time is neither, and a stop is not counted."""
+    ticks = [int(field) for field in _STAT.read_text().splitlines()[0].split()[1 : _STEAL + 1]]
+    return (sum(ticks) - ticks[-1]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
