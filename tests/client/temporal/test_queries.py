@@ -98,6 +98,13 @@ def test_a_lost_query_of_a_caller_that_names_no_time_is_sent_again_after_longer_
     assert server.attempts == [0.05, 0.1, 0.2]
 
 
+def test_an_attempt_after_refusals_takes_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "ATTEMPT_SECONDS", 0.05)
+    server = Server(refusal(), refusal(), ANSWER)
+    assert query(server) == ANSWER
+    assert server.attempts == [0.05, 0.05, 0.05]
+
+
 def test_the_last_attempt_takes_all_that_is_left_for_a_replay_that_is_slower_than_a_third() -> None:
     server = Server(LOST, After(CALLER_SECONDS / 2))
     assert query(server, seconds=CALLER_SECONDS) == ANSWER

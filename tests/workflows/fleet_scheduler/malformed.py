@@ -22,6 +22,7 @@ from scheduler.model.policy import AffinityTerm, PlacementPolicy, Rollout, Topol
 from scheduler.model.wire import to_wire
 from tests.scheduler.builders import cluster as a_cluster
 from tests.scheduler.builders import decided, deployment, engine, fleet
+from tests.workflows.fleet_scheduler.requests import place
 
 REMOVED = object()
 LONG = "a/b\n" * 200
@@ -118,17 +119,7 @@ def a_place() -> PlacementRequest:
         ),
         labels={"app": "qwen"},
     )
-    return PlacementRequest(
-        request_id="r/1",
-        epoch=1,
-        namespace=view.namespace,
-        name=view.name,
-        uid=view.uid,
-        generation=1,
-        wanted=view.replicas,
-        need=to_wire(view),
-        kept=[KnownReplica(uid="k", template="t", ready=True)],
-    )
+    return place(view, kept=[KnownReplica(uid="k", template="t", ready=True)], epoch=1)
 
 
 def an_entry() -> LedgerEntry:

@@ -12,6 +12,7 @@ from scheduler import Decision, LedgerEntry, from_wire, pool_report, snapshot, t
 from tests.random_cases import cases, generator
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entry, malformed, valid_payloads
+from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
@@ -36,10 +37,7 @@ def a_cache() -> SchedulerCache:
 
 
 def a_request() -> PlacementRequest:
-    view = deployment(name="next")
-    return PlacementRequest(
-        request_id="next/1", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
-    )
+    return place(deployment(name="next"))
 
 
 def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[str]:
@@ -55,9 +53,9 @@ def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[str]:
         answered = decide_batch(wanted)
         json.loads(answered.model_dump_json(by_alias=True))
         assert not answered.problems
-        for place in batch:
-            charge(cache, place, from_wire(Decision, answered.decisions[place.request_id]), "v")
-            found.append(place.request_id)
+        for request in batch:
+            charge(cache, request, from_wire(Decision, answered.decisions[request.request_id]), "v")
+            found.append(request.request_id)
         cache.requeue_unplaced()
     return found
 
@@ -85,7 +83,7 @@ def test_no_malformed_message_stops_the_scheduler(name: str, payload: Any, caplo
     for description, wrong in generator().sample(wanted, min(len(wanted), cases(len(wanted) // PART))):
         cache = a_cache()
         try:
-            assert "next/1" in run_cycle(cache, (name, wrong), ("place", request))
+            assert request["requestId"] in run_cycle(cache, (name, wrong), ("place", request))
             assert_sound(cache)
         except Exception as error:
             raise AssertionError(f"{name}: {description}") from error
@@ -162,7 +160,7 @@ def test_the_entries_that_can_be_read_are_charged_beside_one_that_cannot() -> No
 
 def test_a_policy_of_null_in_a_request_counts_as_none() -> None:
     cache, request = a_cache(), a_request()
-    assert run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}})) == ["next/1"]
+    assert run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}})) == [request.request_id]
 
 
 def test_an_account_that_cannot_be_read_counts_as_unanswered() -> None:

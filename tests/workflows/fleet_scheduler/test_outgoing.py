@@ -2,9 +2,9 @@
 
 import pytest
 
-from api_types.messages.scheduling import PlacementRequest
-from scheduler import Decision, Eviction, Fleet, to_wire
+from scheduler import Decision, Eviction, Fleet
 from tests.scheduler.builders import deployment, engine
+from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.outgoing import eviction, placement_response
 
 TAINT = "the taint gpu=broken:NoExecute is not tolerated"
@@ -14,9 +14,7 @@ TAINT = "the taint gpu=broken:NoExecute is not tolerated"
 def test_an_eviction_has_the_detail_if_there_is_one_and_else_the_reason(detail: str, reason: str) -> None:
     victim = Eviction("u-1", "chat-a-0", "a", "TaintNotTolerated", detail, "default", "chat")
     view = deployment(engine())
-    request = PlacementRequest(
-        request_id="r", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
-    )
-    decision = Decision("r", view.namespace, view.name, desired=1, evictions=(victim,))
+    request = place(view)
+    decision = Decision(request.request_id, view.namespace, view.name, desired=1, evictions=(victim,))
     assert [evicted.reason for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions] == [reason]
     assert eviction(victim, 1).payload["eviction"]["reason"] == reason

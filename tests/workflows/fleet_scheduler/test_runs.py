@@ -11,15 +11,14 @@ from temporalio.client import Client, WorkflowHandle
 
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
-from api_types.messages.scheduling import PlacementRequest
 from api_types.packing import unpack
 from api_types.settings import QueueSettings, Settings
 from scheduler.fleet.ledger_rows import unpack_rows
-from scheduler.model.wire import to_wire
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here
 from tests.workflows.environment.short_runs import runs, server_with_short_runs
+from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler import continue_as_new
 
 pytestmark = pytest.mark.testbed
@@ -29,9 +28,7 @@ AT_ONCE = 10
 
 
 def request(number: int) -> dict[str, Any]:
-    view = deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")
-    whose = {"namespace": view.namespace, "name": view.name, "uid": view.uid}
-    return PlacementRequest(request_id=f"{view.uid}/1/1", **whose, generation=1, wanted=1, need=to_wire(view)).wire()
+    return place(deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")).wire()
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import logging
 import uuid
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from api_types import names
 from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import KnownReplica, PlacementRequest, Released, ReportClass, ReportCluster, Revoked, SetPolicy
+from api_types.messages.scheduling import KnownReplica, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from api_types.packing import unpack
 from scheduler.decide import apply, decide
 from scheduler.fleet import snapshot
@@ -20,8 +19,9 @@ from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
-from scheduler.model.wire import from_wire, to_wire
+from scheduler.model.wire import from_wire
 from tests.scheduler.builders import cluster, deployment, engine
+from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache import cache_registry, carry_over
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
 from workflows.fleet_scheduler.cache.queue import owner_of
@@ -44,19 +44,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.ms
-
-
-def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = ()) -> PlacementRequest:
-    return PlacementRequest(
-        request_id=f"{view.uid}/{number}",
-        namespace=view.namespace,
-        name=view.name,
-        uid=view.uid,
-        generation=1,
-        wanted=view.replicas,
-        need=to_wire(view),
-        kept=list(kept),
-    )
 
 
 def cache_with(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
