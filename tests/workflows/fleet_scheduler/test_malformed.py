@@ -2,26 +2,22 @@
 
 import json
 import logging
-import uuid
 from typing import Any
 
 import pytest
 
 from api_types.messages.scheduling import PlacementRequest, ReplicaAccount
-from scheduler import Decision, LedgerEntry, from_wire, pool_report, snapshot, to_wire
+from scheduler import LedgerEntry, pool_report, snapshot, to_wire
 from tests.random_cases import cases, generator
 from tests.scheduler.builders import cluster, deployment
+from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entry, malformed, valid_payloads
 from tests.workflows.fleet_scheduler.requests import place
-from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
-from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
-from workflows.fleet_scheduler.deciding import charge
+from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.rebuild import Rebuild
 
-LOG = logging.getLogger(__name__)
 NOW = 1_700_000_000_000
 NODES = 8
 VALID = valid_payloads()
@@ -38,26 +34,6 @@ def a_cache() -> SchedulerCache:
 
 def a_request() -> PlacementRequest:
     return place(deployment(name="next"))
-
-
-def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[str]:
-    """What the workflow does between two waits, without a server; gives the ids of the requests that were decided."""
-    cache.state.inbox += [ReceivedSignal(name, payload) for name, payload in received]
-    while Inbox(cache, LOG).read():
-        pass
-    found: list[str] = []
-    run_id = uuid.uuid4().hex
-    cache_registry.register(run_id, cache)
-    while batch := cache.queue.next_batch():
-        wanted = DecideBatch(run_id=run_id, version=cache.fleet.version, now=NOW, requests=batch)
-        answered = decide_batch(wanted)
-        json.loads(answered.model_dump_json(by_alias=True))
-        assert not answered.problems
-        for request in batch:
-            charge(cache, request, from_wire(Decision, answered.decisions[request.request_id]), "v")
-            found.append(request.request_id)
-        cache.requeue_unplaced()
-    return found
 
 
 def assert_sound(cache: SchedulerCache) -> None:
@@ -83,7 +59,7 @@ def test_no_malformed_message_stops_the_scheduler(name: str, payload: Any, caplo
     for description, wrong in generator().sample(wanted, min(len(wanted), cases(len(wanted) // PART))):
         cache = a_cache()
         try:
-            assert request["requestId"] in run_cycle(cache, (name, wrong), ("place", request))
+            assert request["requestId"] in [decided.request_id for decided in run_cycle(cache, (name, wrong), ("place", request))]
             assert_sound(cache)
         except Exception as error:
             raise AssertionError(f"{name}: {description}") from error
@@ -160,7 +136,8 @@ def test_the_entries_that_can_be_read_are_charged_beside_one_that_cannot() -> No
 
 def test_a_policy_of_null_in_a_request_counts_as_none() -> None:
     cache, request = a_cache(), a_request()
-    assert run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}})) == [request.request_id]
+    (decided,) = run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}}))
+    assert decided.request_id == request.request_id
 
 
 def test_an_account_that_cannot_be_read_counts_as_unanswered() -> None:

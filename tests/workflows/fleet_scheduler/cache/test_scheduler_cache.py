@@ -1,6 +1,5 @@
 """The scheduler's cache alone: what each message changes, and which requests are decided again because of it. No server is needed."""
 
-import logging
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -12,26 +11,23 @@ from api_types.errors import StaleSnapshot
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import KnownReplica, Released, ReportClass, ReportCluster, Revoked, SetPolicy
 from api_types.packing import unpack
-from scheduler.decide import apply, decide
+from scheduler.decide import decide
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state
 from scheduler.fleet.ledger_rows import unpack_rows
-from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
-from scheduler.model.wire import from_wire
 from tests.scheduler.builders import cluster, deployment, engine
+from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache import cache_registry, carry_over
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
-from workflows.fleet_scheduler.cache.queue import owner_of
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 from workflows.fleet_scheduler.decide_activity import schedule_request
 from workflows.fleet_scheduler.inbox import READ_AT_ONCE, Inbox
 from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, batches
 
-LOG = logging.getLogger(__name__)
 START = 1_700_000_000_000
 MINUTE = 60_000
 
@@ -59,31 +55,22 @@ def read(made: SchedulerCache) -> bool:
     return Inbox(made, LOG).read()
 
 
-def run_cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
+def cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
     """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
-    made.state.inbox += [ReceivedSignal(kind, order.wire()) for kind, order in orders]
-    while read(made):
-        pass
-    queue, made.state.queue = list(made.state.queue.values()), {}
-    for waiting in queue:
-        decision = decide(made.fleet, [schedule_request(waiting)], made.now())[0]
-        apply(made.fleet, decision, from_wire(DeploymentView, waiting.need))
-        if decision.waits_for_capacity:
-            made.state.unplaced[owner_of(waiting)] = waiting
-    return [waiting.name for waiting in queue]
+    return [request.name for request in run_cycle(made, *((kind, order.wire()) for kind, order in orders))]
 
 
 def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_it_expires() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder", "holdForSeconds": 300})
-    run_cycle(made)
+    cycle(made)
     big, small = deployment(engine(copies=4), name="big"), deployment(name="small")
-    assert run_cycle(made, ("place", place(big)), ("place", place(small))) == ["big", "small"]
+    assert cycle(made, ("place", place(big)), ("place", place(small))) == ["big", "small"]
     assert made.next_queue_reservation_expiry() == timedelta(minutes=5, milliseconds=1)
     clock.ms += 4 * MINUTE
-    assert run_cycle(made) == []
+    assert cycle(made) == []
     clock.ms += MINUTE + 1
-    assert run_cycle(made) == ["big", "small"]
+    assert cycle(made) == ["big", "small", "big"], "the end of a reservation is a change for its owner too"
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
     assert made.next_queue_reservation_expiry() is None
 
@@ -91,11 +78,11 @@ def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_
 def test_sch_18_4_10_a_queue_reservation_ends_with_its_deployment_and_is_carried_over() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder"})
-    run_cycle(made)
-    run_cycle(made, ("place", place(deployment(engine(copies=4), name="big"))))
+    cycle(made)
+    cycle(made, ("place", place(deployment(engine(copies=4), name="big"))))
     assert snapshot.load(snapshot.dump(made.fleet)).queue_reservations == made.fleet.queue_reservations
     made.state.inbox.append(ReceivedSignal("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
-    assert run_cycle(made, ("place", place(deployment(name="small")))) == ["small"]
+    assert cycle(made, ("place", place(deployment(name="small")))) == ["small"]
     assert made.next_queue_reservation_expiry() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
 
@@ -119,8 +106,8 @@ def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
 def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
-    run_cycle(made)
-    run_cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    cycle(made)
+    cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
     made.answers.record("one", {"epoch": 3})
     made.state.unresponsive = {"modelreplica/ml/lost": "b"}
     made.state.deleting_clusters = {"b": ["ml/x"]}
@@ -140,7 +127,7 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
 def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
-    run_cycle(made)
+    cycle(made)
     made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
     monkeypatch.setattr(carry_over, "CARRIED_CHARACTERS_MAX", 10)
     again = reopened(carried(made), clock)
@@ -168,7 +155,7 @@ def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused(
 
 def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
     made = cache_with(Clock(), cluster("a", 2))
-    run_cycle(made, ("place", place(deployment())))
+    cycle(made, ("place", place(deployment())))
     cache_registry.register("run-3", made)
     made.fleet.ledger._charged_nodes._used["a"]["p"] = 2
     assert audit_ledger(CacheVersion(run_id="run-3", version=made.fleet.version)) == ["a/p: 2 nodes charged, 1 by recount"]
@@ -176,7 +163,7 @@ def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
 
 def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
     made = cache_with(Clock(), cluster("a", 5))
-    run_cycle(made, ("place", place(deployment(want=5))))
+    cycle(made, ("place", place(deployment(want=5))))
     uids = sorted(entry.uid for entry in made.fleet.entries())
     page = made.ledger_page(uids[1])
     assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
@@ -210,27 +197,27 @@ US, EU = {"region": "us"}, {"region": "eu"}
 )
 def test_sch_14_only_requests_whose_answer_can_change_are_decided_again(wants: dict[str, Any], requeued: list[str]) -> None:
     made = cache_with(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU))
-    run_cycle(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
-    assert run_cycle(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
-    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == requeued
+    cycle(made, *(("place", place(deployment(name=name, match_labels=labels))) for name, labels in (("u", US), ("e", EU))))
+    assert cycle(made, ("place", place(deployment(name="waits", want=3, **wants)))) == ["waits"]
+    assert cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == requeued
 
 
 def test_sch_14_a_request_that_waits_to_grow_is_decided_again_when_its_own_cluster_has_capacity() -> None:
     made = cache_with(Clock(), cluster("a", 2, labels=US))
-    run_cycle(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
+    cycle(made, *(("place", place(deployment(name=name, match_labels=US))) for name in ("grows", "other")))
     made.fleet.put_cluster(cluster("a", 2, labels=EU))
     grown = deployment(engine(copies=2), name="grows", match_labels=US, template="v2")
-    assert run_cycle(made, ("place", place(grown, 2))) == ["grows"]
-    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
-    assert run_cycle(made) == []
+    assert cycle(made, ("place", place(grown, 2))) == ["grows"]
+    assert cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "other")))))) == ["grows"]
+    assert cycle(made) == []
 
 
 def test_sch_14_a_quota_that_is_used_less_affects_all_requests() -> None:
     quota = {"namespace": "ml", "maxNodes": 1}
     made = cache_with(Clock(), cluster("a", 1, labels=US), cluster("b", 1, labels=EU), policy={"quotas": [quota]})
-    run_cycle(made)
-    run_cycle(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
-    assert run_cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
+    cycle(made)
+    cycle(made, ("place", place(deployment(name="u", match_labels=US))), ("place", place(deployment(name="e", match_labels=EU))))
+    assert cycle(made, ("released", Released(uid=next(iter(made.fleet.owned("ml", "u")))))) == ["e"]
 
 
 def test_many_messages_are_read_a_bounded_number_at_once_in_order() -> None:
@@ -264,18 +251,18 @@ def reported(clock: Clock, sequence: int, workload: str, state: str) -> tuple[st
 def test_sch_18_5_4_an_evicted_deployment_asks_again_at_once_and_when_it_is_readmitted() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 2))
-    run_cycle(made, ("place", place(deployment())))
+    cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     ours = names.workload_name(entry.namespace, entry.name)
     resyncs = []
     for number, (workload, state) in enumerate(
         [(ours, "Admitted"), (ours, "Evicted"), (ours, "Evicted"), (ours, "Admitted"), ("another", "Evicted")]
     ):
-        run_cycle(made, reported(clock, number + 1, workload, state))
+        cycle(made, reported(clock, number + 1, workload, state))
         resyncs.append(list(made.resyncs))
         made.resyncs = {}
     assert resyncs == [[], [("ml", "m")], [], [("ml", "m")], []]
-    run_cycle(made, reported(clock, 9, ours, "Evicted"))
+    cycle(made, reported(clock, 9, ours, "Evicted"))
     # It waits for its nodes again, and as long as others may.
     assert made.next_timeout() == timedelta(minutes=15, seconds=1)
 
@@ -283,21 +270,21 @@ def test_sch_18_5_4_an_evicted_deployment_asks_again_at_once_and_when_it_is_read
 def test_sch_18_5_4_a_deployment_that_waits_too_long_for_admission_asks_again() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 2))
-    run_cycle(made, ("place", place(deployment())))
+    cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     seen = {"workload": names.workload_name(entry.namespace, entry.name), "state": "Pending", "reason": "Gated", "since": START}
     manifest = {
         "metadata": {"name": "a"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"observedAt": START, "admission": [seen]}},
     }
-    run_cycle(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
+    cycle(made, ("report_cluster", ReportCluster(name="a", uid="u", sequence=1, manifest=manifest)))
     assert made.next_timeout() == timedelta(minutes=15, seconds=1)
     assert not made.resyncs
     clock.ms += 15 * MINUTE
-    run_cycle(made)
+    cycle(made)
     assert not made.resyncs
     clock.ms += 1000
-    run_cycle(made)
+    cycle(made)
     assert list(made.resyncs) == [("ml", "m")]
     assert made.next_timeout() is None
     # The next run keeps the timeout.
@@ -313,23 +300,23 @@ def as_ordered(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
 def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     before, after = (deployment(want=2, template=template) for template in ("v1", "v2"))
-    run_cycle(made, ("place", place(before)))
-    run_cycle(made, ("place", place(after, 2, as_ordered(made))))
+    cycle(made, ("place", place(before)))
+    cycle(made, ("place", place(after, 2, as_ordered(made))))
     ordered = [entry.template for entry in made.fleet.entries()]
     assert sorted(ordered) == ["v1", "v2"]
     # The order never arrived: both replicas are as they were, and Ready.
-    run_cycle(made, ("place", place(after, 3, as_ordered(made, template="v1"))))
+    cycle(made, ("place", place(after, 3, as_ordered(made, template="v1"))))
     assert [entry.template for entry in made.fleet.entries()] == ordered
     # It arrived, and the replica came back Ready: the other one follows.
-    run_cycle(made, ("place", place(after, 4, as_ordered(made))))
+    cycle(made, ("place", place(after, 4, as_ordered(made))))
     assert [entry.template for entry in made.fleet.entries()] == ["v2", "v2"]
 
 
 def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     before, after = (deployment(template=template) for template in ("v1", "v2"))
-    run_cycle(made, ("place", place(before)))
-    run_cycle(made, ("place", place(after, 2, as_ordered(made))))
+    cycle(made, ("place", place(before)))
+    cycle(made, ("place", place(after, 2, as_ordered(made))))
     made.state.inbox.append(ReceivedSignal("place", place(after, 3, as_ordered(made, template="v1")).wire()))
     read(made)
     (waiting,) = made.state.queue.values()
@@ -339,28 +326,28 @@ def test_wfl_4_an_update_that_never_arrived_is_not_taken_for_done() -> None:
 
 def test_wfl_4_an_eviction_in_an_answer_that_was_overtaken_is_decided_again() -> None:
     made = cache_with(Clock(), cluster("a", 2))
-    run_cycle(made, ("place", place(deployment(want=2))))
-    run_cycle(made, ("place", place(deployment(want=1), 2, as_ordered(made))))
+    cycle(made, ("place", place(deployment(want=2))))
+    cycle(made, ("place", place(deployment(want=1), 2, as_ordered(made))))
     assert sorted(entry.state for entry in made.fleet.entries()) == [RELEASING, RESERVED]
     made.state.inbox.append(ReceivedSignal("place", place(deployment(want=1), 3, as_ordered(made)).wire()))
     read(made)
     (waiting,) = made.state.queue.values()
     assert len(decide(made.fleet, [schedule_request(waiting)], made.now())[0].evictions) == 1
     # Wanted again meanwhile: both stay.
-    run_cycle(made, ("place", place(deployment(want=2), 4, as_ordered(made))))
+    cycle(made, ("place", place(deployment(want=2), 4, as_ordered(made))))
     assert RELEASING not in {entry.state for entry in made.fleet.entries()}
 
 
 def test_wfl_4_a_replica_that_was_released_before_it_was_started_is_revoked_across_runs() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 2))
-    run_cycle(made, ("place", place(deployment(want=2))))
+    cycle(made, ("place", place(deployment(want=2))))
     made.unbound = dict.fromkeys(entry.uid for entry in made.fleet.entries())
-    run_cycle(made, ("place", place(deployment(want=1), 2)))
+    cycle(made, ("place", place(deployment(want=1), 2)))
     again = reopened(carried(made), clock)
     assert again.expired_reservations() == []
     clock.ms += 11 * MINUTE
     assert sorted(entry.state for entry in again.expired_reservations()) == [RELEASING, RESERVED]
     (leaving,) = (entry for entry in again.expired_reservations() if entry.state == RELEASING)
-    run_cycle(again, ("revoked", Revoked(uid=leaving.uid)))
+    cycle(again, ("revoked", Revoked(uid=leaving.uid)))
     assert [entry.state for entry in again.expired_reservations()] == [RESERVED]
