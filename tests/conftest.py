@@ -4,7 +4,6 @@
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,15 +14,11 @@ import pytest
 from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
-from testbed.waiting import StartFailed
-from tests.environment.shared_testbed import kept_home, shared_testbed
+from tests.environment.shared_testbed import kept_home, shared_testbed, started
 from tests.environment.summary import Summary
 
 if TYPE_CHECKING:
     from kubernetes import client
-
-# A start fails when the machine has no processor time left for minutes, which says nothing about the code under test.
-STARTS_MAX = 3
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -88,23 +83,6 @@ def testbed(testbed_owner: Testbed, pytestconfig: pytest.Config) -> Iterator[Run
     finally:
         if kept_home() is None:
             testbed_owner.down()
-
-
-def started(owner: Testbed, summary: Summary) -> Running:
-    """Start a testbed, again when a real part does not come up in time; what each start took is in the summary."""
-    for attempt in range(1, STARTS_MAX + 1):
-        begun = time.monotonic()
-        try:
-            running = owner.up()
-        except StartFailed as failed:
-            summary.start_failed(str(failed))
-            if attempt == STARTS_MAX:
-                raise
-            owner.down()
-        else:
-            summary.started(time.monotonic() - begun)
-            return running
-    raise AssertionError("the last attempt returns or raises")
 
 
 @pytest.fixture(scope="session")
