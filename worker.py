@@ -8,15 +8,17 @@ serves all queues unless `queues.serve` names some. Beside the queues it answers
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import structlog
@@ -49,11 +51,16 @@ from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
-from api_types.settings import CONFIG_VARIABLE, Settings, bad_settings
+from api_types.environment import CONFIG_VARIABLE
+from api_types.queues import ClusterWork
+from api_types.settings import Settings, WorkerSettings, bad_settings
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
+from scheduler.cel.selector import compile_selector
 from workflows import registry
+
+RELEASE = version("modelplane-temporal")
 
 # The workflows of a killed worker stay on its sticky queue for this time; with the default of ten seconds every user would notice.
 STICKY_WAIT = timedelta(seconds=1)
@@ -62,8 +69,18 @@ STICKY_WAIT = timedelta(seconds=1)
 # a busy processor takes too, and a workflow that was interrupted may never be evicted from its worker's cache.
 DEADLOCK_SECONDS = 10
 
+# Decisions are pure computation of one workflow: a second thread is for an audit of the ledger beside one.
+DECISION_THREADS = 4
+
+# Polls of one task queue of clusters at once. A process that hangs keeps its polls open, and loses a task with each of them; two are enough
+# to start some hundred tasks a second.
+CLUSTER_POLLS = 2
+
 # A worker is often started together with its server.
 CONNECT_SECONDS = 30.0
+
+# Between two looks whether the server takes new search attributes, and for how long is looked: most servers read them once a minute.
+SEARCH_ATTRIBUTES_PAUSE, SEARCH_ATTRIBUTES_SECONDS = 0.2, 120.0
 
 log = structlog.get_logger("modelplane.worker")
 UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
@@ -91,12 +108,15 @@ async def _run_until_signal(settings: Settings) -> None:
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then finish what is running."""
+    raise_open_files_limit()
     sdk_metrics = f"127.0.0.1:{_free_port()}"
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
     client = await connect(settings, runtime=runtime, within_seconds=CONNECT_SECONDS)
     await register_search_attributes(client)
     activities = build_activities(settings)
-    with ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities, thread_name_prefix="activity") as threads:
+    with ThreadPoolExecutor(max_workers=DECISION_THREADS, thread_name_prefix="decision") as threads:
+        # Loads the grammar of selectors, a quarter of a second that the first decision would wait for.
+        threads.submit(compile_selector, "true")
         workers = build_workers(client, settings, activities, threads)
         async with contextlib.AsyncExitStack() as stack:
             for queue, worker in workers.items():
@@ -142,11 +162,40 @@ async def register_search_attributes(client: Client) -> None:
             wanted = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(missing, keyword))
             await client.operator_service.add_search_attributes(wanted)
             log.info("registered search attributes", names=missing)
+            await _until_usable(client)
     except RPCError as error:
         if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.ALREADY_EXISTS):
             raise
         wanted_names = ", ".join(key.name for key in SEARCH_ATTRIBUTES)
         log.warning("cannot register search attributes; have an administrator add these as Keyword", names=wanted_names, error=str(error))
+
+
+async def _until_usable(client: Client) -> None:
+    """Return when the server takes the search attributes: it looks every few seconds for new ones, and refuses all starts until then.
+
+    One that does not for `SEARCH_ATTRIBUTES_SECONDS` is left to it, with a warning: it refuses each start with the reason.
+    """
+    query = " AND ".join(f'{key.name} = "any"' for key in SEARCH_ATTRIBUTES)
+    deadline = asyncio.get_running_loop().time() + SEARCH_ATTRIBUTES_SECONDS
+    while True:
+        try:
+            await client.count_workflows(query)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            if asyncio.get_running_loop().time() > deadline:
+                log.warning("the server does not take the search attributes yet; nothing can be started until it does", error=str(error))
+                return
+            await asyncio.sleep(SEARCH_ATTRIBUTES_PAUSE)
+        else:
+            return
+
+
+def raise_open_files_limit() -> None:
+    """Allow as many open files as the system lets this process have: a watched cluster needs some twenty connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 # --- activities and workers -------------------------------------------------------------------------------------------------------------
@@ -167,7 +216,7 @@ class Activities:
 def build_activities(settings: Settings) -> Activities:
     """Build every activity from the settings."""
     store = secret_store(settings)
-    pool = KubernetesPool(store, settings.kubeconfig)
+    pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     return Activities(
         messaging=EntityClient(),
@@ -188,16 +237,21 @@ def build_activities(settings: Settings) -> Activities:
 
 
 def build_workers(client: Client, settings: Settings, activities: Activities, threads: ThreadPoolExecutor) -> dict[str, Worker]:
-    """Build one Temporal worker per served task queue."""
+    """Build one Temporal worker per served task queue. Only decisions of the scheduler run on `threads`."""
+    limits = settings.worker
     shared: dict[str, Any] = {
-        "activity_executor": threads,
+        # Without one, the SDK hashes the source of all imported modules at each start. It decides nothing, for versioning is not used: it
+        # is recorded with workflow tasks, for those who search for what a release did.
+        "build_id": RELEASE,
+        "graceful_shutdown_timeout": timedelta(seconds=limits.graceful_shutdown_seconds),
+        "identity": limits.identity or f"{socket.gethostname()}/{os.getpid()}",
+    }
+    of_workflows: dict[str, Any] = {
+        **shared,
         "workflow_runner": registry.runner(),
         "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
-        "max_cached_workflows": settings.worker.max_cached_workflows,
-        "max_concurrent_workflow_tasks": settings.worker.max_concurrent_workflow_tasks,
-        "max_concurrent_activities": settings.worker.max_concurrent_activities,
-        "graceful_shutdown_timeout": timedelta(seconds=settings.worker.graceful_shutdown_seconds),
-        "identity": settings.worker.identity or f"{socket.gethostname()}/{os.getpid()}",
+        "max_cached_workflows": limits.max_cached_workflows,
+        "max_concurrent_workflow_tasks": limits.max_concurrent_workflow_tasks,
     }
     to_entities = [
         activities.messaging.signal,
@@ -207,26 +261,70 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
         activities.messaging.start_replicas,
         activities.messaging.survey,
         activities.messaging.broadcast,
-    ]
-    on_clusters = [
-        activities.clusters.connect_cluster,
-        activities.clusters.watch_cluster,
-        activities.workloads.apply_replica,
-        activities.workloads.prune_replica,
-        activities.workloads.teardown_replica_step,
-        activities.caches.apply_cache,
-        activities.caches.delete_cache_objects,
-        activities.caches.await_credential,
-        activities.revisions.resolve_revision,
+        activities.messaging.check_receivers,
+        activities.messaging.await_running,
     ]
     parts: dict[str, dict[str, Any]] = {
-        queues.WORKFLOWS: {"workflows": registry.ENTITIES, "activities": to_entities},
-        queues.SCHEDULER: {"workflows": registry.SCHEDULER_WORKFLOWS, "activities": [*to_entities, *registry.SCHEDULER_ACTIVITIES]},
-        queues.CLUSTERS: {"activities": on_clusters},
+        queues.WORKFLOWS: {
+            **of_workflows,
+            "workflows": registry.ENTITIES,
+            "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
+            "max_concurrent_activities": limits.max_concurrent_activities,
+        },
+        queues.SCHEDULER: {
+            **of_workflows,
+            "workflows": registry.SCHEDULER_WORKFLOWS,
+            "activities": [*to_entities, *registry.SCHEDULER_ACTIVITIES],
+            "activity_executor": threads,
+            # What the scheduler does itself is local; batches for other entities go to the queue of those.
+            "no_remote_activities": True,
+        },
     }
-    served = settings.queues.serve or tuple(parts)
-    # A queue with any other name (annotation modelplane.ai/task-queue) is for a worker beside a cluster that others cannot reach.
-    return {queue: build_worker(client, queue, **parts.get(queue, parts[queues.CLUSTERS]), **shared) for queue in served}
+    served: dict[str, dict[str, Any]] = {}
+    for name in settings.queues.serve or (*parts, queues.CLUSTERS):
+        if name in parts:
+            served[name] = parts[name]
+            continue
+        # Any other name (annotation modelplane.ai/task-queue) is for a worker beside a cluster that others cannot reach.
+        for queue, work in queues.served_queues(name).items():
+            of_class = work_on_clusters(activities, limits)[work]
+            served[queue] = {
+                **shared,
+                "activities": list(of_class.activities),
+                "max_concurrent_activities": of_class.slots,
+                "max_concurrent_activity_task_polls": CLUSTER_POLLS,
+            }
+    return {queue: build_worker(client, queue, **options) for queue, options in served.items()}
+
+
+class WorkClass(NamedTuple):
+    """The activities of one class of work on clusters, and how many of them run at once."""
+
+    activities: Sequence[Callable[..., Any]]
+    slots: int
+
+
+def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[ClusterWork, WorkClass]:
+    """List the activities of each class of work. They all wait for others most of the time, so slots bound memory, not processors."""
+    return {
+        ClusterWork.CALL: WorkClass([activities.clusters.connect_cluster, activities.clusters.await_worker], limits.max_concurrent_watches),
+        ClusterWork.WATCH: WorkClass(
+            [activities.clusters.watch_cluster, activities.clusters.await_connection, activities.clusters.await_worker],
+            limits.max_concurrent_watches,
+        ),
+        ClusterWork.APPLY: WorkClass(
+            [activities.workloads.apply_replica, activities.workloads.await_copies], limits.max_concurrent_activities
+        ),
+        ClusterWork.TEARDOWN: WorkClass(
+            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica], limits.max_concurrent_waits
+        ),
+        ClusterWork.CACHE: WorkClass(
+            [activities.caches.apply_cache, activities.revisions.resolve_revision], limits.max_concurrent_activities
+        ),
+        ClusterWork.WAIT: WorkClass(
+            [activities.caches.delete_cache_objects, activities.caches.await_credential], limits.max_concurrent_waits
+        ),
+    }
 
 
 def build_worker(client: Client, queue: str, **parts: Any) -> Worker:

@@ -16,8 +16,8 @@ Progress = dict[str, object]
 
 
 @contextlib.asynccontextmanager
-async def heartbeating() -> AsyncIterator[Callable[[Progress], None]]:
-    """Send a heartbeat every ten seconds, and at once when the given function reports progress."""
+async def heartbeating(every_seconds: float = _SECONDS) -> AsyncIterator[Callable[[Progress], None]]:
+    """Send a heartbeat every ten seconds, or as often as is said, and at once when the given function reports progress."""
     last: Progress = {}
 
     def report(progress: Progress) -> None:
@@ -28,7 +28,7 @@ async def heartbeating() -> AsyncIterator[Callable[[Progress], None]]:
     async def repeat() -> None:
         while True:
             activity.heartbeat(dict(last))
-            await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(every_seconds)
 
     task = asyncio.create_task(repeat())
     try:

@@ -75,6 +75,10 @@ class TransientError(ModelplaneError):
     retryable = True
 
 
+class NotRunning(TransientError):
+    """An entity that is waited for does not run yet."""
+
+
 class ClusterUnreachable(TransientError):
     """No answer from the cluster's API server."""
 

@@ -48,6 +48,12 @@ def replica_name(namespace: str, deployment: str, cluster: str, index: int, coun
     return hashed_name(deployment, (*parts, str(counter)) if counter else parts, _WORKLOAD_MAX)
 
 
+def may_be_replica_of(replica: str, deployment: str) -> bool:
+    """Whether a ModelReplica may be one of a deployment of its namespace, as far as its name tells."""
+    visible, _, _ = replica.rpartition("-")
+    return slug(deployment).startswith(visible)
+
+
 def workload_name(namespace: str, replica: str) -> str:
     """Name what a replica owns on its cluster: the base name `W`."""
     return hashed_name(replica, ("replica", namespace, replica), _WORKLOAD_MAX)

@@ -1,9 +1,28 @@
-"""Compression of what would be too large as JSON: the carried state of the scheduler, and the pages of its ledger that a query gives."""
+"""Compression of what would be too large as JSON: the carried state of workflows, placements of many replicas, pages of the ledger.
+
+Replicas of one deployment differ in little: their ledger entries have the same engines, labels and terms of affinity. `share` writes what
+repeats once; zlib alone would miss it, because it looks back no further than 32 KiB. `Compact` does both to a field of a message, and only
+where it is large: a message that a person reads in the Temporal UI stays plain.
+"""
 
 import base64
 import json
 import zlib
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, WrapSerializer
+from pydantic_core import to_json
+
+PLAIN_BYTES_MAX = 64 * 1024
+"""A `Compact` field up to this size is written as it is: some forty placements of a replica with two engines."""
+
+# What a reference takes, and a little more: a shorter value is not worth one.
+_SHARED_BYTES_MIN = 40
+_USES_MIN = 2
+# No key of a tree begins so: user-given names, such as those of labels, are not keys but parts of lists in what is shared.
+_REFERENCE = "$shared"
+_PACKED = "$packed"
 
 
 def pack(value: Any) -> str:
@@ -24,3 +43,98 @@ def pack_bytes(data: bytes) -> str:
 def unpack_bytes(text: str) -> bytes:
     """Give back what `pack_bytes` took."""
     return base64.b85decode(text)
+
+
+def share(tree: Any) -> dict[str, Any]:
+    """Write subtrees and texts of a JSON tree that repeat once, and refer to them by number."""
+    distinct = _Distinct()
+    root = distinct.number(tree)
+    shared: list[Any] = []
+    references: dict[int, dict[str, int]] = {}
+
+    def write(number: int) -> Any:
+        node = distinct.nodes[number]
+        if distinct.uses[number] < _USES_MIN or distinct.sizes[number] < _SHARED_BYTES_MIN:
+            return write_parts(node, distinct.parts[number])
+        if number not in references:
+            written = write_parts(node, distinct.parts[number])
+            references[number] = {_REFERENCE: len(shared)}
+            shared.append(written)
+        return references[number]
+
+    def write_parts(node: Any, parts: Sequence[int]) -> Any:
+        if isinstance(node, Mapping):
+            return dict(zip(node, map(write, parts), strict=True))
+        return [write(part) for part in parts] if isinstance(node, list) else node
+
+    written = write(root)
+    return {"shared": shared, "tree": written}
+
+
+class _Distinct:
+    """The different values of a tree by number: each with its parts, its size in characters, and how often it is written."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.parts: list[tuple[int, ...]] = []
+        self.sizes: list[int] = []
+        self.uses: list[int] = []
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, node: Any) -> int:
+        parts: tuple[int, ...] = ()
+        key: Any = node
+        if isinstance(node, Mapping):
+            parts = tuple(map(self.number, node.values()))
+            key = (dict, tuple(node), parts)
+        elif isinstance(node, list):
+            parts = tuple(map(self.number, node))
+            key = (list, parts)
+        elif not isinstance(node, str):
+            key = (type(node), node)
+        known = self._numbers.get(key)
+        if known is not None:
+            return known
+        number = self._numbers[key] = len(self.nodes)
+        self.nodes.append(node)
+        self.parts.append(parts)
+        self.sizes.append(len(node) if isinstance(node, str) else 2 + sum(self.sizes[part] + 1 for part in parts))
+        self.uses.append(0)
+        # A value that repeats is written once, so its parts are used once by it.
+        for part in parts:
+            self.uses[part] += 1
+        return number
+
+
+def unshare(written: Mapping[str, Any]) -> Any:
+    """Give back the tree that `share` took. Equal parts of it are one object, so it must not be changed."""
+    shared: list[Any] = []
+
+    def read(node: Any) -> Any:
+        if isinstance(node, Mapping):
+            return shared[node[_REFERENCE]] if _REFERENCE in node else {key: read(part) for key, part in node.items()}
+        return [read(part) for part in node] if isinstance(node, list) else node
+
+    for node in written["shared"]:
+        shared.append(read(node))  # noqa: PERF401 - a part refers to those before it
+    return read(written["tree"])
+
+
+def compact(tree: Any) -> Any:
+    """Give a JSON tree as it is, or packed where it is large."""
+    return tree if len(to_json(tree)) <= PLAIN_BYTES_MAX else {_PACKED: pack(share(tree))}
+
+
+def expand(written: Any) -> Any:
+    """Give back what `compact` took."""
+    return unshare(unpack(written[_PACKED])) if isinstance(written, Mapping) and _PACKED in written else written
+
+
+def _write_compact(value: Any, write: SerializerFunctionWrapHandler) -> Any:
+    return compact(write(value))
+
+
+FieldT = TypeVar("FieldT")
+
+Compact = Annotated[FieldT, BeforeValidator(expand), WrapSerializer(_write_compact)]
+"""A list or mapping that is written as `{"$packed": text}` where it is large; `text` is what `pack(share(...))` gives."""

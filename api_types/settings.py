@@ -1,20 +1,19 @@
 """Every setting of the project, with its default.
 
 A setting is a dotted key: `workloads.namespace`. It is set in one YAML file, named by `MODELPLANE_CONFIG`, or in an environment variable,
-`MODELPLANE_WORKLOADS__NAMESPACE`, which takes precedence. An unknown key is an error that names it.
+`MODELPLANE_WORKLOADS__NAMESPACE`, which takes precedence (`environment.py` says which variables count). An unknown key or variable is an
+error that names it.
 """
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
+from api_types import environment
 from api_types.pins import images
-
-CONFIG_VARIABLE = "MODELPLANE_CONFIG"
 
 
 def _camel(name: str) -> str:
@@ -49,7 +48,7 @@ class EncryptionSettings(Section):
 
 
 class QueueSettings(Section):
-    """Which task queues this worker serves (`api_types.queues`); by default all."""
+    """Which task queues this worker serves; by default all. A base queue for clusters stands for those of all its classes of work."""
 
     serve: tuple[str, ...] = ()
 
@@ -116,9 +115,10 @@ class TeardownSettings(Section):
 
 
 class ClusterSettings(Section):
-    """After how many seconds the endpoints of replicas on a cluster that does not answer are withdrawn."""
+    """After how many seconds the endpoints of replicas on a cluster that does not answer are withdrawn, and how much one worker asks it."""
 
     unreachable_after: int = 300
+    max_concurrent_requests: int = Field(default=24, ge=1, description="Requests of one worker to one API server at once, without watches.")
 
 
 class WorkerSettings(Section):
@@ -131,7 +131,13 @@ class WorkerSettings(Section):
         ge=2,
         description="Workflow tasks at once. They share one interpreter: of many at once, none ends within the server's 10 s.",
     )
-    max_concurrent_activities: int = 200
+    max_concurrent_activities: int = Field(
+        default=200, ge=1, description="Activities at once that are neither a watch nor a wait, by task queue."
+    )
+    max_concurrent_watches: int = Field(default=1000, ge=1, description="Clusters that this worker watches.")
+    max_concurrent_waits: int = Field(
+        default=1000, ge=1, description="Steps of teardowns, and waits of caches, at once; each lasts until its objects are gone."
+    )
     max_cached_workflows: int = 2000
     graceful_shutdown_seconds: int = 20
 
@@ -143,21 +149,16 @@ class LogSettings(Section):
     format: Literal["json", "console"] = "json"
 
 
-class _Environment(EnvSettingsSource):
-    """The environment variables. A value that should be JSON and is not is passed on, to be reported with every other invalid value."""
-
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
-
-
 class Settings(BaseSettings):
     """All settings, read once at the start of a program."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MODELPLANE_", env_nested_delimiter="__", extra="forbid", frozen=True, alias_generator=_camel, populate_by_name=True
+        env_prefix=environment.PREFIX,
+        env_nested_delimiter=environment.DELIMITER,
+        extra="forbid",
+        frozen=True,
+        alias_generator=_camel,
+        populate_by_name=True,
     )
 
     temporal: TemporalSettings = TemporalSettings()
@@ -185,14 +186,20 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment over file over defaults."""
         del env_settings, dotenv_settings, file_secret_settings
-        file = os.environ.get(CONFIG_VARIABLE)
-        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, _Environment(settings_cls))
+        file = os.environ.get(environment.CONFIG_VARIABLE)
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, environment.EnvironmentSource(settings_cls))
         return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=Path(file).expanduser())) if file else sources
 
 
 def bad_settings(error: ValidationError) -> list[str]:
     """List `<setting>: <problem>` for each invalid setting; without values, which may be secret."""
-    return [f"{'.'.join(str(part) for part in fault['loc'])}: {_problem(fault['type'], fault['msg'])}" for fault in error.errors()]
+    return [_fault([str(part) for part in fault["loc"]], fault["type"], fault["msg"]) for fault in error.errors()]
+
+
+def _fault(path: list[str], kind: str, message: str) -> str:
+    if path[0].startswith(environment.PREFIX):
+        return environment.unknown_variable(Settings, path[0])
+    return f"{'.'.join(path)}: {_problem(kind, message)}"
 
 
 def _problem(kind: str, message: str) -> str:

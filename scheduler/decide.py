@@ -23,7 +23,7 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
-from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.constraints import required_anti_affinity
@@ -113,8 +113,15 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     _drop_expired_refusals(fleet, decision.now)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
+    _drop_expired_preemptions(fleet, decision.now)
     if changed or decision.victims or decision.refused:
         fleet.version += 1
+
+
+def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:
+    limit = now - fleet.options.preemption_cooldown_seconds * 1000
+    for owner in [owner for owner, at in fleet.preempted_at.items() if at <= limit]:
+        del fleet.preempted_at[owner]
 
 
 def _drop_expired_refusals(fleet: Fleet, now: int) -> None:
@@ -236,9 +243,21 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
                 template=entry.template if target is None else cycle.deployment.template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,
+                after=_still_waits_for(cycle, entry),
             )
         )
     return found
+
+
+def _still_waits_for(cycle: SchedulingCycle, entry: LedgerEntry) -> tuple[str, ...]:
+    """Give what may have to be gone before a replica is started: its deployment may never have read the answer that placed it.
+
+    Which of several placements got the nodes of the first that is gone, its deployment knows from the answers that placed them, and waits
+    for no more than those said. The ledger counts nodes: what a placement reuses by now does not tell whose nodes they are.
+    """
+    if entry.state != reasons.RESERVED:
+        return ()
+    return cycle.overlay.ledger.predecessors((entry.namespace, entry.deployment), entry.cluster)
 
 
 def _digest(placements: Sequence[Placement], evictions: Sequence[Eviction], message: str) -> str:

@@ -13,10 +13,10 @@ from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.messages.scheduling import Forget, ReportClass, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
 from api_types.prices import UNPRICED, price_milli
+from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.entity.sending import broadcast, send_all
 from workflows.entity.state import EntityState
 
 
@@ -27,7 +27,7 @@ class ClassState(EntityState):
         clusters: those that use this class.
         reported_generation, reported_price: what was last reported to scheduler and clusters.
         unanswered: clusters that registered and got no report yet.
-        epoch: that of the scheduler to which the last report went.
+        epoch: that of the scheduler to which the last report went; `repeat_to_scheduler`: it gets the last report again.
 
     """
 
@@ -36,6 +36,7 @@ class ClassState(EntityState):
     reported_price: int = Field(default=UNPRICED, alias="toldPrice")
     unanswered: list[str] = Field(default_factory=list, alias="answer")
     epoch: int = 0
+    repeat_to_scheduler: bool = False
 
 
 @workflow.defn(name="InferenceClass")
@@ -67,10 +68,14 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @handles(InferenceClassSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
-        """Report again to a scheduler that lost its state."""
-        if message is None or message.epoch > self.state.epoch:
-            self.state.epoch = message.epoch if message else self.state.epoch
-            self.repeat_reports()
+        """Report again: to a scheduler that lost its state, or to all."""
+        if message is None:
+            self.state.reported_generation = min(self.state.reported_generation, self.state.generation - 1)
+            self.context.requeue()
+        elif message.epoch != self.state.epoch:
+            # The report carries the greater epoch to a scheduler that has a smaller one.
+            self.state.epoch = max(message.epoch, self.state.epoch)
+            self.state.repeat_to_scheduler = True
             self.context.requeue()
 
     @workflow.query
@@ -80,9 +85,14 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
-    def repeat_reports(self) -> None:
-        """Report to scheduler and clusters again with the next pass."""
-        self.state.reported_generation = min(self.state.reported_generation, self.state.generation - 1)
+    def receivers(self) -> list[str]:
+        """Name the scheduler. Clusters find out by themselves whether this class still knows them."""
+        return [FLEET_SCHEDULER.workflow_id]
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """Report to a scheduler that was started anew."""
+        if workflow_ids:
+            self.state.repeat_to_scheduler = True
 
     async def reconcile(self) -> bool:
         """Report what changed; when deleted, wait until no cluster uses the class."""
@@ -116,7 +126,8 @@ class InferenceClassWorkflow(Entity[ClassState]):
         new_price = self.state.reported_price != self._price()
         self.state.reported_generation = max(self.state.generation, self.state.reported_generation)
         self.state.reported_price = self._price()
-        if new_generation:
+        if new_generation or self.state.repeat_to_scheduler:
+            self.state.repeat_to_scheduler = False
             await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLASS, self.report())
         if new_generation and self.state.observed_generation == 0:
             await self.announce()
@@ -125,7 +136,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     def report(self) -> ReportClass:
         """Give what the scheduler must know."""
-        return ReportClass(name=self.name, generation=self.state.generation, spec=self.state.spec)
+        return ReportClass(name=self.name, generation=self.state.generation, epoch=self.state.epoch, spec=self.state.spec)
 
     async def report_to_clusters(self, clusters: list[str]) -> None:
         """Report the class to some clusters."""
@@ -135,7 +146,10 @@ class InferenceClassWorkflow(Entity[ClassState]):
         report = self._cluster_report()
         refs = [entity(InferenceClusterSignals, "", cluster) for cluster in clusters]
         requests = [InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]
-        await send_all(requests, f"report this class to {len(refs)} clusters")
+        missing = await send_all(requests, f"report this class to {len(refs)} clusters")
+        # One that was terminated could not unregister; it registers again when it is applied again.
+        gone = {workflow_id.rpartition("/")[2] for workflow_id in missing}
+        self.state.clusters = [cluster for cluster in self.state.clusters if cluster not in gone]
 
     async def announce(self) -> None:
         """Tell every cluster that this class exists now: one that waits for it could not register before."""

@@ -9,6 +9,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
+from workflows.fleet_scheduler.policy_record import find_policy_record
+from workflows.fleet_scheduler.rebuild.activities import await_accounts, list_for_rebuild, read_accounts
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
@@ -21,6 +23,8 @@ ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
+# They call entities, and so run beside those.
+REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record)
 
 PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
 

@@ -1,7 +1,7 @@
 """Connect to a cluster, and watch it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,11 +13,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.cluster_objects.ownership import Owner
+from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
+from activities.clusters.connection_wait import ConnectionWait
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
 from activities.clusters.watch.notifier import Undelivered
 from activities.clusters.watch.observation_index import REPLICA
+from activities.heartbeat import heartbeating
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
@@ -25,7 +28,7 @@ from activities.observe.gateway import observe_gateway
 from api_types import labels
 from api_types.errors import PermissionDenied, TransientError
 from api_types.messages.caches import CacheAccount
-from api_types.messages.cluster_work import ClusterFacts, Connect, WatchCluster
+from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect, WatchCluster
 from api_types.messages.delivery import EntityRef
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import ReplicaAccount
@@ -36,6 +39,8 @@ _WRITE = ("list", "watch", "patch", "delete")
 _READ = ("list", "watch")
 _DENIED_SHOWN_MAX = 10
 _HEARTBEAT_SECONDS = 10.0
+# Attempts of one watch: one every few seconds, for more than a month.
+_ATTEMPTS_MAX = 1_000_000
 _SURVEY_RETRY_SECONDS = 5.0
 _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
@@ -55,6 +60,7 @@ class ClusterActivities:
         self._clusters = clusters
         self._unreachable_after_seconds = unreachable_after_seconds
         self._settings = settings or {}
+        self._closed_replicas = ClosedReplicas()
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
@@ -62,10 +68,12 @@ class ClusterActivities:
 
         Raises CredentialsInvalid, PermissionDenied or ClusterUnreachable, each with what to do about it.
         """
-        cluster = await self._clusters.at(order.connection)
+        return await self._find_facts(await self._clusters.at(order.connection), order.connection.cluster)
+
+    async def _find_facts(self, cluster: ClusterApi, name: str) -> ClusterFacts:
         version = await cluster.version()
         served = await cluster.resources(refresh=True)
-        await _check_permissions(cluster, order.connection.cluster, served)
+        await _check_permissions(cluster, name, served)
         gateway = observe_gateway(await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)))
         return ClusterFacts(
             kubernetes_version=version.removeprefix("v"),
@@ -77,33 +85,65 @@ class ClusterActivities:
         )
 
     @activity.defn
+    async def await_connection(self, order: AwaitConnection) -> None:
+        """Return when the cluster can be connected, or cannot for another reason than before.
+
+        Raises a TransientError when its worker shuts down, so that another worker takes over at once.
+        """
+        connection = order.connection
+
+        async def attempt(cluster: ClusterApi) -> None:
+            await self._find_facts(cluster, connection.cluster)
+
+        wait = ConnectionWait(partial(self._clusters.at, connection), attempt, order.failure_type, order.failure_message)
+        async with heartbeating(_HEARTBEAT_SECONDS):
+            await _until_first_ends(wait.run(), _until_shutdown())
+
+    @activity.defn
+    async def await_worker(self) -> None:
+        """Return at once: that it runs says that a worker serves the task queue and has a free slot."""
+
+    @activity.defn
     async def watch_cluster(self, order: WatchCluster) -> None:
         """Watch a cluster and signal `observed` to the cluster, replicas and caches concerned, until cancelled.
 
+        Deployments are signalled when replicas of theirs on the cluster do not run any more.
         Raises a TransientError when its worker shuts down, so that another worker takes over at once.
         """
         owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),
-            partial(_signal, activity.client()),
+            partial(_signal, activity.client(), owner, _run_number(order.number, activity.info().attempt)),
             partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster),
         )
-        tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
+        await _until_first_ends(watch.run(), closed.run(), _heartbeat(watch), _until_shutdown())
 
 
-async def _signal(client: Client, owner: Owner, observed: Observed) -> bool:
-    request = ObservedSignals.OBSERVED.request(EntityRef(owner.workflow_id), observed)
+async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run all of them until one ends, and cancel the others. Raises what that one raised."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _run_number(watch: int, attempt: int) -> int:
+    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches."""
+    return watch * _ATTEMPTS_MAX + min(attempt, _ATTEMPTS_MAX - 1)
+
+
+async def _signal(client: Client, cluster: Owner, run: int, owner: Owner, observed: Observed) -> bool:
+    order = observed.order.model_copy(update={"cluster": cluster.name, "cluster_uid": cluster.uid, "run": run})
+    request = ObservedSignals.OBSERVED.request(EntityRef(owner.workflow_id), observed.model_copy(update={"order": order}))
     try:
         await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
     except RPCError as error:
@@ -130,11 +170,14 @@ async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
     while True:
         try:
             page = await messaging.survey(survey.model_copy(update={"after": after}))
-            accounts = await messaging.query_each(QueryEach(workflow_ids=sorted(page.answers.keys() - here), query="account"))
+            answers, left = list[Any](), sorted(page.answers.keys() - here)
+            while left:
+                accounts = await messaging.query_each(QueryEach(workflow_ids=left, query="account"))
+                answers, left = [*answers, *accounts.answers.values()], list(accounts.left)
         except RPCError:
             await asyncio.sleep(_SURVEY_RETRY_SECONDS)
             continue
-        found += accounts.answers.values()
+        found += answers
         after = page.after
         if not after:
             return found
@@ -148,7 +191,7 @@ async def _heartbeat(watch: ClusterWatch) -> None:
 
 async def _until_shutdown() -> None:
     await activity.wait_for_worker_shutdown()
-    raise TransientError("the worker shuts down; another one takes over the watch")
+    raise TransientError("the worker shuts down; another one takes over")
 
 
 async def _check_permissions(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:

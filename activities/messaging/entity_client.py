@@ -1,14 +1,40 @@
 """The activities with which workflows reach other entities. They need nothing but Temporal."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 from temporalio import activity
 
+from activities.heartbeat import heartbeating
 from activities.messaging import querying
-from activities.messaging.messages import MemoValue, QueryEach, ReadMemo, Survey, SurveyResult
+from activities.messaging.messages import (
+    AwaitRunning,
+    CheckReceivers,
+    MemoValue,
+    QueryEach,
+    ReadMemo,
+    ReceiverChanges,
+    Survey,
+    SurveyResult,
+)
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, running, send_signal, send_signals, start_replica
+from api_types.errors import NotRunning
 from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplica, StartReplicas
+
+# A batch whose worker was killed is sent again when its heartbeats are missing: whoever waits for it waits no longer than that.
+_HEARTBEAT_SECONDS = 3.0
+
+
+@contextlib.asynccontextmanager
+async def _heartbeats() -> AsyncIterator[None]:
+    """Send heartbeats while the body runs, unless it is a local activity: a local one is lost with the task of its workflow."""
+    if activity.info().is_local:
+        yield
+        return
+    async with heartbeating(_HEARTBEAT_SECONDS):
+        yield
 
 
 class EntityClient:
@@ -22,7 +48,8 @@ class EntityClient:
     @activity.defn(name="tell_many")
     async def signal_many(self, batch: SignalBatch) -> SignalBatchResult:
         """Send many signals, in order for each receiver, to different receivers at the same time."""
-        return SignalBatchResult(missing=await send_signals(activity.client(), batch.signals))
+        async with _heartbeats():
+            return SignalBatchResult(missing=await send_signals(activity.client(), batch.signals))
 
     @activity.defn
     async def broadcast(self, wanted: Broadcast) -> int:
@@ -34,8 +61,9 @@ class EntityClient:
             async with slots:
                 return await send_signal(client, SignalRequest(workflow_id=workflow_id, signal=wanted.signal, payload=wanted.payload))
 
-        ids = [workflow_id async for workflow_id in running(client, wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster)]
-        return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
+        async with _heartbeats():
+            ids = [workflow_id async for workflow_id in running(client, wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster)]
+            return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
 
     @activity.defn
     async def start_replicas(self, wanted: StartReplicas) -> StartedReplicas:
@@ -47,24 +75,40 @@ class EntityClient:
             async with slots, asyncio.timeout(CALL_SECONDS):
                 return await start_replica(client, replica)
 
-        conflicts = await asyncio.gather(*(start(replica) for replica in wanted.replicas))
+        async with _heartbeats():
+            conflicts = await asyncio.gather(*(start(replica) for replica in wanted.replicas))
         return StartedReplicas(conflicts=[name for name in conflicts if name])
 
     @activity.defn
     async def survey(self, wanted: Survey) -> SurveyResult:
         """Query one page of the running entities of some kinds; those that do not answer in time are named, never left out."""
-        return await querying.survey(activity.client(), wanted)
+        async with _heartbeats():
+            return await querying.survey(activity.client(), wanted)
 
     @activity.defn(name="ask_each")
     async def query_each(self, wanted: QueryEach) -> SurveyResult:
-        """Query several entities; those that do not run any more are in neither list."""
-        return await querying.query_each(activity.client(), wanted.workflow_ids, wanted.query)
+        """Query several entities; those that do not run any more are in no list."""
+        async with _heartbeats():
+            return await querying.query_each(activity.client(), wanted.workflow_ids, wanted.query)
 
     @activity.defn
     async def read_memo(self, wanted: ReadMemo) -> MemoValue:
-        """Read a key of a running entity's memo. Raises `TimeoutError` after eight seconds.
+        """Read a key of an entity's memo. Raises `TimeoutError` after eight seconds.
 
         The server answers this itself. A query would need a workflow task slot of some worker: hundreds of replicas that start at once and
         all query their cluster would take those slots, and wait for one another.
         """
         return await querying.read_memo(activity.client(), wanted.workflow_id, wanted.key)
+
+    @activity.defn
+    async def check_receivers(self, wanted: CheckReceivers) -> ReceiverChanges:
+        """Find out which entities still run, and which were started anew; the server answers this itself, without any worker."""
+        return await querying.check_receivers(activity.client(), wanted)
+
+    @activity.defn
+    async def await_running(self, wanted: AwaitRunning) -> str:
+        """Give the first run of an entity that runs. Raises NotRunning, so that Temporal tries again."""
+        found = await querying.first_run(activity.client(), wanted.workflow_id)
+        if not found:
+            raise NotRunning(f"{wanted.workflow_id} does not run")
+        return found

@@ -15,7 +15,7 @@ class ReadMemo(Message):
 
 
 class MemoValue(Message):
-    """What a memo holds, None if it has no such key; `found` False when no such entity runs."""
+    """What a memo holds, None if it has no such key; `found` False when no such entity runs: then it is that of the last one, if any."""
 
     found: bool
     value: Any = None
@@ -24,7 +24,8 @@ class MemoValue(Message):
 class Survey(Message):
     """Find entities in visibility and send each one the same query.
 
-    Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer.
+    Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer; `left` are the
+    entities that it did not reach: they are queried first.
     """
 
     kinds: list[str]
@@ -34,6 +35,7 @@ class Survey(Message):
     query: str = ""
     page_size: int = 500
     after: str = ""
+    left: dict[str, str] = Field(default_factory=dict)
 
 
 class QueryEach(Message):
@@ -44,8 +46,35 @@ class QueryEach(Message):
 
 
 class SurveyResult(Message):
-    """The answers by workflow id; `unresponsive`: the ids of those that run but did not answer in time, with their clusters."""
+    """The answers by workflow id, as many as fit one payload.
+
+    `unresponsive`: the ids of those that run but did not answer in time, with their clusters; `left`: those that were not queried yet.
+    """
 
     answers: dict[str, Any] = Field(default_factory=dict)
     unresponsive: dict[str, str] = Field(default_factory=dict, alias="silent")
+    left: dict[str, str] = Field(default_factory=dict)
     after: str = ""
+
+
+class AwaitRunning(Message):
+    """Wait until an entity runs."""
+
+    workflow_id: str
+
+
+class CheckReceivers(Message):
+    """Find out whether entities still run. `known`: ids with the first run of each as it was last seen, empty if it was not seen yet."""
+
+    known: dict[str, str] = Field(default_factory=dict)
+    others: list[str] = Field(default_factory=list)
+
+
+class ReceiverChanges(Message):
+    """Which of the `known` have another first run than before, so that they know nothing of what the earlier one was sent.
+
+    `missing`: which of all do not run.
+    """
+
+    changed: dict[str, str] = Field(default_factory=dict)
+    missing: list[str] = Field(default_factory=list)

@@ -1,22 +1,161 @@
-"""Querying many entities. One that does not answer in time may have no worker at the moment: it is named, never left out."""
+"""Querying many entities. One that does not answer may have no worker at the moment: it is named, never left out.
+
+An answer must fit a payload and an activity must end, however many entities there are and however many of them do not answer. So a round
+of queries ends when its answers fill a payload or its time is up; whom it did not reach is given back, to be queried in the next one.
+"""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.messages import MemoValue, Survey, SurveyResult
+from activities.messaging.messages import CheckReceivers, MemoValue, ReceiverChanges, Survey, SurveyResult
 from activities.messaging.search_attributes import CLUSTER, visibility_query
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE
+from api_types.messages.delivery import SignalRequest
+from api_types.payload_limits import LIST_BYTES_MAX, wire_size
 
-_QUERY_TIMEOUT = timedelta(seconds=5)
+# An answer that takes longer waits beside the others: an entity without a worker must not keep those behind it waiting.
+SLOT_SECONDS = 0.5
+# When none has answered for so long, none of the others will: workers that replay many histories answer one query after the other.
+QUIET_SECONDS = 5.0
+# Of one round of queries: after this time it begins no more, and after twice this time it ends.
+ROUND_SECONDS = 15.0
+_TICK_SECONDS = 0.5
 
 
-async def survey(client: Client, wanted: Survey) -> SurveyResult:
-    """Query one page of the running entities that are wanted."""
+@dataclass
+class Answers:
+    """What a round of queries gave: answers in order of the ids, who gave none in time, who does not exist, and who was not queried yet."""
+
+    by_id: dict[str, Any] = field(default_factory=dict)
+    unresponsive: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+class _Round:
+    """One round of queries."""
+
+    def __init__(self, client: Client, query: str, size: Callable[[Any], int], before: Mapping[str, SignalRequest]) -> None:
+        self._client = client
+        self._query = query
+        self._size = size
+        self._before = before
+        self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._ends = time.monotonic() + ROUND_SECONDS
+        self._bytes = 0
+        self._begun: set[str] = set()
+        self._last = time.monotonic()
+        self._answers: dict[str, Any] = {}
+        self._missing: list[str] = []
+
+    async def run(self, workflow_ids: Sequence[str]) -> Answers:
+        tasks = {asyncio.create_task(self._ask(workflow_id)): workflow_id for workflow_id in workflow_ids}
+        waiting = set(tasks)
+        try:
+            while waiting and not self._is_over(len(workflow_ids)):
+                done, waiting = await asyncio.wait(waiting, timeout=_TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        known = self._answers.keys() | set(self._missing)
+        kept = self._those_that_fit([workflow_id for workflow_id in workflow_ids if workflow_id in self._answers])
+        return Answers(
+            by_id=kept,
+            unresponsive=[workflow_id for workflow_id in workflow_ids if workflow_id in self._begun and workflow_id not in known],
+            missing=self._missing,
+            left=[
+                workflow_id
+                for workflow_id in workflow_ids
+                if workflow_id not in self._begun or (workflow_id in self._answers and workflow_id not in kept)
+            ],
+        )
+
+    def _those_that_fit(self, answered: Sequence[str]) -> dict[str, Any]:
+        """Give the first answers, as many as fit; what was on the way when the payload was full may be too much."""
+        kept: dict[str, Any] = {}
+        total = 0
+        for workflow_id in answered:
+            total += self._size(self._answers[workflow_id])
+            if kept and total > LIST_BYTES_MAX:
+                break
+            kept[workflow_id] = self._answers[workflow_id]
+        return kept
+
+    def _is_over(self, wanted: int) -> bool:
+        now = time.monotonic()
+        everyone_was_asked = len(self._begun) == wanted or self._is_full()
+        return (everyone_was_asked and now - self._last > QUIET_SECONDS) or now > self._ends + ROUND_SECONDS
+
+    def _is_full(self) -> bool:
+        return self._bytes > LIST_BYTES_MAX // 2 or time.monotonic() > self._ends
+
+    async def _ask(self, workflow_id: str) -> None:
+        async with self._slots:
+            if self._is_full():
+                return
+            self._begun.add(workflow_id)
+            self._last = time.monotonic()
+            call = asyncio.create_task(self._call(workflow_id))
+            try:
+                await asyncio.wait({call}, timeout=SLOT_SECONDS)
+            except asyncio.CancelledError:
+                call.cancel()
+                raise
+        await call
+
+    async def _call(self, workflow_id: str) -> None:
+        handle = self._client.get_workflow_handle(workflow_id)
+        try:
+            if signal := self._before.get(workflow_id):
+                await handle.signal(signal.signal, signal.payload)
+            answer = await handle.query(self._query, rpc_timeout=timedelta(seconds=2 * ROUND_SECONDS))
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                self._missing.append(workflow_id)
+            return
+        except WorkflowQueryFailedError:
+            return
+        self._last = time.monotonic()
+        self._bytes += self._size(answer)
+        self._answers[workflow_id] = answer
+
+
+async def query_round(
+    client: Client,
+    workflow_ids: Sequence[str],
+    query: str,
+    *,
+    size: Callable[[Any], int] = wire_size,
+    before: Mapping[str, SignalRequest] | None = None,
+) -> Answers:
+    """Query entities until their answers fill a payload or the time of a round is up; `size` gives what an answer takes of the payload.
+
+    `before` are signals that entities get before the query, by workflow id: the answer is then that of an entity that has read its signal.
+    A signal whose receiver does not run makes it one that is missing.
+    """
+    return await _Round(client, query, size, before or {}).run(workflow_ids)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One page of visibility: running entities with their clusters, in the order of visibility, and the token of the next page."""
+
+    found: dict[str, str]
+    after: str
+
+
+async def list_entities(client: Client, wanted: Survey) -> Listing:
+    """List one page of the running entities that are wanted."""
     listing = client.list_workflows(
         visibility_query(wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, deployment=wanted.deployment),
         page_size=wanted.page_size,
@@ -24,48 +163,52 @@ async def survey(client: Client, wanted: Survey) -> SurveyResult:
     )
     await listing.fetch_next_page()
     found = {row.id: str(row.typed_search_attributes.get(CLUSTER) or "") for row in listing.current_page or ()}
-    after = (listing.next_page_token or b"").hex()
+    return Listing(found, (listing.next_page_token or b"").hex())
+
+
+async def survey(client: Client, wanted: Survey) -> SurveyResult:
+    """Query one page of the running entities that are wanted, or those that the page before did not reach."""
+    listing = Listing(wanted.left, wanted.after) if wanted.left else await list_entities(client, wanted)
     if not wanted.query:
-        return SurveyResult(answers=dict.fromkeys(found), after=after)
-    answers, unresponsive = await _query_each(client, list(found), wanted.query)
-    return SurveyResult(answers=answers, unresponsive={workflow_id: found[workflow_id] for workflow_id in unresponsive}, after=after)
+        return SurveyResult(answers=dict.fromkeys(listing.found), after=listing.after)
+    answers = await query_round(client, sorted(listing.found), wanted.query)
+    return SurveyResult(
+        answers=answers.by_id,
+        unresponsive={workflow_id: listing.found[workflow_id] for workflow_id in answers.unresponsive},
+        left={workflow_id: listing.found[workflow_id] for workflow_id in answers.left},
+        after=listing.after,
+    )
 
 
 async def query_each(client: Client, workflow_ids: Sequence[str], query: str) -> SurveyResult:
-    """Query several entities; those that do not run any more are in neither list."""
-    answers, unresponsive = await _query_each(client, workflow_ids, query)
+    """Query several entities; those that do not run any more are in no list."""
+    answers = await query_round(client, workflow_ids, query)
+    left = dict.fromkeys(answers.left, "")
+    return SurveyResult(answers=answers.by_id, unresponsive=await still_running(client, answers.unresponsive), left=left)
+
+
+async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str, str]:
+    """Give those workflows that run, with their clusters."""
     running: dict[str, str] = {}
-    for workflow_id in unresponsive:
-        try:
-            description = await client.get_workflow_handle(workflow_id).describe()
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            continue
-        if description.status == WorkflowExecutionStatus.RUNNING:
-            running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
-    return SurveyResult(answers=answers, unresponsive=running)
-
-
-async def _query_each(client: Client, workflow_ids: Sequence[str], query: str) -> tuple[dict[str, Any], list[str]]:
-    """Give the answers by id, in order, and the ids that gave none in time."""
-    answers: dict[str, Any] = {}
-    unresponsive: list[str] = []
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def send(workflow_id: str) -> None:
+    async def look(workflow_id: str) -> None:
         async with slots:
             try:
-                answers[workflow_id] = await client.get_workflow_handle(workflow_id).query(query, rpc_timeout=_QUERY_TIMEOUT)
-            except (RPCError, WorkflowQueryFailedError):
-                unresponsive.append(workflow_id)
+                description = await client.get_workflow_handle(workflow_id).describe()
+            except RPCError as error:
+                if error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                return
+        if description.status == WorkflowExecutionStatus.RUNNING:
+            running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
 
-    await asyncio.gather(*(send(workflow_id) for workflow_id in workflow_ids))
-    return {workflow_id: answers[workflow_id] for workflow_id in sorted(answers)}, sorted(unresponsive)
+    await asyncio.gather(*(look(workflow_id) for workflow_id in workflow_ids))
+    return {workflow_id: running[workflow_id] for workflow_id in sorted(running)}
 
 
 async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
-    """Read the memo of a running entity. Raises `TimeoutError`."""
+    """Read the memo of an entity, which a closed one keeps. Raises `TimeoutError`."""
     async with asyncio.timeout(CALL_SECONDS):
         try:
             description = await client.get_workflow_handle(workflow_id).describe()
@@ -73,6 +216,35 @@ async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return MemoValue(found=False)
             raise
-        if description.status != WorkflowExecutionStatus.RUNNING:
-            return MemoValue(found=False)
-        return MemoValue(found=True, value=await description.memo_value(key, None))
+        running = description.status == WorkflowExecutionStatus.RUNNING
+        return MemoValue(found=running, value=await description.memo_value(key, None))
+
+
+async def first_run(client: Client, workflow_id: str) -> str:
+    """Give the id of the first run of an entity that runs, which stays the same over continue-as-new; empty if it does not run."""
+    async with asyncio.timeout(CALL_SECONDS):
+        try:
+            description = await client.get_workflow_handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return ""
+            raise
+    if description.status != WorkflowExecutionStatus.RUNNING:
+        return ""
+    return description.raw_description.workflow_execution_info.first_run_id or description.run_id
+
+
+async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverChanges:
+    """Find out which entities still run, and which of them are others than before."""
+    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def find(workflow_id: str) -> str:
+        async with slots:
+            return await first_run(client, workflow_id)
+
+    workflow_ids = sorted({*wanted.known, *wanted.others})
+    found = dict(zip(workflow_ids, await asyncio.gather(*map(find, workflow_ids)), strict=True))
+    return ReceiverChanges(
+        changed={workflow_id: found[workflow_id] for workflow_id, run in wanted.known.items() if found[workflow_id] not in ("", run)},
+        missing=[workflow_id for workflow_id, run in found.items() if not run],
+    )

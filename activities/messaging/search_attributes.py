@@ -19,13 +19,15 @@ SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
 CONNECTION_MEMO = "connection"
 
 
-def attributes_of(kind: str, namespace: str, name: str, **more: str) -> TypedSearchAttributes:
-    """Give the search attributes with which an entity is started."""
-    pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(KIND, kind), SearchAttributePair(NAME, name)]
-    if namespace:
-        pairs.append(SearchAttributePair(NAMESPACE, namespace))
-    keys = {"cluster": CLUSTER, "deployment": DEPLOYMENT}
-    pairs += [SearchAttributePair(keys[word], value) for word, value in sorted(more.items()) if value]
+def attributes_of(
+    kind: str, namespace: str, name: str, *, phase: str = "Progressing", ready: str = "False", cluster: str = "", deployment: str = ""
+) -> TypedSearchAttributes:
+    """Give the search attributes with which an entity is started.
+
+    `phase` and `ready` are best what its first task finds: each change is one more record that visibility has to write.
+    """
+    values = {KIND: kind, NAME: name, NAMESPACE: namespace, PHASE: phase, READY: ready, CLUSTER: cluster, DEPLOYMENT: deployment}
+    pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(key, value) for key, value in values.items() if value]
     return TypedSearchAttributes(pairs)
 
 
@@ -36,3 +38,8 @@ def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str 
         if value:
             terms.append(f'{key.name} = "{value}"')
     return " AND ".join(terms)
+
+
+def closed_query(kind: str, after: str) -> str:
+    """Write the list filter for entities of a kind that did not end by themselves, since a moment."""
+    return f'ExecutionStatus IN ("Terminated", "Failed", "TimedOut", "Canceled") AND ModelplaneKind = "{kind}" AND CloseTime > "{after}"'

@@ -32,7 +32,7 @@ async def ensure_scheduler(client: Client, request: SignalRequest | None = None)
         task_queue=queues.SCHEDULER,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        search_attributes=attributes_of("FleetScheduler", "", "default"),
+        search_attributes=attributes_of("FleetScheduler", "", "default", ready=""),
         static_summary="FleetScheduler default",
         **signal,
     )
@@ -81,7 +81,12 @@ async def start_replica(client: Client, replica: StartReplica) -> str:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             memo={"uid": replica.uid},
             search_attributes=attributes_of(
-                "ModelReplica", replica.namespace, replica.name, cluster=replica.cluster, deployment=replica.deployment
+                "ModelReplica",
+                replica.namespace,
+                replica.name,
+                phase="Pending",
+                cluster=replica.cluster,
+                deployment=replica.deployment,
             ),
             static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
         )

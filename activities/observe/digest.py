@@ -7,7 +7,7 @@ only if, applying again would change something.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api_types.digests import short_hash
@@ -15,6 +15,8 @@ from api_types.labels import FIELD_MANAGER
 
 # The contents of a Secret are neither watched nor hashed: the owners of the fields are enough to detect a change.
 _METADATA_ONLY = frozenset({"Secret"})
+# More fields than these do not tell more about who writes them.
+_FIELDS_NAMED_MAX = 3
 # Names no field, while an empty set would name all of them.
 _NOTHING: Mapping[str, Any] = {".": {}}
 
@@ -27,9 +29,45 @@ def content_digest(item: Mapping[str, Any]) -> str:
     return short_hash(content)
 
 
+def overwritten_fields(before: Mapping[str, Any], applied: Mapping[str, Any]) -> list[str]:
+    """Name fields that others had taken over and that an apply took back: `spec.replicas by kubectl-scale`.
+
+    `before` and `applied` are the stored object right before and after that apply.
+    """
+    regained = set(_paths(_owned_fields(applied))) - set(_paths(_owned_fields(before)))
+    others = [entry for entry in before["metadata"].get("managedFields") or [] if not _is_our_apply(entry)]
+    found = [(entry["manager"], sorted(regained.intersection(_paths(entry.get("fieldsV1") or {})))) for entry in others]
+    return [f"{_dotted(path)} by {manager}" for manager, paths in found for path in paths[:_FIELDS_NAMED_MAX]]
+
+
+def _paths(fields: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Give the path of every field that has no further ones below it."""
+    for name, inner in fields.items():
+        if inner:
+            yield from _paths(inner, (*above, name))
+        elif name != ".":
+            yield (*above, name)
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return "".join(_step(step) for step in path).removeprefix(".")
+
+
+def _step(step: str) -> str:
+    kind, _, name = step.partition(":")
+    if kind == "f":
+        return f".{name}"
+    key = json.loads(name)
+    return f"[{','.join(map(str, key.values())) if isinstance(key, Mapping) else key}]"
+
+
+def _is_our_apply(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"))
+
+
 def _owned_fields(item: Mapping[str, Any]) -> Mapping[str, Any]:
     for entry in item["metadata"].get("managedFields") or []:
-        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+        if _is_our_apply(entry):
             found: Mapping[str, Any] = entry.get("fieldsV1") or {}
             return found
     return _NOTHING

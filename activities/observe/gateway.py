@@ -9,10 +9,13 @@ WHERE = f"Gateway {SYSTEM_NAMESPACE}/{GATEWAY_NAME}"
 
 
 class GatewayState(NamedTuple):
-    """An address, empty until it serves, and then a message that says why."""
+    """An address, empty until it serves, and then a message that says why. Both are empty while nothing is known."""
 
     address: str
     message: str
+
+
+UNKNOWN_GATEWAY = GatewayState("", "")
 
 
 def observe_gateway(gateway: dict[str, Any] | None) -> GatewayState:

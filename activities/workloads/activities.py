@@ -17,17 +17,18 @@ from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
-from activities.observe.digest import content_digest
-from activities.render.inputs.settings import RenderSettings
+from activities.observe.digest import content_digest, overwritten_fields
+from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
 from activities.render.objects.rendered import Rendered
 from activities.secrets.store import SecretStore
-from activities.workloads.copies import copy_conflicts, is_copy, release_all, write_copy
+from activities.workloads.copies import copy_conflicts, is_copy, needed_copies, release_all, write_copy
+from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
 from activities.workloads.teardown_steps import run_step
 from api_types import labels
-from api_types.errors import NameConflict, StillThere
+from api_types.errors import CredentialsInvalid, NameConflict, StillThere, TransientError
 from api_types.messages.cluster_work import (
     Applied,
     AppliedEngine,
@@ -65,6 +66,7 @@ class WorkloadActivities:
         prepared = await prepare(cluster, self.store, order, self.settings)
         rendered = prepared.rendered
         async with heartbeating() as report:
+            order = await with_found(cluster, order) if order.search else order
             deleter = Deleter(cluster, order.uid, report, self.force_after)
             found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])
             conflicts = [
@@ -82,6 +84,7 @@ class WorkloadActivities:
                 await ensure_namespace(cluster, namespace, f"ModelReplica {order.namespace}/{order.name}")
             inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}
+            overwritten: list[str] = []
             for item in rendered.objects:
                 target = ObjectId.of(item.manifest)
                 live = found[target]
@@ -89,10 +92,13 @@ class WorkloadActivities:
                 digest = content_digest(stored)
                 if not live or digest != content_digest(live):
                     changed.append(item.key)
+                if live and str(target) in known:
+                    overwritten += [f"{target.kind}/{target.name}: {field}" for field in overwritten_fields(live, stored)]
                 inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
                 report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
         done = {entry.id for entry in inventory} | {str(target) for target in replaced}
-        return _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+        applied = _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+        return applied.model_copy(update={"overwritten": overwritten[:_NAMES_MAX]})
 
     async def _write_copies(self, cluster: ClusterApi, order: ApplyReplica, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
         inventory, changed = list(prepared.needed.kept), []
@@ -101,6 +107,14 @@ class WorkloadActivities:
                 changed.append(copy.inventory_key)
             inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest))))
         return inventory, changed
+
+    @activity.defn
+    async def await_copies(self, order: ApplyReplica) -> None:
+        """Return when everything that an apply copies is in the store. Raises a TransientError until then, so that Temporal tries again."""
+        try:
+            await needed_copies(self.store, order, self.settings)
+        except CredentialsInvalid as missing:
+            raise TransientError(missing.message) from missing
 
     @activity.defn
     async def prune_replica(self, order: ApplyReplica) -> PruneResult:
@@ -131,6 +145,9 @@ class WorkloadActivities:
         Objects of other owners are left alone and named in the result; kinds that are not served have no objects.
         """
         cluster = await self.clusters.at(order.connection)
+        if not order.workload_namespace:
+            namespace = workload_namespace(order.namespace, self.settings)
+            order = order.model_copy(update={"workload_namespace": namespace})
         async with heartbeating() as report:
             return await run_step(Deleter(cluster, order.uid, report, self.force_after), order)
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
-from activities.cluster_objects.deletion import Deleter, DeletionResult, list_served, remaining_object
+from activities.cluster_objects.deletion import Deleter, DeletionResult, list_served, poll_intervals, remaining_object
 from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
 from activities.workloads.copies import copies_of, is_copy, release_all
@@ -77,17 +77,34 @@ async def _release_copies(deleter: Deleter, order: RunTeardownStep, limit: _Time
 
 
 async def _sweep(deleter: Deleter, order: RunTeardownStep, limit: _TimeLimit) -> DeletionResult:
-    """Delete everything with the replica's label, of every kind that a replica may have, until a whole listing finds nothing more."""
+    """Delete everything with the replica's label, of every kind that a replica may have, until a whole listing finds nothing more.
+
+    Its pods are waited for too: whoever deleted their workload before this teardown began may have left them, and they hold the nodes.
+    Where another owner has objects of that name the pods are taken for its own.
+    """
     served = await deleter.cluster.resources(refresh=True)
-    while True:
+    async for _ in poll_intervals():
         found = [item for kind in kinds.replica_kinds(served) for item in await _marked(deleter, kind, order)]
         own = [ObjectId.of(item) for item in found if owner_of(item).uid == order.uid]
         targets = [target for target in own if str(target) not in order.skipped]
-        if not targets:
-            return DeletionResult([conflict(item, order.uid) for item in found if ObjectId.of(item) not in own], [])
-        result = await deleter.until_gone(targets, limit.left())
-        if result.remaining:
-            return result
+        if targets:
+            result = await deleter.until_gone(targets, limit.left())
+            if result.remaining:
+                return result
+            continue
+        foreign = [item for item in found if ObjectId.of(item) not in own]
+        pods = [] if foreign else [pod for pod in await _serving_pods(deleter, order) if str(ObjectId.of(pod)) not in order.skipped]
+        if not pods:
+            return DeletionResult([conflict(item, order.uid) for item in foreign], [])
+        if limit.left() == timedelta():
+            return DeletionResult([], [remaining_object(pod) for pod in pods])
+    raise AssertionError("poll_intervals never ends")
+
+
+async def _serving_pods(deleter: Deleter, order: RunTeardownStep) -> list[Json]:
+    """List the serving pods of all engines; the others of a gang end with them."""
+    selector = f"{labels.SERVING}={order.workload_name}"
+    return await list_served(deleter.cluster, Selection(kinds.POD, order.workload_namespace, selector, metadata_only=True))
 
 
 async def _marked(deleter: Deleter, kind: Kind, order: RunTeardownStep) -> list[Json]:

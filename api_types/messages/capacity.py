@@ -3,9 +3,13 @@
 Counts are whole nodes or devices. Free is rounded down and used is rounded up, so that nothing is promised twice over a fraction.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from api_types.base import Message
+from api_types.packing import Compact, expand
 
 ADMITTED = "Admitted"
 PENDING = "Pending"
@@ -66,4 +70,22 @@ class CapacitySnapshot(Message):
     generation: int = 0
     pools: list[CapacityPool] = Field(default_factory=list)
     queues: list[CapacityQueue] = Field(default_factory=list)
-    admission: list[Admission] = Field(default_factory=list)
+    admission: Compact[list[Admission]] = Field(default_factory=list)
+
+
+def with_plain_admission(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the manifest of a reported cluster with the admission of its workloads unpacked; the scheduler reads nothing packed.
+
+    Raises:
+        ValueError: what is packed cannot be read.
+
+    """
+    status = manifest.get("status")
+    capacity = status.get("capacity") if isinstance(status, Mapping) else None
+    if not isinstance(status, Mapping) or not isinstance(capacity, Mapping):
+        return manifest
+    try:
+        plain = {**capacity, "admission": expand(capacity.get("admission"))}
+    except Exception as error:  # whatever base85, zlib or JSON refuse of a text that was received
+        raise ValueError(f"status.capacity.admission: cannot be unpacked: {error}") from error
+    return {**manifest, "status": {**status, "capacity": plain}}

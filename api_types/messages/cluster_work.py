@@ -46,11 +46,20 @@ class Connect(Message):
     connection: Connection
 
 
+class AwaitConnection(Message):
+    """Wait until an attempt to connect would end in another way than the last one, which failed with this error."""
+
+    connection: Connection
+    failure_type: str
+    failure_message: str
+
+
 class WatchCluster(Message):
-    """Watch one connected cluster until cancelled."""
+    """Watch one connected cluster until cancelled; `number` counts the watches of one InferenceCluster."""
 
     connection: Connection
     cluster_uid: str
+    number: int = 0
     pools: list[str] = Field(default_factory=list)
     capacity_adapter: str = "none"
 
@@ -59,7 +68,8 @@ class ApplyReplica(Message):
     """Render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
-    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`.
+    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run
+    or an interrupted apply wrote more; what is found by its labels joins it.
     """
 
     connection: Connection
@@ -75,6 +85,7 @@ class ApplyReplica(Message):
     cache_claim: str = ""
     picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list["AppliedObject"] = Field(default_factory=list)
+    search: bool = False
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 
@@ -146,6 +157,7 @@ class Applied(Message):
 
     `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
     those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
+    `overwritten`: fields that others had written since the apply before, and by which field manager.
     """
 
     hash: str
@@ -159,18 +171,20 @@ class Applied(Message):
     picker_guards: bool = False
     held: str = ""
     changed: list[str] = Field(default_factory=list)
+    overwritten: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
 
 class RunTeardownStep(Message):
     """One step of an ordered teardown.
 
-    `wait_seconds`: after this time the result lists what remains (0: return only when nothing does). `skipped`: ids of objects that are
-    no longer waited for.
+    `workload_namespace` is empty if nothing is known that was applied. `wait_seconds`: after this time the result lists what remains (0:
+    return only when nothing does). `skipped`: ids of objects that are no longer waited for.
     """
 
     connection: Connection
     facts: ClusterFacts
+    namespace: str = ""
     uid: str
     workload_name: str
     workload_namespace: str

@@ -45,6 +45,9 @@ class SignalRequest(Message):
     signal: str
     payload: Any = None
 
+    def __str__(self) -> str:
+        return f"signal {self.signal} to {self.workflow_id}"
+
 
 class SignalBatch(Message):
     """Signals to several entities, in order for each."""

@@ -20,14 +20,15 @@ from api_types.resources.status import LeftBehind
 class UserRequest(Message):
     """What a user requests. The same `request_id` again changes nothing; `by` names who requested it."""
 
-    request_id: str = ""
-    by: str = ""
+    request_id: str = Field(default="", max_length=253)
+    by: str = Field(default="", max_length=253)
 
 
 class SetSpec(UserRequest):
-    """Create or change an object: the whole manifest."""
+    """Create or change an object: the whole manifest, and why, where that is recorded."""
 
     manifest: Any = None
+    reason: str = ""
 
 
 class Scale(UserRequest):
@@ -37,9 +38,13 @@ class Scale(UserRequest):
 
 
 class Delete(UserRequest):
-    """Request deletion; `evict` first moves the replicas on a cluster elsewhere."""
+    """Request deletion; `evict` first moves the replicas on a cluster elsewhere.
+
+    `uid`: only the object with this uid is meant, and not another one of its name; empty means whichever there is.
+    """
 
     evict: bool = False
+    uid: str = ""
 
 
 class Force(UserRequest):
@@ -53,10 +58,8 @@ class Force(UserRequest):
     reason: str = ""
 
 
-class RetryNow(Message):
+class RetryNow(UserRequest):
     """Retry now what waits for its next attempt."""
-
-    by: str = ""
 
 
 class Replace(UserRequest):
@@ -64,11 +67,16 @@ class Replace(UserRequest):
 
     resource_version: str = ""
     manifest: Any = None
+    reason: str = ""
 
 
 class SetLabels(Message):
-    """What a replica takes over from its deployment besides the template: labels, which change nothing on a cluster, and picker flags."""
+    """What a replica takes over from its deployment besides the template: labels, which change nothing on a cluster, and picker flags.
 
+    `uid`: the replica that is meant; empty means whichever has the name.
+    """
+
+    uid: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
 
@@ -94,12 +102,14 @@ class ClassChanged(Message):
 
 
 class ClusterChanged(Message):
-    """What the replicas on a cluster must know of it."""
+    """What the replicas on a cluster must know of it. `problem` says why it is not connected."""
 
     name: str
+    uid: str = ""
     sequence: int
     present: bool = True
     connected: bool = False
+    problem: str = ""
     unreachable_for_seconds: int = 0
     connection: Connection | None = None
     facts: ClusterFacts | None = None
@@ -109,7 +119,11 @@ class ClusterChanged(Message):
 
 
 class StartReplica(Message):
-    """The start argument of a ModelReplica: its identity and first template."""
+    """The start argument of a ModelReplica: its identity and first template.
+
+    `restarted`: its workflow ran before and was terminated, so objects of it may be on the cluster. Its reports are numbered above
+    `first_sequence`, and so above all reports of earlier runs. `deleting`: it is started only to delete what an earlier run has applied.
+    """
 
     uid: str
     namespace: str
@@ -123,11 +137,18 @@ class StartReplica(Message):
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
+    restarted: bool = False
+    first_sequence: int = 0
+    deleting: bool = False
 
 
 class SetTemplate(Message):
-    """A newer template for a running replica, with its new ledger entry."""
+    """A newer template for a running replica, with its new ledger entry.
 
+    `uid`: the replica that is meant; empty means whichever has the name.
+    """
+
+    uid: str = ""
     generation: int
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
@@ -148,6 +169,10 @@ class ReplicaChanged(Message):
     endpoint: str = ""
     message: str = ""
     left_behind: list[LeftBehind] = Field(default_factory=list)
+
+
+class CheckReplicas(Message):
+    """Have a deployment check whether the workflows of its replicas run: that of some was terminated, or failed."""
 
 
 # --- sent through activities -------------------------------------------------------------------------------------------------------------

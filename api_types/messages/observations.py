@@ -7,6 +7,8 @@ from pydantic import Field
 
 from api_types.base import Message
 from api_types.messages.capacity import CapacitySnapshot
+from api_types.messages.versions import ObservationOrder
+from api_types.packing import Compact
 
 
 class ObservedObject(Message):
@@ -75,7 +77,10 @@ class ObservedNodes(Message):
 
 
 class ObservedCluster(Message):
-    """The observed state of an InferenceCluster."""
+    """The observed state of an InferenceCluster.
+
+    `replicas`: those that have objects there, as namespace/name; None until everything was listed once.
+    """
 
     reachable: bool = True
     error_type: str = ""
@@ -84,6 +89,7 @@ class ObservedCluster(Message):
     gateway_message: str = ""
     nodes: list[ObservedNodes] = Field(default_factory=list)
     capacity: CapacitySnapshot | None = None
+    replicas: Compact[list[str] | None] = None
 
 
 class ObservedVolume(Message):
@@ -117,9 +123,10 @@ class ObservedCache(Message):
 
 
 class Observed(Message):
-    """The signal `observed`: exactly one of the parts is set."""
+    """The signal `observed`: exactly one of the parts is set. `order` tells it from older ones."""
 
     owner_uid: str
+    order: ObservationOrder = ObservationOrder()
     digest: str
     replica: ObservedReplica | None = None
     cluster: ObservedCluster | None = None

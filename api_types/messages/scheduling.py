@@ -1,6 +1,10 @@
 """Signals to and from the FleetScheduler, and the accounts that it asks for when it has no state.
 
 As all signal arguments, each is one JSON object in camelCase. A repeat is recognised by its request id, its epoch or its sequence number.
+
+Lists with an item per replica are `Compact`: a deployment may have a thousand, and its ledger entries repeat engines, selectors and labels.
+They are plain JSON where that is small; else what repeats is written once, and the list is compressed. Whoever reads the model sees the
+list in full either way.
 """
 
 from typing import Any, Literal
@@ -8,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api_types.base import Message
+from api_types.packing import Compact
 
 # --- with deployments and replicas ------------------------------------------------------------------------------------------------------
 
@@ -16,10 +21,13 @@ class KnownReplica(Message):
     """One replica, as its deployment knows it.
 
     `ready`: Ready with the template that was last sent to it. `template`: the digest of that template, "" if unknown; a template in a
-    superseded answer never reached the replica, and this is how the scheduler learns of it.
+    superseded answer never reached the replica, and this is how the scheduler learns of it. `name` and `cluster` tell a scheduler that
+    does not know the uid where to check.
     """
 
     uid: str
+    name: str = ""
+    cluster: str = ""
     template: str = ""
     ready: bool = False
     serving: bool = False
@@ -27,9 +35,14 @@ class KnownReplica(Message):
 
 
 class PlacementRequest(Message):
-    """Request placements: the desired state of one deployment and the replicas it has."""
+    """Request placements: the desired state of one deployment and the replicas it has.
+
+    `sequence` counts the requests of one `uid`: of two requests the later one holds. `returned` are placements that the deployment gave
+    back, or refused, and will never start.
+    """
 
     request_id: str
+    sequence: int = 0
     epoch: int = 0
     namespace: str
     name: str
@@ -37,14 +50,16 @@ class PlacementRequest(Message):
     generation: int
     wanted: int
     need: dict[str, Any]
-    kept: list[KnownReplica] = Field(default_factory=list)
+    kept: Compact[list[KnownReplica]] = Field(default_factory=list)
+    returned: Compact[list[str]] = Field(default_factory=list)
 
 
 class ReplicaPlacement(Message):
     """One replica of an answer, with the cluster where it is or shall be.
 
     `entry` is its ledger entry in wire form, set where the replica must be given a template; the replica keeps it, so that a scheduler
-    that lost its state gets the same entry back. `after` are uids that must be gone before it starts.
+    that lost its state gets the same entry back. `after` are uids, of any deployment, that must be gone before it starts: the scheduler
+    hears of every end, and says when they are.
     """
 
     uid: str
@@ -57,12 +72,18 @@ class ReplicaPlacement(Message):
 
 
 class ReplicaEviction(Message):
-    """One replica to delete, and why."""
+    """One replica to delete, and why.
+
+    `entry`: its ledger entry, where its workflow was started. Then a deployment that does not know it has to delete it all the same: an
+    earlier deployment of that name may have started it.
+    """
 
     uid: str
     name: str
     cluster: str
     reason: str
+    index: int = 0
+    entry: dict[str, Any] = Field(default_factory=dict)
 
 
 class PlacedCondition(Message):
@@ -80,8 +101,8 @@ class PlacementResponse(Message):
     request_id: str
     epoch: int
     generation: int
-    placements: list[ReplicaPlacement] = Field(default_factory=list)
-    evictions: list[ReplicaEviction] = Field(default_factory=list)
+    placements: Compact[list[ReplicaPlacement]] = Field(default_factory=list)
+    evictions: Compact[list[ReplicaEviction]] = Field(default_factory=list)
     shortfall: int = 0
     message: str = ""
     conditions: list[PlacedCondition] = Field(default_factory=list)
@@ -90,7 +111,7 @@ class PlacementResponse(Message):
 
 
 class Evict(Message):
-    """The scheduler evicts a replica in favour of another deployment."""
+    """The scheduler evicts a replica. A deployment that has not started it, or does not know it, answers with `Revoked`."""
 
     epoch: int
     eviction: ReplicaEviction
@@ -99,11 +120,14 @@ class Evict(Message):
 class Bound(Message):
     """The workflows of placed replicas are started: ledger entries by uid, for a scheduler that does not have them."""
 
-    entries: dict[str, dict[str, Any]]
+    entries: Compact[dict[str, dict[str, Any]]]
 
 
 class Released(Message):
-    """The objects of a replica are deleted: its nodes are free."""
+    """The objects of a replica are deleted: its nodes are free.
+
+    A replica tells the scheduler, and that the deployments which have a placement `after` it: it may be the replica of another one.
+    """
 
     uid: str
     name: str = ""
@@ -117,22 +141,30 @@ class Revoke(Message):
 
 
 class Revoked(Message):
-    """The deployment gives back a reservation that it never used."""
+    """The deployment gives back a placement that it never started and never will. `deployment_uid` is its own."""
 
     uid: str
+    deployment_uid: str = ""
 
 
 # --- with clusters and classes ----------------------------------------------------------------------------------------------------------
 
 
 class ReportCluster(Message):
-    """The published view of one InferenceCluster: its manifest with status."""
+    """The published view of one InferenceCluster: its manifest with status.
+
+    `replicas`: those of which its watch sees objects, as namespace/name. It is sent with each report, and no reason for one: a scheduler
+    that does not know one of them asks for its account, and places nothing there until it has answered. `created`: when the cluster was
+    applied, in ms; 0 in reports of earlier versions.
+    """
 
     name: str
     uid: str
     sequence: int
     epoch: int = 0
+    created: int = 0
     gone: bool = False
+    replicas: Compact[list[str]] = Field(default_factory=list)
     manifest: dict[str, Any]
 
 
@@ -141,6 +173,7 @@ class ReportClass(Message):
 
     name: str
     generation: int
+    epoch: int = 0
     spec: dict[str, Any] | None
 
 
@@ -148,20 +181,35 @@ class Occupied(Message):
     """What the ledger still holds on a cluster that is being deleted; sent whenever it changes."""
 
     cluster: str
+    uid: str = ""
     sequence: int
-    replicas: list[str] = Field(default_factory=list)
+    replicas: Compact[list[str]] = Field(default_factory=list)
 
 
 # --- with all of them -------------------------------------------------------------------------------------------------------------------
 
 
 class Forget(Message):
-    """An object is deleted, or (a deployment) wants no replica any more: drop its queued request and unused reservations."""
+    """An object is deleted, or (a deployment) wants no replica any more: drop its queued request and unused reservations.
+
+    `gone`: a deployment has no replica left either, and waits for `Forgotten`.
+    """
 
     kind: str
     name: str
     namespace: str = ""
     uid: str = ""
+    gone: bool = False
+
+
+class Forgotten(Message):
+    """Nothing is charged to a deployment that is being deleted: it may end. `uid` is its own.
+
+    What is charged to it and it does not know is evicted first: an earlier deployment of its name has started it.
+    """
+
+    uid: str
+    epoch: int = 0
 
 
 class Resync(Message):
@@ -171,7 +219,10 @@ class Resync(Message):
 
 
 class ReplicaAccount(Message):
-    """The state of one replica: identity, ledger entry, health. `gone`: its objects are removed and its nodes were released."""
+    """The state of one replica: identity, ledger entry, health.
+
+    `started`: it has a workflow, or had one, so objects of it may be on the cluster. `gone`: they are removed, and its nodes were released.
+    """
 
     uid: str
     namespace: str
@@ -183,14 +234,20 @@ class ReplicaAccount(Message):
     entry: dict[str, Any] = Field(default_factory=dict)
     ready: bool = False
     serving: bool = False
+    started: bool = True
     deleting: bool = False
     gone: bool = False
 
 
-class UnstartedReplicas(Message):
-    """The account of a deployment: its replicas that are placed and have no workflow yet, each as a `ReplicaAccount`."""
+class DeploymentAccount(Message):
+    """The account of a deployment: its uid, the epoch that it has seen, and every replica that it holds, as packed `ReplicaAccount`s.
 
-    unstarted: list[dict[str, Any]]
+    A thousand ledger entries are more than one query may give, and nearly all of it is the same text.
+    """
+
+    uid: str = ""
+    epoch: int = 0
+    replicas: str = ""
 
 
 # --- from users -------------------------------------------------------------------------------------------------------------------------

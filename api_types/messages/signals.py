@@ -10,6 +10,7 @@ from typing import Any
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
 from api_types.messages.delivery import EntityRef, Receiver, Signal
 from api_types.messages.entities import (
+    CheckReplicas,
     ClassChanged,
     ClassUse,
     ClusterChanged,
@@ -27,6 +28,7 @@ from api_types.messages.scheduling import (
     Bound,
     Evict,
     Forget,
+    Forgotten,
     Occupied,
     PlacementRequest,
     PlacementResponse,
@@ -110,6 +112,9 @@ class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
     REPLICA_CHANGED = Signal["ModelDeploymentSignals", ReplicaChanged]("replica_changed", ReplicaChanged)
     REVOKE = Signal["ModelDeploymentSignals", Revoke]("revoke", Revoke)
     EVICT = Signal["ModelDeploymentSignals", Evict]("evict", Evict)
+    CHECK_REPLICAS = Signal["ModelDeploymentSignals", CheckReplicas]("check_replicas", CheckReplicas)
+    RELEASED = Signal["ModelDeploymentSignals", Released]("released", Released)
+    FORGOTTEN = Signal["ModelDeploymentSignals", Forgotten]("forgotten", Forgotten)
 
 
 class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, CacheUserSignals):

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from api_types.payload_limits import MANIFEST_BYTES_MAX
 from api_types.resources.kinds import BY_KIND, KindInfo, describe_unknown
 from api_types.resources.model_deployment import ModelDeployment, ModelDeploymentSpec
 from api_types.resources.parts.base_types import Manifest, ResourceModel
@@ -23,7 +24,6 @@ from api_types.validation.rules import RULES
 from api_types.validation.rules.rule import Checks, Finding, RuleContext
 from api_types.validation.wording import describe
 
-SIZE_MAX_KIB = 256
 UNNAMED = "document"
 """What a document without kind and name is called in its problems."""
 
@@ -106,9 +106,10 @@ class _Admission:
         manifest = self._read(raw)
         if self.errors:
             raise InvalidManifest(self._problems())
-        size_kib = len(json.dumps(manifest.wire(), ensure_ascii=False).encode()) / 1024
-        if size_kib > SIZE_MAX_KIB:
-            raise InvalidManifest([Problem(self.title, "", f"is {size_kib:.0f} KiB of JSON; at most {SIZE_MAX_KIB} KiB are stored")])
+        size = len(json.dumps(manifest.wire(), ensure_ascii=False).encode())
+        if size > MANIFEST_BYTES_MAX:
+            problem = f"is {size / 1024:.0f} KiB of JSON; at most {MANIFEST_BYTES_MAX // 1024} KiB are stored"
+            raise InvalidManifest([Problem(self.title, "", problem)])
         return Admitted(manifest, tuple(str(Problem(self.title, self._path(loc), text)) for loc, text in self.warnings))
 
     def _in_layout(self, spec: Any) -> Any:

@@ -24,6 +24,7 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.reader import ReaderError
 
 from api_types.validation.normalize import DEPTH_MAX
 from api_types.validation.problems import InvalidManifest, Problem
@@ -159,6 +160,10 @@ def _yaml_trees(text: str, source: str) -> list[tuple[Any, int]]:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(str(part) for part in (error.context, error.problem) if part)
         raise InvalidManifest([Problem(_place(source, len(trees) + 1, mark.line + 1 if mark else 1), "", f"not YAML: {said}")]) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        said = f"not YAML: unacceptable character #x{error.character:02x}: {error.reason}"
+        raise InvalidManifest([Problem(_place(source, len(trees) + 1, line), "", said)]) from None
     except YAMLError as error:
         raise InvalidManifest([Problem(_place(source, len(trees) + 1, 1), "", f"not YAML: {error}")]) from None
     return trees

@@ -16,7 +16,7 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.identity import Owner, RefusedPool
 from scheduler.model.inputs import ClusterView, LedgerEntry
 from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
-from scheduler.model.reasons import BOUND, RESERVED
+from scheduler.model.reasons import RESERVED
 
 
 class Fleet:
@@ -105,7 +105,7 @@ class Fleet:
         if entry is None:
             return False
         if entry.state == RESERVED:
-            self.put_replica(replace(entry, state=BOUND, since=now or entry.since))
+            self.put_replica(entry.as_bound(now or entry.since))
         return True
 
     def release(self, uid: str) -> bool:

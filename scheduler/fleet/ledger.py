@@ -103,6 +103,12 @@ class Ledger:
             return self._clusters[cluster]
         return self._parent.on_cluster(cluster) if self._parent else _NONE
 
+    def predecessors(self, owner: Owner, cluster: str) -> tuple[str, ...]:
+        """Name the replicas on a cluster whose nodes a new one of this owner may reuse, once their objects are gone."""
+        found = {entry.uid for entry in self.owned(*owner).values() if entry.cluster == cluster and entry.state == RELEASING}
+        found |= {entry.uid for entry in self.on_cluster(cluster).values() if entry.nominated_for == owner}
+        return tuple(sorted(found))
+
     def named(self, name: str) -> Iterator[LedgerEntry]:
         """Give the entries that carry a replica name."""
         for uid in self._named(name):

@@ -16,6 +16,7 @@ from typing import Any
 from scheduler.fleet.decision_state import decision_history, restore_decision_history
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.hardware.template import forget_charges
 from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
@@ -75,6 +76,8 @@ class SnapshotReader:
     """Reads a fleet part by part; it is complete when `left` is 0."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
+        # Or the fleets of earlier runs of the scheduler would stay in memory beside this one.
+        forget_charges()
         self.fleet = Fleet()
         self._parts = list(parts)
         self._head: Mapping[str, Any] = {}

@@ -187,6 +187,11 @@ _charges: dict[int, tuple[tuple[EnginePlacement, ...], Mapping[str, int]]] = {}
 _CHARGES_MAX = 50_000
 
 
+def forget_charges() -> None:
+    """Drop what is known by identity, when a fleet is read whose objects are all new."""
+    _charges.clear()
+
+
 def _add_up(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     total: dict[str, int] = {}
     for engine in engines:

@@ -250,6 +250,10 @@ class LedgerEntry:
     nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
 
+    def as_bound(self, since: int) -> LedgerEntry:
+        """Give the entry once its replica was started: what it waited for is gone, and no nodes of others pay for it any more."""
+        return replace(self, state=BOUND, since=since, reuse=())
+
     def as_releasing(self, since: int) -> LedgerEntry:
         """Give the entry once its replica is released: it holds its nodes until its objects are gone, and serves no traffic."""
         return replace(self, state=RELEASING, since=since, ready=False, serving=False)

@@ -217,12 +217,8 @@ class ReplicaPlacer:
 
     def _predecessors(self, cluster: str, replaced: LedgerEntry | None) -> tuple[str, ...]:
         """Name the replicas whose objects have to be gone before the pods of a new one are applied."""
-        owned = self.overlay.ledger.owned(*self._owner).values()
-        found = {e.uid for e in owned if e.cluster == cluster and e.state == reasons.RELEASING}
-        found |= {e.uid for e in self.overlay.ledger.on_cluster(cluster).values() if e.nominated_for == self._owner}
-        if replaced is not None:
-            found.add(replaced.uid)
-        return tuple(sorted(found))
+        found = self.overlay.ledger.predecessors(self._owner, cluster)
+        return tuple(sorted({*found, replaced.uid})) if replaced else found
 
     def _name(self, cluster: str, index: int, replaced: LedgerEntry | None) -> tuple[str, int]:
         deployment = self.deployment

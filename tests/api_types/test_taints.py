@@ -1,10 +1,10 @@
-"""The taint of a drain: added once, removed whatever its effect, and nothing else of the spec changes."""
+"""The taints of a drain and a cordon: added once, removed whatever their effect, and nothing else of the spec changes."""
 
 from typing import Any
 
 import pytest
 
-from api_types.taints import MAINTENANCE, with_taint, without_taint
+from api_types.taints import MAINTENANCE, scheduling_disabled, with_cordon, with_taint, without_taint
 
 OURS = {"key": "modelplane.ai/maintenance", "effect": "NoExecute"}
 VALUED = {**OURS, "value": "ticket-7"}
@@ -29,6 +29,14 @@ REMOVED: list[tuple[str, Taints, Taints]] = [
 ]
 
 
+CORDONED: list[tuple[str, Taints, Taints, str]] = [
+    ("H7 a cordon adds the taint that evicts nothing", None, [SOFT], "Cordoned"),
+    ("H7 other taints stay", [OTHER], [OTHER, SOFT], "Cordoned"),
+    ("H7 a cordoned cluster stays as it is", [SOFT], [SOFT], "Cordoned"),
+    ("H7 a drained cluster is not loosened", [OURS], [OURS], "Drained"),
+]
+
+
 def a_spec(taints: Taints) -> dict[str, Any]:
     return {"cluster": {"source": "Existing"}, "nodePools": [], **({} if taints is None else {"taints": taints})}
 
@@ -36,6 +44,16 @@ def a_spec(taints: Taints) -> dict[str, Any]:
 @pytest.mark.parametrize(("before", "after"), [row[1:] for row in ADDED], ids=[row[0] for row in ADDED])
 def test_the_taint_of_a_drain_is_added_once(before: Taints, after: Taints) -> None:
     assert with_taint(a_spec(before)) == a_spec(after)
+
+
+@pytest.mark.parametrize(("before", "after", "reason"), [row[1:] for row in CORDONED], ids=[row[0] for row in CORDONED])
+def test_the_taint_of_a_cordon_is_added_unless_the_cluster_takes_no_replicas_already(before: Taints, after: Taints, reason: str) -> None:
+    assert with_cordon(a_spec(before)) == a_spec(after)
+    assert scheduling_disabled(a_spec(after)) == reason
+
+
+def test_a_cluster_with_other_taints_alone_takes_replicas() -> None:
+    assert scheduling_disabled(a_spec([OTHER])) == scheduling_disabled(a_spec(None)) == ""
 
 
 @pytest.mark.parametrize(("before", "after"), [row[1:] for row in REMOVED], ids=[row[0] for row in REMOVED])

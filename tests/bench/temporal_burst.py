@@ -32,7 +32,9 @@ NODES = 16
 POLL_SECONDS = 0.01
 TIMEOUT_SECONDS = 300.0
 # What the design asks for, in seconds.
-TARGETS = {"burst_decided_s": 15.0, "single_p50_s": 0.4, "single_p99_s": 1.0, "restart_fresh_decided_s": 5.0}
+TARGETS = {"burst_decided_s": 8.0, "single_p50_s": 0.4, "single_p99_s": 0.3, "restart_fresh_decided_s": 5.0}
+# And of a burst of this many deployments with five replicas each.
+LARGE_BURST, LARGE_BURST_SECONDS = 1_000, 40.0
 
 
 async def until(check: Callable[[], Awaitable[bool]], every: float = POLL_SECONDS) -> None:
@@ -60,7 +62,7 @@ def note(what: str, seconds: float) -> None:
 
 
 async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]:
-    """Apply all at once; give the seconds until all are applied, placed, and running as replicas."""
+    """Apply all at once; give the seconds until all are applied and placed."""
     wanted: int = sum(document["spec"]["replicas"] for document in documents)
     started = time.perf_counter()
 
@@ -68,19 +70,28 @@ async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]
         seen = await fleet.scheduler("describe")
         return seen is not None and int(seen["status"]["placements"]) >= wanted
 
+    await fleet.submit(documents)
+    times = {"applied_s": time.perf_counter() - started}
+    # Each look costs the scheduler a query, on the processors that are measured.
+    await until(placed, 0.25)
+    times["decided_s"] = time.perf_counter() - started
+    note("burst decided", times["decided_s"])
+    return times
+
+
+async def settle(fleet: ProtocolFleet, documents: list[Json]) -> float:
+    """Give the seconds until all replicas run; returns when the deployments know it too."""
+    wanted: int = sum(document["spec"]["replicas"] for document in documents)
+    started = time.perf_counter()
+
     async def running() -> bool:
         return await fleet.running("ModelReplica") >= wanted
 
-    await fleet.submit(documents)
-    times = {"applied_s": time.perf_counter() - started}
-    await until(placed, 0.05)
-    times["decided_s"] = time.perf_counter() - started
-    note("burst decided", times["decided_s"])
-    await until(running, 0.2)
-    times["replicas_running_s"] = time.perf_counter() - started
+    await until(running, 0.5)
+    seconds = time.perf_counter() - started
     await until(lambda: quiet(fleet, documents), 1.0)
     note("burst settled", time.perf_counter() - started)
-    return times
+    return seconds
 
 
 async def quiet(fleet: ProtocolFleet, documents: list[Json]) -> bool:
@@ -148,13 +159,18 @@ async def measure(chosen: argparse.Namespace) -> dict[str, float]:
     async with protocol_fleet() as fleet:
         await with_clusters(fleet, chosen.clusters)
         figures |= {f"burst_{name}": seconds for name, seconds in (await burst(fleet, documents)).items()}
+        if chosen.burst_only:
+            return figures
+        figures["burst_replicas_running_s"] = figures["burst_decided_s"] + await settle(fleet, documents)
         spent = await single_changes(fleet, documents, chosen.changes)
         figures["single_p50_s"] = spent[len(spent) // 2]
         figures["single_p99_s"] = spent[math.ceil(len(spent) * 0.99) - 1]
     async with protocol_fleet() as fleet:
         await with_clusters(fleet, chosen.clusters)
         running = max(1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas)))
-        await burst(fleet, deployments(running, chosen.replicas))
+        documents = deployments(running, chosen.replicas)
+        await burst(fleet, documents)
+        await settle(fleet, documents)
         figures["restart_fresh_decided_s"] = await restart(fleet)
     return figures
 
@@ -166,12 +182,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--replicas", type=int, default=5)
     parser.add_argument("--clusters", type=int, default=100)
     parser.add_argument("--entities", type=int, default=500, help="clusters, deployments and replicas alive at the restart")
+    parser.add_argument("--burst-only", action="store_true")
     parser.add_argument("--changes", type=int, default=100)
     chosen = parser.parse_args(arguments)
     with one_line() as say:
         figures = asyncio.run(measure(chosen))
         rounded = {name: round(seconds, 3) for name, seconds in figures.items()}
-        ratios = {name: round(figures[name] / target, 3) for name, target in TARGETS.items()}
+        ratios = {name: round(figures[name] / target, 3) for name, target in TARGETS.items() if name in figures}
         say({**vars(chosen), **rounded, "targets": TARGETS, "ratios": ratios, "met": max(ratios.values()) <= 1})
 
 

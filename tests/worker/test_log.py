@@ -110,7 +110,7 @@ def test_a_bug_has_its_traceback(form: Format, monkeypatch: pytest.MonkeyPatch) 
 EXPECTED = [
     ("a task that is cancelled", asyncio.CancelledError(), False),
     ("a thread that is cancelled", CancelledError("Cancelled"), False),
-    ("a shutdown", TransientError("the worker shuts down; another one takes over the watch"), True),
+    ("a shutdown", TransientError("the worker shuts down; another one takes over"), True),
 ]
 
 

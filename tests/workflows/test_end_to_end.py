@@ -111,6 +111,7 @@ async def test_wkl_105_an_object_that_is_changed_by_hand_is_repaired_within_30_s
     drift = f"Deployment/{name} {'is missing' if change == 'deleted' else 'was modified'}"
     assert drift in events["DriftDetected"]
     assert drift in events["DriftRepaired"]
+    assert (f"Deployment/{name}: spec.replicas by " in events["DriftRepaired"]) == (change == "modified")
     await clean_up(plane, "steady", namespace)
 
 

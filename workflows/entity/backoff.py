@@ -3,8 +3,12 @@
 from datetime import timedelta
 
 _TRANSIENT_SECONDS = (2, 120)
+_AFTER_RETRIES_SECONDS = (8, 3600)
 _PERMANENT_MINUTES_MAX = 30
+_MISSING_SECONDS = (2, 900)
 _POLL_SECONDS = (10, 600)
+_DELETION_CHECK_SECONDS = (30, 900)
+_REPAIR_SECONDS = (2, 300)
 
 
 def transient(attempt: int) -> timedelta:
@@ -13,9 +17,19 @@ def transient(attempt: int) -> timedelta:
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 8), longest))
 
 
+def missing(attempt: int) -> timedelta:
+    """Give the wait before the next look for what does not exist and reports itself when it does: 2 s doubling to 15 min."""
+    shortest, longest = _MISSING_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(attempt, 9), longest))
+
+
 def after_retries(attempt: int) -> timedelta:
-    """Give the wait after an activity that was itself retried for seconds or minutes: 8 s doubling to 2 min."""
-    return transient(attempt + 2)
+    """Give the wait after an activity that was itself retried for seconds or minutes: 8 s doubling to an hour, the period of a resync.
+
+    It is for what may stay so for ever, such as an entity that does not answer: each attempt costs some ten events.
+    """
+    shortest, longest = _AFTER_RETRIES_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(attempt, 9), longest))
 
 
 def permanent(attempt: int) -> timedelta:
@@ -30,3 +44,18 @@ def poll_timeout(polls: int) -> timedelta:
     """
     shortest, longest = _POLL_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(polls, 8), longest))
+
+
+def check_of_deletion(checks: int) -> timedelta:
+    """Give the wait before the next check that a workflow which is being deleted still runs: 30 s doubling to 15 min."""
+    shortest, longest = _DELETION_CHECK_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(checks, 8), longest))
+
+
+def repair(repairs: int) -> timedelta:
+    """Give how long a difference must persist before it is repaired once more: 2 s at first, then 4 s doubling to 5 min.
+
+    A controller that writes the same field would otherwise have the two of them write in turn for ever.
+    """
+    shortest, longest = _REPAIR_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(repairs, 8), longest))

@@ -5,6 +5,7 @@ A condition changes its transition time only when its status changes; events tha
 
 from typing import NamedTuple
 
+from api_types.payload_limits import shortened
 from api_types.resources.status import Condition, EventRecord
 
 TRUE = "True"
@@ -12,7 +13,10 @@ FALSE = "False"
 UNKNOWN = "Unknown"
 
 EVENTS_KEPT = 50
-MESSAGE_MAX = 2000
+
+# Bytes of UTF-8: an object carries some fifteen conditions and fifty events, and shows them with everything else.
+CONDITION_MESSAGE_MAX = 2000
+EVENT_MESSAGE_MAX = 1024
 
 
 class Verdict(NamedTuple):
@@ -27,7 +31,7 @@ def with_condition(
     conditions: list[Condition], kind: str, status: str, reason: str, message: str, *, now: str, generation: int
 ) -> list[Condition]:
     """Set one condition; gives the same list when nothing changes."""
-    message = message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 1] + "…"
+    message = shortened(message, CONDITION_MESSAGE_MAX)
     old = condition_of(conditions, kind)
     if old and (old.status, old.reason, old.message, old.observed_generation) == (status, reason, message, generation):
         return conditions
@@ -58,6 +62,7 @@ def waiting_for(conditions: list[Condition], *, deleting: bool) -> list[str]:
 
 def with_event(events: list[EventRecord], kind: str, reason: str, message: str, *, now: str) -> list[EventRecord]:
     """Add an event; one that repeats an earlier one raises its count and moves to the end."""
+    message = shortened(message, EVENT_MESSAGE_MAX)
     same = next((event for event in events if (event.type, event.reason, event.message) == (kind, reason, message)), None)
     new = EventRecord(
         type=kind,

@@ -8,32 +8,49 @@ the only call back into the workflow. A part may get other parts too, but never 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types import clock
 from api_types.messages.delivery import EntityRef, MessageT, ReceiverT, Signal, SignalRequest
-from workflows.entity import activity_options
+from workflows.entity.calls import activity_options
+from workflows.entity.calls.sending import send_all
 from workflows.entity.conditions import with_condition, with_event
 from workflows.entity.state import EntityState
 
 StateT_co = TypeVar("StateT_co", bound=EntityState, covariant=True)
 ResultT = TypeVar("ResultT")
 
+# How long a forced teardown waits for the end of an activity that it cancelled. A worker that runs it is told with its next heartbeat.
+FORCED_CANCELLATION = timedelta(seconds=2)
+
 
 class EntityContext(Generic[StateT_co]):
-    """The object of an entity workflow, and its place in the reconcile loop."""
+    """The object of an entity workflow, and its place in the reconcile loop.
 
-    def __init__(self, kind: str, state: StateT_co, publish: Callable[[], None]) -> None:
+    Outside a workflow it needs an id and a clock; all but `run_until` and what sends a signal works there too. `moment` gives the time.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        state: StateT_co,
+        publish: Callable[[], None],
+        workflow_id: str = "",
+        moment: Callable[[], datetime] | None = None,
+    ) -> None:
         self.kind = kind
         self.state = state
         self.publish = publish
-        _, *scope, self.name = workflow.info().workflow_id.split("/")
+        self.moment = moment or workflow_time
+        _, *scope, self.name = (workflow_id or workflow.info().workflow_id).split("/")
         self.namespace = scope[0] if scope else ""
         self.queued = True
         self.requeue_time: datetime | None = None
+        # Called before this run ends: they stop what runs beside the reconcile loop.
+        self.on_end: list[Callable[[], None]] = []
 
     @property
     def title(self) -> str:
@@ -42,7 +59,15 @@ class EntityContext(Generic[StateT_co]):
 
     def now(self) -> str:
         """Give the workflow's time as Kubernetes writes it."""
-        return clock.timestamp(workflow.now())
+        return clock.timestamp(self.moment())
+
+    def next_number(self, last: int) -> int:
+        """Number a message above those that were sent before.
+
+        An attempt at a workflow task whose worker was lost, or that a new signal made void, leaves no trace in the state but may have sent
+        messages. What is decided instead is another message, so it must not have the number of one of these: they were sent earlier.
+        """
+        return max(last + 1, int(self.moment().timestamp() * 1000))
 
     # --- the object's status ------------------------------------------------------------------------------------------------------
 
@@ -51,6 +76,13 @@ class EntityContext(Generic[StateT_co]):
         changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
         if changed is not self.state.conditions:
             self.state.conditions = changed
+            self.mark_changed()
+
+    def remove_condition(self, kind: str) -> None:
+        """Remove a condition that has nothing to say any more."""
+        others = [condition for condition in self.state.conditions if condition.type != kind]
+        if len(others) != len(self.state.conditions):
+            self.state.conditions = others
             self.mark_changed()
 
     def record_event(self, kind: str, reason: str, message: str) -> None:
@@ -71,7 +103,7 @@ class EntityContext(Generic[StateT_co]):
 
     def requeue_after(self, delay: timedelta) -> None:
         """Reconcile again after a delay; of several delays the shortest holds."""
-        self.requeue_at(workflow.now() + delay)
+        self.requeue_at(self.moment() + delay)
 
     def requeue_at(self, time: datetime) -> None:
         """Reconcile again at a time; of several times the earliest holds."""
@@ -79,7 +111,7 @@ class EntityContext(Generic[StateT_co]):
 
     def is_future(self, moment: str) -> bool:
         """Tell whether a moment (ISO 8601) is still to come."""
-        return datetime.fromisoformat(moment) > workflow.now()
+        return datetime.fromisoformat(moment) > self.moment()
 
     # --- work ---------------------------------------------------------------------------------------------------------------------
 
@@ -87,20 +119,57 @@ class EntityContext(Generic[StateT_co]):
         """Signal another entity; False when it does not run."""
         return await self.send(signal.request(to, message))
 
-    async def send(self, request: SignalRequest) -> bool:
-        """Send a signal that was written before; False when its receiver does not run."""
+    async def send(self, request: SignalRequest, *, recorded: bool = False) -> bool:
+        """Send a signal that was written before; False when its receiver does not run. `recorded`: as `signal_recorded` does."""
+        if recorded:
+            return not await send_all([request], f"signal {request.workflow_id}: {request.signal}")
         return await workflow.execute_local_activity_method(
             EntityClient.signal,
             request,
             **activity_options.local(activity_options.ENTITY_CALL, f"signal {request.workflow_id}: {request.signal}"),
         )
 
+    async def signal_recorded(self, to: EntityRef[ReceiverT], signal: Signal[ReceiverT, MessageT], message: MessageT) -> bool:
+        """Signal another entity when the decision to do so is in the history; False when it does not run.
+
+        For what is not sent again: a task that is executed twice may decide the second time that there is nothing to send, because it
+        does not know that its first attempt has sent something else.
+        """
+        return await self.send(signal.request(to, message), recorded=True)
+
     async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
-        """Do some work, but cancel it as soon as `stop()` holds; None if it was cancelled."""
+        """Do some work, but cancel it as soon as `stop()` holds; None if it was cancelled.
+
+        What was cancelled may still act until its end is known, so that is waited for: up to a heartbeat timeout if its worker is lost.
+        Whoever forces a teardown does not wait so long.
+        """
         task = asyncio.ensure_future(work)
         await workflow.wait_condition(lambda: task.done() or stop())
         if task.done():
             return task.result()
         task.cancel()
+        await workflow.wait_condition(lambda: task.done() or bool(self.state.forced))
+        if not task.done() and not await _ends_within(task, FORCED_CANCELLATION):
+            task.add_done_callback(_read_result)
+            return None
         (result,) = await asyncio.gather(task, return_exceptions=True)
         return None if isinstance(result, BaseException) else result
+
+
+async def _ends_within(task: "asyncio.Future[Any]", limit: timedelta) -> bool:
+    try:
+        await workflow.wait_condition(task.done, timeout=limit, timeout_summary="wait for what was cancelled")
+    except TimeoutError:
+        return False
+    return True
+
+
+def _read_result(task: "asyncio.Future[Any]") -> None:
+    """Read the error of a task that nobody waits for, or Python would log that it was never retrieved."""
+    if not task.cancelled():
+        task.exception()
+
+
+def workflow_time() -> datetime:
+    """Give the time of the workflow that runs."""
+    return workflow.now()

@@ -9,18 +9,20 @@ modules beside this one.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 from temporalio import workflow
 
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import CheckReceivers
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump
-from workflows.entity import admission
+from workflows.entity import admission, periods
+from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
 from workflows.entity.conditions import is_true, waiting_for
 from workflows.entity.context import EntityContext
 from workflows.entity.handles import handles
@@ -31,9 +33,6 @@ from workflows.entity.state import EntityState
 
 # How many request ids `describe` shows.
 REQUESTS_SHOWN = 64
-
-# An idle entity repeats its reports periodically, in case one was lost with its receiver. Twice an hour costs 240 events a day.
-RESYNC = timedelta(minutes=30)
 
 
 StateT = TypeVar("StateT", bound=EntityState)
@@ -49,7 +48,8 @@ class Entity(ABC, Generic[StateT]):
         self.state = state
         self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title
         self._publisher = Publisher(self.context)
-        self._timer = RequeueTimer(self.context)
+        self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue)
+        self._resync_due = False
 
     # --- the loop ---------------------------------------------------------------------------------------------------------------------
 
@@ -58,18 +58,22 @@ class Entity(ABC, Generic[StateT]):
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
         self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
-        repetition = asyncio.create_task(self._repeat_reports_periodically())
+        resync = asyncio.create_task(self._resync_periodically())
         gone = False
         while not gone:
             await self._until_queued()
             self.context.queued = False
             self.context.requeue_time = None
+            if self._resync_due:
+                await self._resync()
             gone = await self.reconcile()
             self.publish()
             if not gone and workflow.info().is_continue_as_new_suggested():
                 break
-        repetition.cancel()
+        resync.cancel()
         self._timer.cancel()
+        for end in self.context.on_end:
+            end()
         await self.stop_background_tasks()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
@@ -77,14 +81,37 @@ class Entity(ABC, Generic[StateT]):
 
     async def _until_queued(self) -> None:
         if not self.context.queued:
-            self._timer.update()
+            self._timer.update(self.context.requeue_time)
             await workflow.wait_condition(lambda: self.context.queued)
 
-    async def _repeat_reports_periodically(self) -> None:
+    async def _resync_periodically(self) -> None:
         while True:
-            await workflow.sleep(RESYNC, summary="repeat reports")
-            self.repeat_reports()
-            self.context.requeue()
+            jitter = 1 + periods.RESYNC_JITTER * workflow.random().uniform(-1, 1)
+            await workflow.sleep(periods.RESYNC * jitter, summary="resync")
+            self.request_check()
+
+    def request_check(self) -> None:
+        """Find out with the next pass who was started anew, or does not run."""
+        self._resync_due = True
+        self.context.requeue()
+
+    async def _resync(self) -> None:
+        """Find out who was started anew since the last time, and no longer knows what was reported; only to those it is repeated."""
+        self._resync_due = False
+        self.on_resync()
+        known = {workflow_id: self.state.receivers.get(workflow_id, "") for workflow_id in self.receivers()}
+        others = self.dependents()
+        if not known and not others:
+            return
+        summary = f"check that {len(known) + len(others)} others still run"
+        found = await call_entities(
+            EntityClient.check_receivers,
+            CheckReceivers(known=known, others=others),
+            summary,
+            local=len(known) + len(others) <= LOCAL_CALLS_MAX,
+        )
+        self.state.receivers = known | found.changed
+        self.on_receivers_lost([*found.changed, *found.missing])
 
     # --- what a kind defines ----------------------------------------------------------------------------------------------------------
 
@@ -121,8 +148,19 @@ class Entity(ABC, Generic[StateT]):
     def on_retry_requested(self) -> None:
         """Reset backoffs: the user wants the next attempt now."""
 
-    def repeat_reports(self) -> None:
-        """Repeat reports to other entities with the next pass; called at every resync period."""
+    def receivers(self) -> list[str]:
+        """Name the workflows that this object reports to or is registered at."""
+        return []
+
+    def dependents(self) -> list[str]:
+        """Name the workflows that must run because of this object."""
+        return []
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """React to receivers and dependents that do not run, or receivers that were started anew: these know nothing of this object."""
+
+    def on_resync(self) -> None:
+        """Do what is due once per resync period."""
 
     async def stop_background_tasks(self) -> None:
         """Stop what runs in the background, before continue-as-new and at the end."""
@@ -140,13 +178,16 @@ class Entity(ABC, Generic[StateT]):
             )
             return
         try:
-            self.accept(self.admitted(message.manifest), message.by)
+            self._accept(message)
         except InvalidManifest as refusal:
             admission.refuse(self.context, "; ".join(str(problem) for problem in refusal.problems))
 
     @handles(EntitySignals.DELETE)
     def delete(self, message: Delete) -> None:
         """Start the ordered teardown."""
+        if message.uid and message.uid != self.state.uid:
+            # It is for an earlier object of this name, and arrived late.
+            return
         if not self.accept_request(message.request_id):
             return
         if not self.state.deleting:
@@ -175,7 +216,8 @@ class Entity(ABC, Generic[StateT]):
     @handles(EntitySignals.RETRY_NOW)
     def retry_now(self, message: RetryNow) -> None:
         """Retry at once what waits for its next attempt."""
-        del message
+        if not self.accept_request(message.request_id):
+            return
         self.state.attempts = 0
         self.context.requeue_time = None
         self.on_retry_requested()
@@ -186,7 +228,7 @@ class Entity(ABC, Generic[StateT]):
         """Change the object and return it; for callers that need to know whether it was accepted."""
         message = Replace.model_validate(payload)
         if self.accept_request(message.request_id):
-            self.accept(self.admitted(message.manifest), message.by)
+            self._accept(message)
         return self.manifest()
 
     @replace.validator
@@ -212,8 +254,12 @@ class Entity(ABC, Generic[StateT]):
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the object as its manifest with status, and the request ids that it has accepted."""
-        return {**self.manifest(), "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:]}
+        """Give the object as its manifest with status, the request ids that it has accepted, and those of them that changed it."""
+        return {
+            **self.manifest(),
+            "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:],
+            "changingRequestIds": self.state.changing_requests,
+        }
 
     @workflow.query
     def waiting(self) -> list[str]:
@@ -236,8 +282,16 @@ class Entity(ABC, Generic[StateT]):
         """Check a manifest against this object's identity and present state."""
         return admission.admitted(self.context, document, None if self.state.spec is None else self.manifest())
 
-    def accept(self, manifest: Manifest, by: str) -> None:
-        """Store a checked manifest; a spec that changes nothing makes no new generation."""
+    def _accept(self, message: SetSpec | Replace) -> None:
+        """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""
+        before = admission.stored(self.state)
+        self.accept(self.admitted(message.manifest), message.by, message.reason)
+        if admission.stored(self.state) != before:
+            self.state.changing_requests = [*self.state.changing_requests, message.request_id][-REQUESTS_SHOWN:]
+
+    def accept(self, manifest: Manifest, by: str, reason: str) -> None:
+        """Store a checked manifest; a spec that changes nothing makes no new generation. A kind may record the reason."""
+        del reason
         document, before = dump(manifest), self.state.generation
         if not admission.store(self.context, document["metadata"], self.merge_spec(document["spec"])):
             return

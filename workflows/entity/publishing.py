@@ -18,20 +18,19 @@ class Publisher:
 
     def __init__(self, context: EntityContext[EntityState]) -> None:
         self._context = context
-        self._published: tuple[str, str] | None = None
 
     def publish(self, phase: str, details: Sequence[str]) -> None:
         """Show the object as it is now."""
         ready = condition_of(self._context.state.conditions, "Ready")
         shown = (phase, ready.status if ready else UNKNOWN)
-        if shown != self._published:
+        published = workflow.info().typed_search_attributes
+        if shown != (published.get(PHASE), published.get(READY)):
             workflow.upsert_search_attributes([PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()])
-            self._published = shown
         workflow.set_current_details("\n".join(self._lines(phase, details)))
 
     def _identity(self) -> list[Any]:
         """Give the search attributes that never change, if they are missing: a plain Temporal client starts entities without them."""
-        if self._published or any(pair.key.name == KIND.name for pair in workflow.info().typed_search_attributes):
+        if workflow.info().typed_search_attributes.get(KIND):
             return []
         scope = [NAMESPACE.value_set(self._context.namespace)] if self._context.namespace else []
         return [KIND.value_set(self._context.kind), NAME.value_set(self._context.name), *scope]

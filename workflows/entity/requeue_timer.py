@@ -1,26 +1,25 @@
-"""The timer behind `requeue_at`: one for the next pass, and only if there is one."""
+"""The timer for the next pass: one, and only if there is one."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from workflows.entity import activity_options
-from workflows.entity.context import EntityContext
-from workflows.entity.state import EntityState
+from workflows.entity.calls import activity_options
 
 
 class RequeueTimer:
-    """Requeues the object at its requeue time. A timer that fires no later than wanted is kept: each change costs two events."""
+    """Calls `requeue` at the wanted time. A timer that fires no later than wanted is kept: each change costs two events."""
 
-    def __init__(self, context: EntityContext[EntityState]) -> None:
-        self._context = context
+    def __init__(self, summary: str, requeue: Callable[[], None]) -> None:
+        self._summary = summary[: activity_options.SUMMARY_MAX]
+        self._requeue = requeue
         self._task: asyncio.Task[None] | None = None
         self._fires_at: datetime | None = None
 
-    def update(self) -> None:
-        """Follow the requeue time of the context."""
-        wanted = self._context.requeue_time
+    def update(self, wanted: datetime | None) -> None:
+        """Follow the time of the next pass; None for no pass."""
         running = self._task is not None and not self._task.done()
         if running and wanted is not None and self._fires_at is not None and self._fires_at <= wanted:
             return
@@ -36,5 +35,5 @@ class RequeueTimer:
             self._task.cancel()
 
     async def _fire(self, after: timedelta) -> None:
-        await workflow.sleep(after, summary=f"{self._context.title}: requeue"[: activity_options.SUMMARY_MAX])
-        self._context.requeue()
+        await workflow.sleep(after, summary=self._summary)
+        self._requeue()

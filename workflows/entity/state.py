@@ -1,5 +1,6 @@
 """What every entity carries from run to run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -7,9 +8,16 @@ from pydantic.alias_generators import to_camel
 
 from api_types.resources.status import Condition, EventRecord, LeftBehind
 
+# What is left behind on clusters is listed for people, on an object that may exist for years: the newest objects are enough.
+LEFT_BEHIND_KEPT = 200
+
 
 class EntityState(BaseModel):
-    """All that an entity knows; continue-as-new carries it whole."""
+    """All that an entity knows; continue-as-new carries it whole.
+
+    `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
+    workflows that it reports to or is registered at, with the first run of each when that was last checked.
+    """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
 
@@ -25,14 +33,20 @@ class EntityState(BaseModel):
     conditions: list[Condition] = Field(default_factory=list)
     events: list[EventRecord] = Field(default_factory=list)
     requests: list[str] = Field(default_factory=list)
+    changing_requests: list[str] = Field(default_factory=list)
     left_behind: list[LeftBehind] = Field(default_factory=list)
     forced: str = ""
     attempts: int = 0
+    receivers: dict[str, str] = Field(default_factory=dict)
 
     @property
     def deleting(self) -> bool:
         """Whether the deletion of the object was requested."""
         return bool(self.deletion_timestamp)
+
+    def add_left_behind(self, items: Sequence[LeftBehind]) -> None:
+        """List objects that stay on a cluster; what is left behind once more moves to the end."""
+        self.left_behind = [*(item for item in self.left_behind if item not in items), *items][-LEFT_BEHIND_KEPT:]
 
 
 def none_if_empty(value: Any) -> Any:

@@ -4,6 +4,7 @@ It runs in the process of the FleetScheduler workflow and reads that workflow's 
 newer scoring rule never breaks an old replay, and no selector is ever evaluated in workflow code.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field
@@ -11,8 +12,13 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
-from scheduler import SCHEDULER_VERSION, KeptReplica, ScheduleRequest, decide, read_need, to_wire
+from api_types.packing import compact
+from api_types.payload_limits import LIST_BYTES_MAX, MANIFEST_BYTES_MAX, TooLargeToSend, wire_size
+from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest, decide, read_need, to_wire
 from workflows.fleet_scheduler.cache import cache_registry
+
+# What a deployment needs is made from its manifest, in other words.
+NEED_BYTES_MAX = 2 * MANIFEST_BYTES_MAX
 
 
 class DecideBatch(Message):
@@ -25,11 +31,16 @@ class DecideBatch(Message):
 
 
 class Decided(Message):
-    """The decisions in wire form by request id, and why a request could not be read."""
+    """The decisions by request id, and why a request cannot be decided.
+
+    A decision is in wire form, as `packing.compact` writes it. `deferred`: ids of requests whose decisions have no room in this payload;
+    they are decided again, after the others are charged.
+    """
 
     scheduler_version: str = ""
     decisions: dict[str, dict[str, Any]] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
+    deferred: list[str] = Field(default_factory=list)
 
 
 @activity.defn(name="decide")
@@ -48,12 +59,36 @@ def decide_batch(batch: DecideBatch) -> Decided:
             requests.append(schedule_request(place))
         except ValueError as error:
             problems[place.request_id] = str(error)
-    decisions = {decision.request_id: to_wire(decision) for decision in decide(fleet, requests, batch.now)}
-    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=decisions, problems=problems)
+    return _within_payload(decide(fleet, requests, batch.now), problems)
+
+
+def _within_payload(decisions: Iterable[Decision], problems: dict[str, str]) -> Decided:
+    """Give the first decisions that fit one payload. Each was made as if those before it were charged, so none of these is left out."""
+    fitting: dict[str, Any] = {}
+    deferred: list[str] = []
+    room = LIST_BYTES_MAX
+    for decision in decisions:
+        tree = compact(to_wire(decision))
+        size = wire_size({decision.request_id: tree})
+        if deferred or size > room:
+            deferred.append(decision.request_id)
+        else:
+            fitting[decision.request_id] = tree
+            room -= size
+    if deferred and not fitting:
+        problems[deferred.pop(0)] = f"its decision is larger than the {LIST_BYTES_MAX} bytes that can be sent"
+    return Decided(scheduler_version=SCHEDULER_VERSION, decisions=fitting, problems=problems, deferred=deferred)
 
 
 def schedule_request(place: PlacementRequest) -> ScheduleRequest:
-    """Read what a deployment asks for."""
+    """Read what a deployment asks for.
+
+    Raises:
+        ValueError: it cannot be read, or is larger than any manifest makes it: its answer could not be sent.
+
+    """
+    if (size := wire_size(place.need)) > NEED_BYTES_MAX:
+        raise TooLargeToSend(f"the need of {place.namespace}/{place.name}", size, NEED_BYTES_MAX)
     return ScheduleRequest(
         request_id=place.request_id,
         deployment=read_need(place.need),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from api_types.limits import POLICY_BYTES_MAX
+from api_types.messages.capacity import with_plain_admission
 from api_types.messages.delivery import MessageT, Signal
 from api_types.messages.scheduling import (
     Bound,
@@ -22,6 +24,9 @@ from api_types.messages.scheduling import (
     SetPolicy,
 )
 from api_types.messages.signals import FleetSchedulerSignals
+from api_types.messages.versions import Version
+from api_types.names import workflow_id
+from api_types.payload_limits import wire_size
 from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -56,7 +61,11 @@ class Inbox:
 
     def append(self, signal: Signal[FleetSchedulerSignals, Any], payload: Any) -> None:
         """Store what arrived."""
-        self._cache.state.inbox.append(ReceivedSignal(signal.name, payload))
+        self.append_received(ReceivedSignal(signal.name, payload))
+
+    def append_received(self, received: ReceivedSignal) -> None:
+        """Store what arrived, with its name."""
+        self._cache.state.inbox.append(received)
 
     def read(self) -> bool:
         """Apply the first messages, in order; True while there are more. A malformed message is logged and ignored.
@@ -70,6 +79,7 @@ class Inbox:
                 self.readers[signal.name](signal.payload)
             except ValueError as error:
                 self._log.warning("a malformed message was ignored", extra={"signal": signal.name, "problems": str(error)})
+        cache.release_withheld()
         cache.request_resync(cache.admission.take_overdue())
         cache.expire_queue_reservations()
         cache.requeue_unplaced()
@@ -81,11 +91,43 @@ class Inbox:
         need = read_need(message.need)
         if (need.namespace, need.name) != (message.namespace, message.name):
             raise ValueError(f"need: is that of {need.namespace}/{need.name}, and the request that of {message.namespace}/{message.name}")
+        deployment, owner = workflow_id("ModelDeployment", message.namespace, message.name), f"{message.namespace}/{message.name}"
+        if self._cache.deployments.is_doubtful(owner, message.uid):
+            self._cache.await_account(deployment, ())
+            return
+        if not self._cache.deployments.accept(owner, message.uid, message.sequence):
+            return
+        self._cache.state.deleting_deployments.pop(owner, None)
         if message.request_id not in self._cache.answers:
-            self._adopt_reported(message.kept)
-        self._cache.queue.add(message)
+            for uid in message.returned:
+                self._cache.give_back(uid, message.uid)
+            self._adopt_reported(message.kept, (message.namespace, message.name))
+            self._check_unlisted(message)
+        self._cache.state.raise_epoch(message.epoch)
+        if unknown := self._unknown(message):
+            self._cache.await_account(deployment, (known.cluster for known in unknown))
+            self._cache.queue.withhold(message)
+        elif self._cache.has_doubts(message.namespace, message.name):
+            self._cache.queue.withhold(message)
+        else:
+            self._cache.queue.add(message)
 
-    def _adopt_reported(self, reported: Iterable[KnownReplica]) -> None:
+    def _unknown(self, message: PlacementRequest) -> list[KnownReplica]:
+        """Give the listed replicas that the ledger does not have, and that were not released: what they use is not charged."""
+        cache = self._cache
+        return [known for known in message.kept if cache.fleet.replica(known.uid) is None and known.uid not in cache.reservations.released]
+
+    def _check_unlisted(self, message: PlacementRequest) -> None:
+        """Have replicas checked that are being deleted and that their deployment does not know.
+
+        One that is not being deleted is in the answer, and its deployment takes it over.
+        """
+        cache, listed = self._cache, {known.uid for known in message.kept}
+        for uid, entry in cache.fleet.owned(message.namespace, message.name).items():
+            if uid not in listed and entry.state == reasons.RELEASING and not cache.reservations.entry(uid):
+                cache.verification.add(entry)
+
+    def _adopt_reported(self, reported: Iterable[KnownReplica], owner: Owner) -> None:
         """Take over what a deployment reports of its replicas.
 
         An order in an answer never reached them if the deployment sent another request before it read that answer.
@@ -94,13 +136,22 @@ class Inbox:
         for known in reported:
             entry = cache.fleet.replica(known.uid)
             if entry is None:
+                if known.terminating and known.uid in cache.reservations.released:
+                    cache.awaited_releases.append((known.uid, owner))
                 continue
             adopted = entry
             if known.template and known.template != entry.template:
                 adopted = replace(adopted, template=known.template)
             # A preempted replica is evicted by a signal of its own, and not in an answer.
-            if entry.state == reasons.RELEASING and not known.terminating and entry.nominated_for is None:
-                adopted = replace(adopted, state=reasons.RESERVED if known.uid in cache.unbound else reasons.BOUND, since=cache.now())
+            if entry.state == reasons.RELEASING and not known.terminating and entry.nominated_for is not None:
+                cache.evict(entry, reasons.PREEMPTED, f"preempted by {'/'.join(entry.nominated_for)}")
+            elif entry.state == reasons.RELEASING and not known.terminating and cache.is_reused(entry):
+                # The answer that evicts it has promised its nodes.
+                cache.evict(entry, "Releasing", "another replica gets its nodes")
+            elif entry.state == reasons.RELEASING and not known.terminating and known.uid not in cache.verification.doubts:
+                adopted = replace(
+                    adopted, state=reasons.RESERVED if cache.reservations.entry(known.uid) else reasons.BOUND, since=cache.now()
+                )
             if adopted is not entry:
                 cache.fleet.put_replica(adopted)
 
@@ -115,9 +166,16 @@ class Inbox:
                 except ValueError as error:
                     problems.append(f"entries.{uid}: {error}")
                     continue
-                cache.fleet.put_replica(replace(entry, since=cache.now()))
+                if uid in cache.reservations.released:
+                    # Started although its nodes were freed, or reported so late that it is gone again: it is charged until it has answered.
+                    cache.fleet.put_replica(entry.as_releasing(cache.now()))
+                    cache.verification.add(entry)
+                    continue
+                cache.fleet.put_replica(entry.as_bound(cache.now()))
+                # It may be so late that the replica is gone; its deployment must not start that again.
+                cache.verification.add(entry)
             cache.fleet.bind(uid, cache.now())
-            cache.unbound.pop(uid, None)
+            cache.reservations.bind(uid)
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -125,20 +183,32 @@ class Inbox:
         self._cache.release(message.uid)
 
     def _revoked(self, message: Revoked) -> None:
-        self._cache.release(message.uid)
+        self._cache.give_back(message.uid, message.deployment_uid)
 
     # --- from clusters and classes ------------------------------------------------------------------------------------------------
 
     def report_cluster(self, message: ReportCluster) -> None:
         """Take over how a cluster is. Raises ValueError when the report cannot be read; nothing is changed then."""
         cache, state = self._cache, self._cache.state
-        if message.gone or message.sequence < state.clusters.get(message.name, 0):
+        if message.gone or not cache.clusters[message.name].accepts(message.uid, message.sequence):
             return
-        view = cluster_view(message.manifest, accounted=message.name not in state.unresponsive.values())
-        check_names([("metadata.name", view.name)])
+        if cache.clusters.is_doubtful(message.name, message.uid) or self._may_be_gone(message):
+            cache.await_account(workflow_id("InferenceCluster", "", message.name), [message.name])
+            return
+        view = cluster_view(with_plain_admission(message.manifest))
+        replicas = [name.partition("/")[::2] for name in message.replicas]
+        check_names([("metadata.name", view.name), *(("replicas", part) for replica in replicas for part in replica)])
         if view.name != message.name:
             raise ValueError(f"metadata.name: is {view.name!r}, and the report that of {message.name!r}")
-        state.clusters[message.name] = message.sequence
+        cache.clusters.accept(message.name, message.uid, message.sequence)
+        cache.reported_at[message.name] = cache.now()
+        state.raise_epoch(message.epoch)
+        state.unresponsive.pop(workflow_id("InferenceCluster", "", message.name), None)
+        for namespace, name in replicas:
+            # What stands there is charged, whoever has forgotten it.
+            if not any(entry.namespace == namespace for entry in cache.fleet.ledger.named(name)):
+                cache.await_account(workflow_id("ModelReplica", namespace, name), [message.name])
+        view = replace(view, accounted=state.is_accounted(message.name))
         before = cache.fleet.version
         cache.request_resync(self._newly_tainted(view))
         cache.admission.update(view)
@@ -150,6 +220,14 @@ class Inbox:
         if cache.fleet.version != before:
             cache.hints.add_cluster(message.name)
 
+    def _may_be_gone(self, message: ReportCluster) -> bool:
+        """Tell whether a report may be a late one of a cluster that was deleted before this scheduler was started.
+
+        The rebuild has read those that ran. One that was applied later would have reported its end here, so a fleet that registers its
+        clusters is not asked about any of them.
+        """
+        return self._cache.clusters[message.name] == Version() and 0 < message.created < self._cache.state.epoch
+
     def _newly_tainted(self, view: ClusterView) -> list[Owner]:
         """Give the deployments on a cluster with a new NoExecute taint: they have to request placements again."""
         fleet = self._cache.fleet
@@ -160,28 +238,49 @@ class Inbox:
 
     def report_class(self, message: ReportClass) -> None:
         """Take over which generation a class has."""
+        self._cache.state.raise_epoch(message.epoch)
         self._cache.state.classes[message.name] = message.generation
 
     def _forget(self, message: Forget) -> None:
-        cache, state = self._cache, self._cache.state
         if message.kind == "InferenceCluster":
-            cache.fleet.remove_cluster(message.name)
-            state.clusters.pop(message.name, None)
-            state.deleting_clusters.pop(message.name, None)
-            cache.admission.forget(message.name)
-            # This frees nothing, but the conditions of waiting requests should not name a cluster that is gone.
-            cache.hints.add_everywhere()
+            self.forget_cluster(message.name, message.uid)
         elif message.kind == "InferenceClass":
-            state.classes.pop(message.name, None)
+            self._cache.state.classes.pop(message.name, None)
         elif message.kind == "ModelDeployment":
-            self._forget_deployment(message.namespace, message.name)
+            self._forget_deployment(message)
 
-    def _forget_deployment(self, namespace: str, name: str) -> None:
+    def forget_cluster(self, name: str, uid: str) -> None:
+        """Forget a cluster that is gone, unless another one has its name by now. An account that is awaited may be that of the next one."""
         cache = self._cache
+        if not cache.clusters.end(name, uid):
+            return
+        cache.fleet.remove_cluster(name)
+        cache.reported_at.pop(name, None)
+        # Replicas are still charged there if the deletion was forced. Nothing else would have their deployments request again.
+        cache.request_resync((entry.namespace, entry.deployment) for entry in cache.fleet.on_cluster(name).values())
+        cache.state.deleting_clusters.pop(name, None)
+        cache.admission.forget(name)
+        # This frees nothing, but the conditions of waiting requests should not name a cluster that is gone.
+        cache.hints.add_everywhere()
+
+    def _forget_deployment(self, message: Forget) -> None:
+        cache, namespace, name = self._cache, message.namespace, message.name
+        owner = f"{namespace}/{name}"
+        if cache.deployments.is_doubtful(owner, message.uid):
+            # It repeats this until it is answered.
+            cache.await_account(workflow_id("ModelDeployment", namespace, name), ())
+            return
+        if not cache.deployments.end(owner, message.uid):
+            return
+        if message.gone:
+            cache.state.deleting_deployments[owner] = message.uid
         cache.queue.remove(namespace, name)
         cache.end_queue_reservation(namespace, name)
-        for uid in [entry.uid for entry in cache.fleet.owned(namespace, name).values() if entry.state == reasons.RESERVED]:
-            cache.release(uid)
+        for entry in list(cache.fleet.owned(namespace, name).values()):
+            if entry.state == reasons.RESERVED:
+                cache.give_back(entry.uid, message.uid)
+            elif message.gone:
+                cache.verification.add(entry)
 
     # --- from users ---------------------------------------------------------------------------------------------------------------
 
@@ -190,12 +289,15 @@ class Inbox:
         if not isinstance(message.policy, dict):
             state.policy_problem = "the policy must be an object"
             return
+        if (size := wire_size(message.policy)) > POLICY_BYTES_MAX:
+            state.policy_problem = f"the policy is {size} bytes of JSON; at most {POLICY_BYTES_MAX} are stored"
+            return
         try:
             cache.fleet.set_options(read_policy(message.policy))
         except ValueError as error:
             state.policy_problem = str(error)
             return
-        state.policy, state.policy_problem = message.policy, ""
+        state.policy, state.policy_problem, state.policy_lost = message.policy, "", ""
         cache.hints.add_everywhere()
 
 

@@ -1,17 +1,14 @@
 """The periodic recount of the ledger. A difference is a bug in the scheduler, and is logged and shown."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
-from workflows.entity import activity_options
+from workflows.entity import periods
+from workflows.entity.calls import activity_options
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.continue_as_new import version_of
-
-AUDIT_PERIOD = timedelta(hours=1)
 
 # What may be recounted while a query waits.
 QUERY_ENTRIES_MAX = 10_000
@@ -28,7 +25,7 @@ class LedgerAudit:
         """Make a recount due every period, for ever."""
         while True:
             self.is_due = self._cache.fleet.ledger.size > 0
-            await workflow.sleep(AUDIT_PERIOD, summary="recount the ledger")
+            await workflow.sleep(periods.LEDGER_AUDIT, summary="recount the ledger")
 
     async def run_if_due(self) -> None:
         """Compare the ledger with one that is rebuilt from its entries."""

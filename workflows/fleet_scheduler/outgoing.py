@@ -1,24 +1,23 @@
 """The signals that the scheduler sends, as messages of the protocol. Pure: `sending` sends them."""
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api_types.messages.delivery import EntityRef, SignalRequest, entity
 from api_types.messages.scheduling import (
     Evict,
+    Forgotten,
     Occupied,
     PlacedCondition,
     PlacementRequest,
     PlacementResponse,
+    Released,
     ReplicaEviction,
     ReplicaPlacement,
     Revoke,
 )
 from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
-from scheduler import Decision, Eviction, Fleet, LedgerEntry, to_wire
-
-# A placement takes one to two kilobytes in an answer, and a payload holds two thousand kilobytes.
-PLACEMENTS_AT_ONCE = 800
+from api_types.messages.versions import Version
+from scheduler import Decision, Eviction, Fleet, LedgerEntry, Owner, to_wire
 
 
 def answer_to(place: PlacementRequest, answer: dict[str, Any]) -> SignalRequest:
@@ -28,9 +27,12 @@ def answer_to(place: PlacementRequest, answer: dict[str, Any]) -> SignalRequest:
     )
 
 
-def eviction(victim: Eviction, epoch: int) -> SignalRequest:
-    """Report to a deployment that one of its replicas is preempted."""
-    message = Evict(epoch=epoch, eviction=_evicted(victim))
+def eviction(victim: Eviction, epoch: int, started: LedgerEntry | None = None) -> SignalRequest:
+    """Report to a deployment that one of its replicas is evicted; `started`: its entry, if its workflow was started."""
+    evicted = _evicted(victim)
+    if started is not None:
+        evicted = evicted.model_copy(update={"index": started.index, "entry": to_wire(started)})
+    message = Evict(epoch=epoch, eviction=evicted)
     return ModelDeploymentSignals.EVICT.request(deployment(victim.namespace, victim.deployment), message)
 
 
@@ -39,35 +41,30 @@ def revoke(entry: LedgerEntry, epoch: int) -> SignalRequest:
     return ModelDeploymentSignals.REVOKE.request(deployment(entry.namespace, entry.deployment), Revoke(uid=entry.uid, epoch=epoch))
 
 
+def released(uid: str, owner: Owner) -> SignalRequest:
+    """Report to a deployment that a replica is gone whose nodes one of its placements waits for."""
+    return ModelDeploymentSignals.RELEASED.request(deployment(*owner), Released(uid=uid))
+
+
+def forgotten(owner: str, uid: str, epoch: int) -> SignalRequest:
+    """Report to a deployment that is being deleted that nothing is charged to it."""
+    return ModelDeploymentSignals.FORGOTTEN.request(deployment(*owner.split("/")), Forgotten(uid=uid, epoch=epoch))
+
+
 def resync(namespace: str, name: str) -> SignalRequest:
     """Have a deployment request placements again."""
     return ModelDeploymentSignals.RESYNC.request(deployment(namespace, name), None)
 
 
-def occupied(cluster: str, sequence: int, replicas: list[str]) -> SignalRequest:
+def occupied(cluster: str, reported: Version, replicas: list[str]) -> SignalRequest:
     """Report to a cluster that is being deleted which replicas are still charged there."""
-    message = Occupied(cluster=cluster, sequence=sequence, replicas=replicas)
+    message = Occupied(cluster=cluster, uid=reported.uid, sequence=reported.sequence, replicas=replicas)
     return InferenceClusterSignals.OCCUPIED.request(entity(InferenceClusterSignals, "", cluster), message)
 
 
 def deployment(namespace: str, name: str) -> EntityRef[ModelDeploymentSignals]:
     """Refer to a deployment."""
     return entity(ModelDeploymentSignals, namespace, name)
-
-
-def batches(requests: Sequence[SignalRequest]) -> Iterator[list[SignalRequest]]:
-    """Give the requests in batches that fit one payload each, in order; an answer counts as many placements as it lists."""
-    batch: list[SignalRequest] = []
-    total = 0
-    for request in requests:
-        weight = len((request.payload or {}).get("placements", ())) + 1
-        if batch and total + weight > PLACEMENTS_AT_ONCE:
-            yield batch
-            batch, total = [], 0
-        batch.append(request)
-        total += weight
-    if batch:
-        yield batch
 
 
 def placement_response(place: PlacementRequest, decision: Decision, fleet: Fleet, epoch: int, version: str) -> PlacementResponse:

@@ -3,37 +3,41 @@
 Entities signal it and are answered by signals. It reads what arrived in one batch, decides in a local activity over its ledger, charges
 the ledger, and answers. As nothing else places replicas, no capacity is promised twice.
 
-A scheduler that starts without state draws a new epoch and asks every cluster, class, replica and deployment for its account. It places
-nothing before that, and nothing on a cluster while one of its replicas has not answered.
+A scheduler that starts without state draws a new epoch and reads the accounts of all entities (`rebuild`). It places nothing before that,
+and nothing on a cluster about which something is unknown.
 """
 
 import asyncio
-from datetime import timedelta
+import contextlib
 from heapq import nsmallest
+from itertools import islice
 from typing import Any, ClassVar
 
 from temporalio import workflow
 
 from activities.messaging.search_attributes import KIND, NAME, PHASE
 from api_types.messages.signals import FleetSchedulerSignals
-from scheduler import Decision, from_wire, pool_report, to_wire, write_policy
+from api_types.payload_limits import split_by_size
+from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.handles import receives
-from workflows.fleet_scheduler import outgoing
+from workflows.entity.requeue_timer import RequeueTimer
 from workflows.fleet_scheduler.cache import cache_registry
+from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.cache.state import SchedulerState, SecondPayload
+from workflows.fleet_scheduler.calls import carry_out, check_doubts, decide_requests
 from workflows.fleet_scheduler.continue_as_new import TASK_PAUSE, load, pack
-from workflows.fleet_scheduler.deciding import charge, decide_requests
+from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.ledger_audit import LedgerAudit
-from workflows.fleet_scheduler.rebuild import Rebuild
-from workflows.fleet_scheduler.sending import report_occupied, revoke_expired, send, send_resyncs
+from workflows.fleet_scheduler.policy_record import PolicyKeeper
+from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.survey import Rebuild
+from workflows.fleet_scheduler.rebuild.unresponsive import MissingAccounts
 
-# How soon entities are asked again that did not answer a rebuild.
-UNRESPONSIVE_RETRY = timedelta(seconds=5)
-
-# Entries that one plain answer shows: each takes up to a kilobyte.
+# What one plain answer shows at most: entries of the ledger, and names of those that wait.
 LEDGER_SHOWN = 1_000
+NAMES_SHOWN = 1_000
 
 
 @workflow.defn(name="FleetScheduler")
@@ -43,86 +47,99 @@ class FleetSchedulerWorkflow:
     kind: ClassVar[str] = "FleetScheduler"
 
     @workflow.init
-    def __init__(self, state: SchedulerState | None) -> None:
+    def __init__(self, state: SchedulerState | None, second: SecondPayload | None = None) -> None:
         self.is_first_run = state is None
         self.state = state or SchedulerState()
+        self.state.take_over(second or SecondPayload())
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
-        self.rebuild = Rebuild(self.cache, self.inbox, workflow.logger)
+        self.controller = SchedulerController(self.cache, self.inbox, workflow.logger)
+        adoption = Adoption(self.cache, self.inbox, workflow.logger)
+        self.rebuild = Rebuild(self.cache, adoption)
+        self.missing = MissingAccounts(self.state, adoption)
         self.ledger_audit = LedgerAudit(self.cache)
-        self.published_phase = ""
+        self.policy_keeper = PolicyKeeper(self.cache)
+        self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue)
+        self.queued = False
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
-    async def run(self, state: SchedulerState | None) -> None:
+    async def run(self, state: SchedulerState | None, second: SecondPayload | None = None) -> None:
         """Place replicas, for ever."""
-        del state
+        del state, second
         await load(self.cache)
         if self.is_first_run or self.state.rebuild:
-            await self._rebuild()
-        audits = asyncio.create_task(self.ledger_audit.repeat())
+            self.rebuild.begin()
         self._publish()
+        if self.is_first_run:
+            await self.policy_keeper.restore()
+        await self._rebuild()
+        background = [asyncio.create_task(self.ledger_audit.repeat()), asyncio.create_task(self._check_doubts())]
+        self._publish()
+        self.missing.ask()
         while not workflow.info().is_continue_as_new_suggested():
             await self._until_work()
-            while self.inbox.read():
+            while self._read():
                 await workflow.sleep(TASK_PAUSE, summary="more messages than can be read at once")
-            await report_occupied(self.cache)
-            await send_resyncs(self.cache)
-            await revoke_expired(self.cache, self.inbox)
-            if self.state.unresponsive:
-                await self.rebuild.query_unresponsive()
+            self.missing.adopt()
+            self.missing.ask()
+            await carry_out(self.controller.due(), self.controller)
             while self.state.queue:
-                await self._decide_batch()
-                self.cache.requeue_unplaced()
+                batch = self.controller.next_batch()
+                decided = await decide_requests(self.cache, batch.requests)
+                await carry_out(self.controller.decided(batch, decided), self.controller)
             await self.ledger_audit.run_if_due()
             self._publish()
-        audits.cancel()
+        for task in background:
+            task.cancel()
+        self.timer.cancel()
+        await self.missing.stop()
         await workflow.wait_condition(workflow.all_handlers_finished)
         packed = await pack(self.cache)
         # A signal that arrives in the very task that ends the run undoes that task, and a worker then reads the whole run anew. Packing
         # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
         await workflow.sleep(TASK_PAUSE, summary="the cache is packed")
-        workflow.continue_as_new(self.cache.carried(packed))
+        workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)))
 
     async def _rebuild(self) -> None:
-        self.state.epoch = self._now_ms()
-        self.cache.fleet.rebuilding = True
-        self._publish()
+        if self.state.survey is None:
+            return
         await self.rebuild.run()
+        if self.state.survey is None:
+            self.policy_keeper.rebuilt()
+            self.policy_keeper.record()
+
+    def _read(self) -> bool:
+        """Read messages; True while there are more. A policy that a query shows is recorded."""
+        more = self.inbox.read()
+        self.policy_keeper.record()
+        return more
 
     async def _until_work(self) -> None:
-        # A reservation that is not used after its time to live has to be asked about.
-        time_to_live = timedelta(seconds=self.cache.fleet.options.reservation_ttl_seconds)
-        delays = [
-            UNRESPONSIVE_RETRY if self.state.unresponsive else None,
-            time_to_live if self.cache.unbound else None,
-            self.cache.next_timeout(),
-        ]
-        try:
-            await workflow.wait_condition(
-                lambda: bool(self.state.inbox or self.state.queue or self.ledger_audit.is_due),
-                timeout=min((delay for delay in delays if delay is not None), default=None),
-                timeout_summary="check unresponsive entities, unused reservations and timeouts",
-            )
-        except TimeoutError:
-            return
+        delay = self.controller.delay()
+        # When nothing is due any more, the timer is left: to stop it and to start another one costs more events than a pass in vain.
+        if delay is not None:
+            self.timer.update(workflow.now() + delay)
+        await workflow.wait_condition(
+            lambda: bool(self.queued or self.state.inbox or self.state.queue or self.missing.arrived or self.ledger_audit.is_due)
+        )
+        self.queued = False
 
-    async def _decide_batch(self) -> None:
-        """Decide one batch, charge the ledger, answer. A request that was answered before gets the same answer."""
-        batch = self.cache.queue.next_batch()
-        new = [place for place in batch if place.request_id not in self.cache.answers]
-        requests = [
-            outgoing.answer_to(place, self.cache.answers[place.request_id]) for place in batch if place.request_id in self.cache.answers
-        ]
-        decided = await decide_requests(self.cache, new)
-        for place in new:
-            if place.request_id in decided.decisions:
-                decision = from_wire(Decision, decided.decisions[place.request_id])
-                requests += charge(self.cache, place, decision, decided.scheduler_version)
-            elif place.request_id in decided.problems:
-                problem = decided.problems[place.request_id]
-                workflow.logger.warning("an unreadable request was dropped", extra={"request": place.request_id, "problem": problem})
-        await send(requests, f"answer {len(requests)} deployments")
+    def _requeue(self) -> None:
+        self.queued = True
+
+    async def _check_doubts(self) -> None:
+        """Check replicas beside the decisions: one that does not answer must not delay them."""
+        verification = self.cache.verification
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: bool(verification.due(self._now_ms())),
+                    timeout=verification.delay(self._now_ms()),
+                    timeout_summary="check replicas again that did not answer",
+                )
+            if verification.due(self._now_ms()):
+                await check_doubts(self.controller)
 
     # --- signals: stored here, read by the inbox ------------------------------------------------------------------------------------
 
@@ -170,22 +187,25 @@ class FleetSchedulerWorkflow:
 
     @workflow.query
     def policy(self) -> dict[str, Any]:
-        """Give the fleet policy in force, every field written out, and the problem of the last one that was refused."""
-        return {"policy": write_policy(self.cache.fleet.options), "problem": self.state.policy_problem}
+        """Give the fleet policy in force, every field written out, the problem of the last one that was refused, and why one is lost."""
+        state = self.state
+        return {"policy": write_policy(self.cache.fleet.options), "problem": state.policy_problem, "lost": state.policy_lost}
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give headline figures, the waiting requests and the ledger's size."""
+        """Give headline figures, the first of the waiting requests and silent entities, and the ledger's size."""
         return {
             "kind": self.kind,
             "metadata": {"name": "default"},
             "status": {
                 "epoch": self.state.epoch,
+                "policyLost": self.state.policy_lost,
+                "rebuilding": self.state.survey is not None,
                 "clusters": len(self.cache.fleet.clusters),
                 "classes": len(self.state.classes),
                 "replicas": self.cache.fleet.ledger.size,
-                "waiting": [f"{place.namespace}/{place.name}" for place in self.state.unplaced.values()],
-                "silent": sorted(self.state.unresponsive),
+                "waiting": [f"{place.namespace}/{place.name}" for place in islice(self.state.unplaced.values(), NAMES_SHOWN)],
+                "silent": nsmallest(NAMES_SHOWN, self.state.unresponsive),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
             },
@@ -193,15 +213,17 @@ class FleetSchedulerWorkflow:
 
     @workflow.query
     def waiting(self) -> list[str]:
-        """Name the deployments whose replicas are not all placed, and the entities that a rebuild waits for."""
-        return [f"{place.namespace}/{place.name} waits for capacity" for place in self.state.unplaced.values()] + [
-            f"waits for the account of {workflow_id}" for workflow_id in sorted(self.state.unresponsive)
+        """Name the first of the deployments whose replicas are not all placed, and of the entities that a rebuild waits for."""
+        unplaced = islice(self.state.unplaced.values(), NAMES_SHOWN)
+        return [f"{place.namespace}/{place.name} waits for capacity" for place in unplaced] + [
+            f"waits for the account of {workflow_id}" for workflow_id in nsmallest(NAMES_SHOWN, self.state.unresponsive)
         ]
 
     @workflow.query
     def ledger(self) -> list[dict[str, Any]]:
         """Give the ledger entries in order, the first of them in a large fleet: `ledger_page` gives them all."""
-        return [to_wire(entry) for entry in nsmallest(LEDGER_SHOWN, self.cache.fleet.entries(), key=lambda entry: entry.uid)]
+        entries = nsmallest(LEDGER_SHOWN, self.cache.fleet.entries(), key=lambda entry: entry.uid)
+        return next(iter(split_by_size(map(to_wire, entries), name=lambda entry: f"ledger entry {entry['uid']}")), [])
 
     @workflow.query
     def ledger_page(self, after: str = "") -> dict[str, Any]:
@@ -226,10 +248,11 @@ class FleetSchedulerWorkflow:
         lines = [f"**FleetScheduler** epoch {shown['epoch']}", "", "| | |", "|---|---|"]
         lines += [f"| {name} | {shown[name]} |" for name in ("clusters", "classes", "replicas", "decisions", "placements")]
         lines += ["", *(f"- {line}" for line in self.waiting())]
+        if self.state.policy_lost:
+            lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
         workflow.set_current_details("\n".join(lines))
-        phase = "Progressing" if self.cache.fleet.rebuilding else "Ready"
-        if phase != self.published_phase:
-            self.published_phase = phase
+        phase = "Progressing" if self.state.survey or self.cache.fleet.rebuilding else "Ready"
+        if phase != workflow.info().typed_search_attributes.get(PHASE):
             workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
 
     def _now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""How an InferenceCluster connects: once per generation, and again with backoff after a failure."""
+"""How an InferenceCluster connects: once per generation, and again when what failed can succeed."""
 
 from datetime import datetime
 
@@ -7,12 +7,16 @@ from temporalio.exceptions import ActivityError
 
 from activities.clusters.activities import ClusterActivities
 from api_types.messages.cluster_work import ClusterFacts, Connect, Connection
-from workflows.entity import activity_options, backoff
+from api_types.queues import ClusterWork, cluster_queue
+from workflows.entity import backoff
+from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import NO_FAILURE, Failure, failure_of
-from workflows.inference_cluster.spec import connection_of, declared_facts
+from workflows.entity.failures import NO_FAILURE, WAITING_FOR_WORKER, Failure, failure_of, was_never_started
+from workflows.inference_cluster.connection_wait import ConnectionWait
+from workflows.inference_cluster.spec import call_queue, connection_of, declared_facts
 from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.status import unserved_message, unwatched_message
 
 
 class ClusterConnection:
@@ -21,11 +25,17 @@ class ClusterConnection:
     def __init__(self, context: EntityContext[ClusterState]) -> None:
         self.context = context
         self.state = context.state
+        self.wait = ConnectionWait(context)
         self.retry_at: datetime | None = None
 
     def reset_backoff(self) -> None:
         """Make the next attempt with the next pass."""
+        self.wait.stop()
         self.retry_at = None
+
+    def stop(self) -> None:
+        """Wait for nothing any more."""
+        self.wait.stop()
 
     def update_declared(self) -> None:
         """Take over what the spec and the annotations declare now."""
@@ -33,19 +43,28 @@ class ClusterConnection:
             self.state.facts = self.state.facts.model_copy(update=declared_facts(self.state))
 
     async def connect(self) -> bool:
-        """Connect, unless that was done for this generation or its backoff is not over; True when it was done now."""
+        """Connect, unless that was done for this generation or has to wait; True when it was done now."""
         connection = connection_of(self.context.name, self.state)
         if connection is None or self.state.connected_generation == self.state.generation:
+            return False
+        if self.state.unserved_queue == call_queue(connection) or self.wait.holds:
             return False
         if self.retry_at and workflow.now() < self.retry_at:
             self.context.requeue_at(self.retry_at)
             return False
+        generation = self.state.generation
         if self.state.facts is None and not self.state.failure.type:
             self._show_connecting()
         try:
             facts = await self._find_facts(connection)
         except ActivityError as error:
-            self._record_failure(failure_of(error))
+            if was_never_started(error):
+                self.state.unserved_queue = call_queue(connection)
+                self.state.failure = Failure(WAITING_FOR_WORKER, unserved_message(call_queue(connection)))
+                self._record_event()
+            else:
+                self._record_failure(failure_of(error))
+                self.wait.start(connection)
             return False
         if facts is None:
             return False
@@ -53,7 +72,7 @@ class ClusterConnection:
         self.state.failure = NO_FAILURE
         self.state.attempts = 0
         self.state.unreachable_since = ""
-        self.state.connected_generation = self.state.generation
+        self.state.connected_generation = generation
         self.context.record_event("Normal", "Connected", f"Kubernetes {facts.kubernetes_version}, DRA {facts.dra_version or 'not served'}")
         return True
 
@@ -64,7 +83,7 @@ class ClusterConnection:
             workflow.execute_activity_method(
                 ClusterActivities.connect_cluster,
                 Connect(connection=connection),
-                **activity_options.remote(activity_options.CLUSTER_CALL, f"connect to {self.context.name}", connection.task_queue),
+                **activity_options.on_cluster(activity_options.CONNECT, f"connect to {self.context.name}", connection.task_queue),
             ),
         )
 
@@ -75,16 +94,32 @@ class ClusterConnection:
         self.context.set_condition("Ready", FALSE, "Creating", "connecting")
         self.context.publish()
 
+    def _record_event(self) -> None:
+        self.context.record_event("Warning", self.state.failure.type, self.state.failure.message)
+
     def _record_failure(self, failure: Failure) -> None:
         self.state.failure = failure
-        self.context.record_event("Warning", failure.type, failure.message)
-        delay = backoff.after_retries(self.state.attempts)
+        self._record_event()
+        # The wait for a change may end at once, each time that one failure follows another.
+        self.retry_at = workflow.now() + backoff.missing(self.state.attempts)
         self.state.attempts += 1
-        self.retry_at = workflow.now() + delay
-        self.context.requeue_after(delay)
 
     def lose(self, error: BaseException) -> None:
-        """Connect again after a delay, because the observer ended with an error."""
+        """Connect again, because the observer ended with an error: after a delay, or at once if no worker took it.
+
+        What was observed before says nothing about the cluster from now on, until a new observer reports.
+        """
+        connection = connection_of(self.context.name, self.state)
+        self.state.unwatched_since = self.state.unwatched_since or self.context.now()
+        if was_never_started(error) and connection:
+            # The connect, which needs no slot of the observers, tells whether there is a worker at all.
+            self.state.unserved_queue = cluster_queue(connection.task_queue, ClusterWork.WATCH)
+            self.context.record_event("Warning", WAITING_FOR_WORKER, unwatched_message(self.state))
+            self.retry_at = None
+            # One that is being deleted does not connect any more; its observer goes on as soon as a worker takes it.
+            self.state.connected_generation = self.state.connected_generation if self.state.deleting else 0
+            self.context.requeue()
+            return
         self.state.failure = failure_of(error)
         self.state.connected_generation = 0
         self.retry_at = workflow.now() + backoff.transient(self.state.attempts)

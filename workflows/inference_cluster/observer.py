@@ -8,7 +8,7 @@ from temporalio import workflow
 from activities.clusters.activities import ClusterActivities
 from api_types import labels
 from api_types.messages.cluster_work import WatchCluster
-from workflows.entity import activity_options
+from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.inference_cluster.spec import connection_of, node_pools
 from workflows.inference_cluster.state import ClusterState
@@ -45,11 +45,13 @@ class Observer:
         settings = ObserverSettings(adapter, connection.task_queue if connection else "")
         if self.task and settings != self.settings:
             self.stop()
-        if self.task is None and connection and self.state.connected_generation:
+        if self.task is None and connection and self.state.connected_generation and not self.state.unserved_queue:
             self.settings = settings
+            self.state.watches += 1
             watch = WatchCluster(
                 connection=connection,
                 cluster_uid=self.state.uid,
+                number=self.state.watches,
                 pools=[pool["name"] for pool in node_pools(self.state)],
                 capacity_adapter=adapter,
             )
@@ -57,7 +59,7 @@ class Observer:
                 workflow.execute_activity_method(
                     ClusterActivities.watch_cluster,
                     watch,
-                    **activity_options.remote(activity_options.WATCH, f"watch {self.context.name}", connection.task_queue),
+                    **activity_options.on_cluster(activity_options.WATCH, f"watch {self.context.name}", connection.task_queue),
                 )
             )
             self.task.add_done_callback(self._ended)

@@ -13,8 +13,8 @@ from api_types.messages.caches import CacheSite
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import Forget, ReportCluster
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelCacheSignals, ModelReplicaSignals
+from workflows.entity.calls.sending import REPEAT_BROADCAST, broadcast
 from workflows.entity.context import EntityContext
-from workflows.entity.sending import REPEAT_BROADCAST, broadcast
 from workflows.inference_cluster.reports import (
     cache_report,
     replica_report,
@@ -64,6 +64,11 @@ class Reporter:
         """Report to the scheduler again with the next pass."""
         self.state.scheduler_digest = ""
 
+    def repeat_to_all(self) -> None:
+        """Report to the scheduler and to caches again with the next pass."""
+        self.repeat()
+        self.state.caches_digest = ""
+
     def update_memo(self) -> None:
         """Keep in the memo what replicas must know."""
         report = self.for_replicas()
@@ -74,14 +79,16 @@ class Reporter:
 
     async def report_to_scheduler(self) -> None:
         """Report to the scheduler what is new to it."""
-        digest = report_digest(self.for_scheduler().manifest)
+        # What its watch sees is asked for by a scheduler that lost its state; the first complete list may be what that waits for.
+        is_listed = self.state.observed is not None and self.state.observed.replicas is not None
+        digest = report_digest([self.for_scheduler().manifest, is_listed])
         if digest == self.state.scheduler_digest:
             return
         self.state.scheduler_digest = digest
-        self.state.sequence += 1
+        self.state.sequence = self.context.next_number(self.state.sequence)
         # Its answer to an earlier report is not about this one.
         self.state.occupied = None
-        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLUSTER, self.for_scheduler())
+        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLUSTER, self.for_scheduler())
 
     async def report_to_caches(self) -> None:
         """Report to every cache what is new; each knows by itself whether it concerns it."""
@@ -101,9 +108,9 @@ class Reporter:
         if not changed and not self.state.repeat_to_replicas:
             return
         self.state.replicas_digest, self.state.repeat_to_replicas = digest, changed and not first
-        self.state.sequence += 1
-        if not first:
-            await self.broadcast_to_replicas()
+        self.state.sequence = self.context.next_number(self.state.sequence)
+        # A new cluster of an old name may have replicas, which know the one before it.
+        await self.broadcast_to_replicas()
         if self.state.repeat_to_replicas:
             self.context.requeue_after(REPEAT_BROADCAST)
 

@@ -28,7 +28,9 @@ def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportClu
         uid=state.uid,
         sequence=state.sequence,
         epoch=state.epoch,
+        created=int(datetime.fromisoformat(state.creation_timestamp).timestamp()) * 1000 if state.creation_timestamp else 0,
         gone=gone,
+        replicas=(state.observed.replicas or []) if state.observed else [],
         manifest={"metadata": metadata, "spec": spec, "status": status},
     )
 
@@ -36,14 +38,18 @@ def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportClu
 def replica_report(name: str, state: ClusterState, now: datetime) -> ClusterChanged:
     """Say what replicas must know."""
     facts, gateway = state.facts, gateway_of(state)
+    connected = state.connected_generation > 0 and not state.unreachable_since
+    ready = condition_of(state.conditions, "ClusterReady")
     left = time_to_withdrawal(state, now)
     withdrawn = left is not None and left <= timedelta()
     found = {"gateway_address": gateway.address, "gateway_message": gateway.problem, "drivers": drivers(state.pools)}
     return ClusterChanged(
         name=name,
+        uid=state.uid,
         sequence=state.sequence,
         present=not state.deleting or state.occupied is None or bool(state.occupied),
-        connected=state.connected_generation > 0 and not state.unreachable_since,
+        connected=connected,
+        problem="" if connected or ready is None else f"{ready.reason}: {ready.message}",
         unreachable_for_seconds=int(_withdraw_after(state).total_seconds()) if withdrawn else 0,
         connection=connection_of(name, state) if facts else None,
         facts=facts.model_copy(update=found) if facts else None,

@@ -4,6 +4,7 @@ from typing import Any
 
 from api_types import labels, queues
 from api_types.messages.cluster_work import Connection
+from api_types.queues import ClusterWork
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -15,6 +16,11 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
     ref = source["existing"]["secretRef"]
     queue = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
     return Connection(cluster=name, namespace=labels.SYSTEM_NAMESPACE, name=ref["name"], key=ref.get("key", "kubeconfig"), task_queue=queue)
+
+
+def call_queue(connection: Connection) -> str:
+    """Name the task queue of short calls, the only one that is never busy for long: a task that nobody takes there has no worker."""
+    return queues.cluster_queue(connection.task_queue, ClusterWork.CALL)
 
 
 def declared_facts(state: ClusterState) -> dict[str, Any]:

@@ -10,14 +10,17 @@ from pydantic import Field
 from api_types.base import Message
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
+from api_types.messages.versions import ObservationVersion
+from api_types.packing import Compact
 from api_types.prices import UNPRICED
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 
 
 class KnownClass(Message):
-    """A class as it last reported itself."""
+    """A class as it last reported itself; the uid is empty in what earlier versions carried."""
 
+    uid: str = ""
     generation: int
     spec: dict[str, Any]
     price_milli: int = UNPRICED
@@ -33,7 +36,10 @@ class ClusterState(EntityState):
         facts: what was found at the last connect; None before the first one.
         connected_generation: the generation with which the cluster was connected; 0: it has to be connected (again).
         failure: why the last attempt to connect failed.
+        observed: the last observation; `observed_version`: that of the observation. `watches`: how many observers were started.
         unreachable_since: when the observer first reported that the cluster does not answer; empty while it does.
+        unserved_queue: the task queue on which no worker took a task of this cluster in time; empty once one does.
+        unwatched_since: since when no observer runs that should; empty when one reported.
         sequence: number of the last report to the scheduler or to replicas.
         epoch: that of the scheduler to which the last report went.
         occupied: the replicas that the scheduler has on this cluster, in its answer to the last report; asked for while deleting only.
@@ -43,18 +49,22 @@ class ClusterState(EntityState):
 
     """
 
-    classes: dict[str, KnownClass] = Field(default_factory=dict)
+    classes: Compact[dict[str, KnownClass]] = Field(default_factory=dict)
     registered_classes: list[str] = Field(default_factory=list, alias="wanted")
-    pools: list[dict[str, Any]] = Field(default_factory=list)
+    pools: Compact[list[dict[str, Any]]] = Field(default_factory=list)
     facts: ClusterFacts | None = None
     connected_generation: int = 0
     failure: Failure = NO_FAILURE
     observed: ObservedCluster | None = None
+    observed_version: ObservationVersion = Field(default_factory=ObservationVersion)
+    watches: int = 0
     unreachable_since: str = ""
+    unserved_queue: str = ""
+    unwatched_since: str = ""
     was_ready: bool = False
     sequence: int = 0
     epoch: int = 0
-    occupied: list[str] | None = None
+    occupied: Compact[list[str] | None] = None
     scheduler_digest: str = Field(default="", alias="reported")
     replicas_digest: str = Field(default="", alias="told")
     repeat_to_replicas: bool = Field(default=False, alias="tellAgain")

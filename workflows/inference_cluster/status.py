@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from api_types import labels, names
+from api_types import labels, names, queues
+from api_types.messages.observations import ObservedCluster
 from api_types.taints import is_drained
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
-from workflows.entity.failures import Failure
+from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.spec import missing_classes
 from workflows.inference_cluster.state import ClusterState
 
@@ -19,13 +20,17 @@ class Gateway(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """All that the verdicts read. `unresponsive`: since when and why the observer gets no answer, empty if it does."""
+    """All that the verdicts read.
+
+    `unwatched`: since when and why no observer runs, empty if one does. `unresponsive`: since when and why it gets no answer.
+    """
 
     source: str
     missing_classes: Sequence[str]
     failure: Failure
     connected_once: bool
     was_ready: bool
+    unwatched: str
     unresponsive: str
     gateway: Gateway
     external_stack: bool
@@ -40,10 +45,33 @@ def view_of(state: ClusterState) -> ClusterView:
         failure=state.failure,
         connected_once=state.facts is not None,
         was_ready=state.was_ready,
+        unwatched=unwatched_message(state),
         unresponsive=f"no answer since {state.unreachable_since}: {observed.error}" if observed and not observed.reachable else "",
         gateway=gateway_of(state),
         external_stack=state.annotations.get(labels.STACK, "managed") == "external",
     )
+
+
+def unserved_message(base_queue: str) -> str:
+    """Say that no worker serves a base queue, and what to do."""
+    return f"no worker serves task queue {base_queue}; start one that reaches the cluster, {_serving(base_queue)}"
+
+
+def unwatched_message(state: ClusterState) -> str:
+    """Say since when no observer runs that should, and what to do; empty if one does."""
+    if not (state.unwatched_since or state.unserved_queue):
+        return ""
+    since = f"not watched since {state.unwatched_since}" if state.unwatched_since else "not watched"
+    if not state.unserved_queue:
+        return f"{since}: waits for the first report of a new watch"
+    base = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
+    more = f"start one that reaches the cluster, {_serving(base)}, or raise worker.maxConcurrentWatches of those that run"
+    return f"{since}: no worker took the watch from task queue {state.unserved_queue}; {more}"
+
+
+def _serving(base_queue: str) -> str:
+    names = f"with queues.serve: [{base_queue}]"
+    return names if base_queue != queues.CLUSTERS else f"{names} or without that setting"
 
 
 def gateway_of(state: ClusterState) -> Gateway:
@@ -52,6 +80,13 @@ def gateway_of(state: ClusterState) -> Gateway:
     if observed and (observed.gateway_address or observed.gateway_message):
         return Gateway(observed.gateway_address, observed.gateway_message)
     return Gateway(facts.gateway_address, facts.gateway_message) if facts else Gateway()
+
+
+def with_known_gateway(seen: ObservedCluster, before: ObservedCluster | None) -> ObservedCluster:
+    """Keep the gateway as it was observed last while the cluster cannot be reached: an observer that starts meanwhile knows of none."""
+    if before is None or seen.reachable or seen.gateway_address or seen.gateway_message:
+        return seen
+    return seen.model_copy(update={"gateway_address": before.gateway_address, "gateway_message": before.gateway_message})
 
 
 def cluster_verdict(view: ClusterView) -> Verdict:
@@ -67,10 +102,15 @@ def cluster_verdict(view: ClusterView) -> Verdict:
         return Verdict(FALSE, "Unreachable", failure.message)
     if failure.type == "CredentialsInvalid":
         return Verdict(FALSE, failure.type, failure.message)
+    if failure.type == WAITING_FOR_WORKER:
+        return Verdict(UNKNOWN, failure.type, failure.message)
     if failure.type:
         return Verdict(FALSE, "Provisioning", f"{failure.type}: {failure.message}")
     if not view.connected_once:
         return Verdict(FALSE, "Provisioning", "connecting")
+    if view.unwatched:
+        # What was observed before may not hold any more: nothing new is placed here, and everything stays as it is.
+        return Verdict(UNKNOWN, WAITING_FOR_WORKER, view.unwatched)
     if view.unresponsive:
         return Verdict(FALSE, "Unreachable", view.unresponsive)
     return Verdict(TRUE, "ClusterRunning", f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else "")

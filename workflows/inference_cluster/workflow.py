@@ -12,9 +12,10 @@ from api_types.messages.caches import CacheOnCluster
 from api_types.messages.entities import ClassChanged, Delete
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
-from api_types.messages.signals import InferenceClusterSignals
+from api_types.messages.signals import FLEET_SCHEDULER, InferenceClusterSignals
 from api_types.resources.status import LeftBehind
 from api_types.taints import with_taint
+from api_types.validation.manifests import Manifest
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
@@ -22,8 +23,18 @@ from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
+from workflows.inference_cluster.scheduling import record_scheduling
 from workflows.inference_cluster.state import ClusterState
-from workflows.inference_cluster.status import backend_verdict, cluster_verdict, occupied_message, ready_verdict, status_fields, view_of
+from workflows.inference_cluster.status import (
+    backend_verdict,
+    cluster_verdict,
+    occupied_message,
+    ready_verdict,
+    status_fields,
+    view_of,
+    with_known_gateway,
+)
+from workflows.inference_cluster.worker_wait import WorkerWait
 
 
 @workflow.defn(name="InferenceCluster")
@@ -38,6 +49,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.classes = Classes(self.context)
         self.connection = ClusterConnection(self.context)
         self.observer = Observer(self.context)
+        self.worker_wait = WorkerWait(self.context)
         self.reporter = Reporter(self.context)
 
     @workflow.run
@@ -63,9 +75,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     @handles(InferenceClusterSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
         """Record what the observer reports of the cluster."""
-        if message.owner_uid != self.state.uid or message.cluster is None:
+        if message.owner_uid != self.state.uid or message.cluster is None or not self.state.observed_version.accepts(message.order):
             return
-        self.state.observed = message.cluster
+        self.state.observed_version = self.state.observed_version.advanced(message.order)
+        self.state.observed = with_known_gateway(message.cluster, self.state.observed)
+        self.state.unwatched_since = ""
         if message.cluster.reachable:
             self.state.unreachable_since = ""
         elif not self.state.unreachable_since:
@@ -76,16 +90,20 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     @handles(InferenceClusterSignals.OCCUPIED)
     def occupied(self, message: Occupied) -> None:
         """Record which replicas the scheduler has here, while this cluster is being deleted."""
-        if message.sequence == self.state.sequence:
+        # The uid is empty in what a scheduler sent that did not know it.
+        if message.uid in ("", self.state.uid) and message.sequence == self.state.sequence:
             self.state.occupied = message.replicas
             self.context.mark_changed()
 
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
-        """Report again to a scheduler that lost its state."""
-        if message is None or message.epoch > self.state.epoch:
-            self.state.epoch = message.epoch if message else self.state.epoch
-            self.repeat_reports()
+        """Report again: to a scheduler that lost its state, or to all that could not query this cluster."""
+        if message is None:
+            self.reporter.repeat_to_all()
+        # The report carries the greater epoch to a scheduler that has a smaller one.
+        if message is None or message.epoch != self.state.epoch:
+            self.state.epoch = max(message.epoch, self.state.epoch) if message else self.state.epoch
+            self.reporter.repeat()
             self.context.requeue()
 
     @workflow.query
@@ -100,6 +118,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
+    def accept(self, manifest: Manifest, by: str, reason: str) -> None:
+        """Store a checked manifest, and who drained, cordoned or uncordoned the cluster with it."""
+        before = self.state.spec
+        super().accept(manifest, by, reason)
+        record_scheduling(self.context, before, by, reason)
+
     def on_manifest_changed(self, *, new_generation: bool) -> None:
         """Connect as the manifest now says at once; what annotations declare holds from now on."""
         del new_generation
@@ -107,22 +131,34 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.connection.update_declared()
 
     def on_retry_requested(self) -> None:
-        """Connect at once."""
+        """Connect at once, and look for missing classes."""
         self.connection.reset_backoff()
+        self.classes.retry()
 
     def on_delete_requested(self, order: Delete) -> None:
-        """Evict what runs here, if the user requested that."""
+        """Connect no more; evict what runs here, if the user requested that."""
+        self.connection.stop()
         if order.evict and self.state.spec is not None:
-            self.state.spec = with_taint(self.state.spec)
+            before = self.state.spec
+            self.state.spec = with_taint(before)
             self.state.generation += 1
+            record_scheduling(self.context, before, order.by, "deletion with --evict")
 
-    def repeat_reports(self) -> None:
-        """Report to the scheduler again with the next pass."""
-        self.reporter.repeat()
+    def receivers(self) -> list[str]:
+        """Name the scheduler and the classes of the pools."""
+        return [FLEET_SCHEDULER.workflow_id, *self.classes.registered_at()]
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """Report to a scheduler that was started anew; register with classes that were."""
+        if FLEET_SCHEDULER.workflow_id in workflow_ids:
+            self.reporter.repeat()
+        self.classes.register_again(workflow_ids)
 
     async def stop_background_tasks(self) -> None:
-        """Stop the observer; the next run starts its own."""
+        """Stop the observer and what is waited for; the next run starts its own."""
+        self.connection.stop()
         self.observer.stop()
+        self.worker_wait.stop()
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
@@ -146,8 +182,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def watch(self) -> None:
         """Keep one observer running while the cluster is connected."""
         if failure := self.observer.take_failure():
-            # The observer fails only with what retrying does not fix: connect again.
+            # The observer fails only with what retrying does not fix, or because no worker takes it: connect again.
             self.connection.lose(failure)
+        self.worker_wait.update()
         self.observer.ensure_running()
 
     def update_conditions(self) -> None:
@@ -177,7 +214,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.context.set_condition("Deleting", FALSE, "Occupied", f"waits until {holders} removed its volumes")
             return False
         self.leave_behind("deletion was forced")
-        self.observer.stop()
+        await self.stop_background_tasks()
         self.state.occupied = []
         self.reporter.update_memo()
         await self.reporter.broadcast_to_replicas()
@@ -188,7 +225,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def leave_behind(self, reason: str) -> None:
         """List what stays on the cluster after a forced deletion."""
         held = [("ModelReplica", name) for name in self.state.occupied or []] + [("ModelCache", name) for name in self.state.caches]
-        self.state.left_behind = [LeftBehind(kind=kind, name=name, location=self.name, reason=reason) for kind, name in held]
+        self.state.add_left_behind([LeftBehind(kind=kind, name=name, location=self.name, reason=reason) for kind, name in held])
 
     # --- status -------------------------------------------------------------------------------------------------------------------
 

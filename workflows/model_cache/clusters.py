@@ -3,23 +3,24 @@
 A cluster reports itself to all caches when something about it changes; a survey finds those that did so before this cache existed.
 """
 
-from datetime import timedelta
+from collections.abc import Sequence
 
 from activities.messaging.messages import Survey
 from api_types import names
 from api_types.messages.caches import CacheSite
+from api_types.messages.delivery import EntityRef
+from api_types.messages.signals import InferenceClusterSignals
+from workflows.entity.calls.querying import query_each, query_pages
+from workflows.entity.calls.sending import send_all
 from workflows.entity.context import EntityContext
-from workflows.entity.querying import query_each, query_pages
 from workflows.model_cache.plan import can_stage, selects
+from workflows.model_cache.sites import new_staging, record_site
 from workflows.model_cache.spec import match_labels
-from workflows.model_cache.state import CacheState, ClusterStaging
+from workflows.model_cache.state import CacheState
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
-SURVEY_EVERY_RESYNCS = 12
+SURVEY_EVERY_RESYNCS = 6
 SURVEY_PAGE = 200
-
-# A cluster whose worker is just starting answers within this time.
-QUERY_AGAIN = timedelta(seconds=8)
 
 
 class Clusters:
@@ -29,22 +30,30 @@ class Clusters:
         self.context = context
         self.state = context.state
 
-    def record(self, site: CacheSite) -> None:
-        """Add a cluster on which something shall be staged, or update one that is known."""
-        if site.name not in self.state.known_clusters:
-            self.state.known_clusters.append(site.name)
+    def reported(self, site: CacheSite) -> None:
+        """Store what a cluster reports. One that may be a late report of an earlier cluster is asked about with the next pass."""
+        staging = self.state.stagings.get(site.name)
+        if staging is not None and staging.site_version.is_doubtful(site.uid):
+            staging.doubted = True
+            self.context.requeue()
+        else:
+            self._record(site)
+
+    def _answered(self, site: CacheSite) -> None:
+        """Store what a cluster says when it is asked: that is the one which is there."""
         staging = self.state.stagings.get(site.name)
         if staging is not None:
-            if site.uid != staging.site.uid:
-                # Another record of that name: it does not know what this cache has there, and what was applied may be gone.
-                staging.registered = False
-                for copy in staging.copies:
-                    copy.applied_generation = 0
-            if site.uid != staging.site.uid or site.sequence >= staging.site.sequence:
-                staging.site = site
+            staging.doubted, staging.site_version = False, staging.site_version.allowing(site.uid)
+        self._record(site)
+
+    def _record(self, site: CacheSite) -> None:
+        """Add a cluster on which something shall be staged, or update one that is known."""
+        staging = self.state.stagings.get(site.name)
+        if staging is not None:
+            if record_site(staging, site):
                 self.context.mark_changed()
         elif self.state.spec is not None and not self.state.deleting and can_stage(site) and selects(match_labels(self.state.spec), site):
-            self.state.stagings[site.name] = ClusterStaging(site=site)
+            self.state.stagings[site.name] = new_staging(site)
             self.context.mark_changed()
 
     def repeat_survey(self) -> None:
@@ -52,28 +61,46 @@ class Clusters:
         self.state.surveyed = False
 
     async def survey(self) -> None:
-        """Query every cluster, if that was not done since the spec last changed."""
+        """Query every cluster, if that was not done since the spec last changed.
+
+        One that does not answer is not queried again and again: a signal waits for it, and it reports itself as soon as it runs again.
+        """
         if self.state.surveyed:
+            if doubted := [name for name, staging in self.state.stagings.items() if staging.doubted]:
+                await self._query(doubted)
             return
         self.state.surveyed = True
+        unlisted, unresponsive = dict.fromkeys(self.state.stagings), list[str]()
         clusters = Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE)
         async for page in query_pages(clusters, "query the clusters of the fleet"):
             for answer in page.answers.values():
-                self.record(CacheSite.model_validate(answer))
-            if page.unresponsive:
-                self.state.surveyed = False
-                self.context.requeue_after(QUERY_AGAIN)
-        missing = [name for name in self.state.stagings if name not in self.state.known_clusters]
-        if missing:
-            await self._query(missing)
+                site = CacheSite.model_validate(answer)
+                unlisted.pop(site.name, None)
+                self._answered(site)
+            unresponsive += page.unresponsive
+        for workflow_id in unresponsive:
+            unlisted.pop(workflow_id.rpartition("/")[2], None)
+        if unlisted:
+            await self._query(list(unlisted))
+        await self._await_reports(unresponsive)
+
+    async def _await_reports(self, unresponsive: Sequence[str]) -> None:
+        """Have clusters that do not answer report as soon as they run."""
+        if unresponsive:
+            requests = [InferenceClusterSignals.RESYNC.request(EntityRef(workflow_id), None) for workflow_id in sorted(unresponsive)]
+            await send_all(requests, f"have {len(requests)} clusters report that do not answer")
 
     async def _query(self, clusters: list[str]) -> None:
         """Query clusters that visibility did not list; one that does not run any more has no record."""
         by_id = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
         queried = await query_each(by_id, "cache_site", f"query {len(by_id)} clusters")
+        doubted = [workflow_id for workflow_id in queried.unresponsive if self.state.stagings[by_id[workflow_id]].doubted]
+        await self._await_reports(doubted)
         for workflow_id, name in by_id.items():
+            staging = self.state.stagings[name]
+            staging.doubted = False
             if workflow_id in queried.answers:
-                self.record(CacheSite.model_validate(queried.answers[workflow_id]))
+                self._answered(CacheSite.model_validate(queried.answers[workflow_id]))
             elif workflow_id not in queried.unresponsive:
-                staging = self.state.stagings[name]
                 staging.site = staging.site.model_copy(update={"present": False})
+                staging.site_version = staging.site_version.ended(staging.site.uid)

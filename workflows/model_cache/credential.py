@@ -7,10 +7,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.caches.activities import CacheActivities
-from api_types import queues
 from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential
-from workflows.entity import activity_options
+from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import AUTH_REFUSED, download_started, waits_for_credential
 from workflows.model_cache.results import reset_backoff
@@ -53,7 +52,7 @@ class CredentialWatch:
         summary = f"wait for a change of Secret {secret.namespace}/{secret.name}"
         try:
             version = await workflow.execute_activity_method(
-                CacheActivities.await_credential, secret, **activity_options.remote(activity_options.LONG_WAIT, summary, queues.CLUSTERS)
+                CacheActivities.await_credential, secret, **activity_options.on_cluster(activity_options.LONG_WAIT, summary)
             )
         except ActivityError as error:
             if not is_cancelled_exception(error):

@@ -8,10 +8,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.caches.revisions import RevisionActivities
-from api_types import labels, queues
+from api_types import labels
 from api_types.errors import error_message
 from api_types.messages.caches import ResolveRevision
-from workflows.entity import activity_options
+from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import download_started
 from workflows.model_cache.spec import artifact_of, reference_of
@@ -41,9 +41,7 @@ class Revision:
                 workflow.execute_activity_method(
                     RevisionActivities.resolve_revision,
                     ResolveRevision(namespace=self.context.namespace, name=self.context.name, spec=self.state.spec or {}),
-                    **activity_options.remote(
-                        activity_options.EXTERNAL_CALL, f"resolve the revision of {artifact.origin}", queues.CLUSTERS
-                    ),
+                    **activity_options.on_cluster(activity_options.EXTERNAL_CALL, f"resolve the revision of {artifact.origin}"),
                 ),
             )
         except ActivityError as error:

@@ -15,10 +15,9 @@ from api_types.messages.caches import ApplyCache, CacheOnCluster, DeleteCacheObj
 from api_types.messages.cluster_work import Connection
 from api_types.messages.delivery import entity
 from api_types.messages.signals import InferenceClusterSignals
-from workflows.entity import activity_options
+from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
-from workflows.entity.sending import send_all
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step
 from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
@@ -79,13 +78,8 @@ class Staging:
         if not staging.site.present and staging.copies:
             self.context.record_event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; volumes on it may still exist")
         if staging.registered and staging.site.present:
-            await self.context.signal(
-                entity(InferenceClusterSignals, "", name), InferenceClusterSignals.CACHE_STAGED, self._registration(staged=False)
-            )
+            await self._register(name, staged=False)
         self.context.mark_changed()
-
-    def _registration(self, *, staged: bool) -> CacheOnCluster:
-        return CacheOnCluster(cache=f"{self.context.namespace}/{self.context.name}", staged=staged)
 
     # --- one step on one cluster --------------------------------------------------------------------------------------------------
 
@@ -115,14 +109,14 @@ class Staging:
         if not staging.registered:
             # Before anything is applied: a cluster that is being deleted waits for the caches that are registered with it.
             staging.registered = True
-            if not await self._register(cluster):
+            if not await self._register(cluster, staged=True):
                 staging.site = staging.site.model_copy(update={"present": False})
                 return
         copy.cleaned_up = copy.cleaned_up and not step.hydrate
         order = self._order(staging, copy, connection, hydrate=step.hydrate)
         summary = f"stage {self.context.name} on {cluster}"
         applied = await workflow.execute_activity_method(
-            CacheActivities.apply_cache, order, **activity_options.remote(activity_options.CLUSTER_CALL, summary, connection.task_queue)
+            CacheActivities.apply_cache, order, **activity_options.on_cluster(activity_options.CACHE_CALL, summary, connection.task_queue)
         )
         if order.hydrate:
             self.state.credential = applied.credential_version
@@ -130,15 +124,16 @@ class Staging:
         for warning in applied.warnings:
             self.context.record_event("Warning", "Staging", f"{cluster}: {warning}")
 
-    async def _register(self, cluster: str) -> bool:
-        """Tell a cluster that it will hold something of this cache; False when it does not run.
+    async def _register(self, cluster: str, *, staged: bool) -> bool:
+        """Tell a cluster that it will hold something of this cache, or nothing any more; False when it does not run.
 
-        No local activity as elsewhere: several clusters are worked on concurrently, and results of local activities that came one by one
+        Never by a local activity: several clusters are worked on concurrently, and results of local activities that came one by one
         come all at once in a replay, so that the steps between them would run in another order.
         """
-        to = entity(InferenceClusterSignals, "", cluster)
-        request = InferenceClusterSignals.CACHE_STAGED.request(to, self._registration(staged=True))
-        return not await send_all([request], f"register {self.context.name} with {cluster}")
+        report = CacheOnCluster(cache=f"{self.context.namespace}/{self.context.name}", staged=staged)
+        return await self.context.signal_recorded(
+            entity(InferenceClusterSignals, "", cluster), InferenceClusterSignals.CACHE_STAGED, report
+        )
 
     def _order(self, staging: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
         return ApplyCache(
@@ -172,7 +167,7 @@ class Staging:
         done = await workflow.execute_activity_method(
             CacheActivities.delete_cache_objects,
             order,
-            **activity_options.remote(activity_options.LONG_WAIT, f"{cluster}: {titles}", connection.task_queue),
+            **activity_options.on_cluster(activity_options.LONG_WAIT, f"{cluster}: {titles}", connection.task_queue),
         )
         for skipped in done.skipped:
             self.context.record_event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
@@ -180,5 +175,5 @@ class Staging:
 
     def leave_behind(self, reason: str) -> None:
         """Give up every cluster and list what may stay there."""
-        self.state.left_behind += left_behind(self.state.stagings, self.context.namespace, reason)
+        self.state.add_left_behind(left_behind(self.state.stagings, self.context.namespace, reason))
         self.state.stagings = {}

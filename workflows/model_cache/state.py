@@ -10,6 +10,8 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
+from api_types.messages.versions import ObservationVersion, Version
+from api_types.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 
@@ -72,18 +74,22 @@ class Copy(StatePart):
 class ClusterStaging(StatePart):
     """One cluster, with the artifacts on it, the desired one first.
 
-    `unselected_since`: when the selector stopped selecting the cluster. `error` is that of the last failed step, which is repeated at
-    `retry_at`; `errors` counts failures in a row. `registered`: the cluster knows that it waits for this cache when it is deleted.
+    `site`: the last report of the cluster; `site_version`: that of the report. `unselected_since`: when the selector stopped selecting the
+    cluster. `error` is that of the last failed step, which is repeated at `retry_at`; `errors` counts failures in a row. `registered`: the
+    cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster.
     """
 
     site: CacheSite
+    site_version: Version = Field(default_factory=Version)
     copies: list[Copy] = Field(default_factory=list)
     observed: ObservedCache | None = None
+    observed_version: ObservationVersion = Field(default_factory=ObservationVersion)
     unselected_since: str = Field(default="", alias="unmatchedSince")
     error: Failure = NO_FAILURE
     errors: int = 0
     retry_at: str = ""
     registered: bool = False
+    doubted: bool = False
 
     @property
     def published(self) -> Copy | None:
@@ -124,7 +130,6 @@ class CacheState(EntityState):
     Attributes:
         stagings: the clusters that hold something of this cache or shall do so, by name.
         users: by uid. `reported`: digest of the last message to each workflow.
-        known_clusters: every cluster that answered or reported itself.
         surveyed: all clusters were queried since the spec last changed.
         announcements: how often this cache was announced to its namespace.
         sequence: number of the last batch of messages to users.
@@ -133,10 +138,9 @@ class CacheState(EntityState):
     """
 
     pin: PinnedRevision | None = None
-    stagings: dict[str, ClusterStaging] = Field(default_factory=dict, alias="places")
-    users: dict[str, User] = Field(default_factory=dict)
-    reported: dict[str, str] = Field(default_factory=dict, alias="told")
-    known_clusters: list[str] = Field(default_factory=list, alias="known")
+    stagings: Compact[dict[str, ClusterStaging]] = Field(default_factory=dict, alias="places")
+    users: Compact[dict[str, User]] = Field(default_factory=dict)
+    reported: Compact[dict[str, str]] = Field(default_factory=dict, alias="told")
     surveyed: bool = False
     announcements: int = Field(default=0, alias="announced")
     resyncs: int = 0

@@ -7,9 +7,9 @@ from api_types.digests import report_digest
 from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.messages.delivery import EntityRef, SignalRequest
 from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals, ModelReplicaSignals
+from workflows.entity.calls.querying import query_each
+from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.context import EntityContext
-from workflows.entity.querying import query_each
-from workflows.entity.sending import broadcast, send_all
 from workflows.model_cache.claims import mounting_replicas, next_assignments
 from workflows.model_cache.reports import deployment_report, replica_report
 from workflows.model_cache.state import CacheState, User
@@ -60,10 +60,10 @@ class Users:
         requests = self._new_reports()
         if not requests:
             return
-        self.state.sequence += 1
+        self.state.sequence = self.context.next_number(self.state.sequence)
         for request in requests.values():
             request.payload["sequence"] = self.state.sequence
-        missing = await self._send(list(requests.values()))
+        missing = await send_all(list(requests.values()), f"report to {len(requests)} users of this cache")
         for uid, request in requests.items():
             if request.workflow_id in missing:
                 self._drop(uid, request.workflow_id)
@@ -84,13 +84,6 @@ class Users:
             report = replica_report(self.context.name, self.state, user)
             return ModelReplicaSignals.CACHE_REPORT.request(EntityRef(user.workflow_id), report)
         return CacheUserSignals.CACHE_CHANGED.request(EntityRef(user.workflow_id), deployment_report(self.context.name, self.state))
-
-    async def _send(self, requests: list[SignalRequest]) -> list[str]:
-        """Send messages; gives the ids of workflows that do not run."""
-        if len(requests) == 1:
-            (request,) = requests
-            return [] if await self.context.send(request) else [request.workflow_id]
-        return await send_all(requests, f"report to {len(requests)} users of this cache")
 
     async def drop_terminated(self) -> None:
         """Query the replicas whether they still run: one that was terminated could not unregister."""
@@ -114,7 +107,9 @@ class Users:
 
     async def report_gone(self) -> None:
         """Report to every user that the cache does not exist any more."""
-        gone = CacheChanged(cache=self.context.name, uid=self.state.uid, sequence=self.state.sequence + 1, present=False)
+        gone = CacheChanged(
+            cache=self.context.name, uid=self.state.uid, sequence=self.context.next_number(self.state.sequence), present=False
+        )
         users = [EntityRef[CacheUserSignals](workflow_id) for workflow_id in sorted(user.workflow_id for user in self.state.users.values())]
         if users:
             await send_all([CacheUserSignals.CACHE_CHANGED.request(user, gone) for user in users], "report to users that the cache is gone")

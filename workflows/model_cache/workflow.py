@@ -14,10 +14,10 @@ from activities.render.inputs.findings import InvalidSpec
 from api_types.messages.caches import CacheSite, CacheUse
 from api_types.messages.observations import Observed
 from api_types.messages.signals import ModelCacheSignals
+from workflows.entity.calls.sending import REPEAT_BROADCAST
 from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.entity.sending import REPEAT_BROADCAST
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
@@ -76,7 +76,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
     @handles(ModelCacheSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: CacheSite) -> None:
         """Record what a cluster reports of itself."""
-        self.clusters.record(message)
+        self.clusters.reported(message)
 
     @handles(ModelCacheSignals.CACHE_USED)
     def cache_used(self, message: CacheUse) -> None:
@@ -89,7 +89,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if message.owner_uid != self.state.uid or message.cache is None:
             return
         staging = self.state.stagings.get(message.cache.cluster)
-        if staging:
+        if staging and staging.observed_version.accepts(message.order):
+            staging.observed_version = staging.observed_version.advanced(message.order)
             for loss in record_observation(staging, message.cache, workflow.now()):
                 self.context.record_event("Warning", "VolumeLost", loss)
             self.context.requeue()
@@ -115,14 +116,15 @@ class ModelCacheWorkflow(Entity[CacheState]):
                 reset_backoff(copy)
         self.revision.retry()
 
-    def repeat_reports(self) -> None:
-        """Repeat what may have been lost."""
+    def on_resync(self) -> None:
+        """Query all clusters again and apply again what is not complete, but not each time: both cost several events."""
         self.state.resyncs += 1
+        if self.state.resyncs % SURVEY_EVERY_RESYNCS:
+            return
         for staging in self.state.stagings.values():
             for copy in staging.copies:
                 copy.applied_generation = copy.applied_generation if copy.ready_at else 0
-        if self.state.resyncs % SURVEY_EVERY_RESYNCS == 0:
-            self.clusters.repeat_survey()
+        self.clusters.repeat_survey()
 
     async def stop_background_tasks(self) -> None:
         """End what runs in the background; the next run starts it again."""

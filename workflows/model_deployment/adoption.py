@@ -1,20 +1,18 @@
-"""How a new deployment adopts replicas that an earlier one of its name left running, for instance because its workflow was terminated."""
+"""How a deployment adopts replicas that it does not know: those that an earlier deployment of its name left running.
 
-from collections.abc import Mapping
-from typing import Any
+A new deployment finds them in visibility. One that visibility did not list reports later, and is adopted then.
+"""
 
 from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import Survey
-from api_types.messages.scheduling import ReplicaAccount
-from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity import backoff
+from workflows.entity.calls.querying import query_each, query_pages
+from workflows.entity.calls.sending import call_entities
 from workflows.entity.context import EntityContext
-from workflows.entity.querying import query_each, query_pages
-from workflows.entity.sending import call_entities
 from workflows.model_deployment.replicas import ReplicaController
-from workflows.model_deployment.state import DeploymentState, TrackedReplica
+from workflows.model_deployment.state import DeploymentState
 
 # A replica whose worker is just starting answers at the second or third query.
 QUERY_RETRIES = 3
@@ -39,38 +37,19 @@ class Adoption:
     async def _adopt_all(self, survey: Survey) -> None:
         unresponsive: list[str] = []
         async for page in query_pages(survey.model_copy(update={"query": "account"}), "read the accounts of replicas to adopt"):
-            self._adopt(page.answers)
+            self._replicas.adopt(page.answers)
             unresponsive += page.unresponsive
         for attempt in range(QUERY_RETRIES):
             if not unresponsive:
                 break
             await workflow.sleep(backoff.transient(attempt), summary="wait for replicas to answer")
             again = await query_each(unresponsive, "account", "query unresponsive replicas again")
-            self._adopt(again.answers)
+            self._replicas.adopt(again.answers)
             unresponsive = sorted(again.unresponsive)
         if unresponsive:
+            # They are queried again: what is not adopted would never be deleted.
+            self._replicas.record_unknown([workflow_id.rsplit("/", 1)[-1] for workflow_id in unresponsive])
             self._context.record_event(
-                "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted: {', '.join(unresponsive)}"
+                "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted yet: {', '.join(unresponsive)}"
             )
-        adopted = [replica for replica in self._context.state.replicas.values() if replica.started]
-        await self._replicas.signal(adopted, ModelReplicaSignals.RESYNC, None)
-
-    def _adopt(self, accounts: Mapping[str, Any]) -> None:
-        state, context = self._context.state, self._context
-        for account in accounts.values():
-            found = ReplicaAccount.model_validate(account)
-            if found.gone or (found.namespace, found.deployment) != (context.namespace, context.name):
-                continue
-            state.generation = max(state.generation, found.generation)
-            state.replicas[found.uid] = TrackedReplica(
-                uid=found.uid,
-                name=found.name,
-                cluster=found.cluster,
-                index=found.index,
-                entry=found.entry,
-                generation=found.generation,
-                started=True,
-                bound=True,
-                deletion_reason="Terminating" if found.deleting else "",
-            )
-            context.record_event("Normal", "Adopted", f"{found.name} on {found.cluster}")
+        self._replicas.request_resync()

@@ -1,12 +1,11 @@
 """How a ModelDeployment follows its cache: it registers once, and the cache reports where it may be staged and how far it is."""
 
+from collections.abc import Collection
 from typing import Any
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
-from api_types.messages.delivery import entity
-from api_types.messages.signals import ModelCacheSignals
-from workflows.entity.cache_user import REGISTER_RETRY, wait_for_first_report
+from workflows.entity.cache_user import CacheRegistration, wait_for_first_report
 from workflows.entity.context import EntityContext
 from workflows.model_deployment.state import DeploymentState
 
@@ -38,6 +37,7 @@ class DeploymentCache:
 
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
+        self._registration = CacheRegistration(context)
 
     def record_change(self, message: CacheChanged) -> None:
         """Store what is new about the cache; one that was created or deleted has to be registered at again."""
@@ -47,6 +47,7 @@ class DeploymentCache:
         if not message.uid or not message.present:
             state.cache_registered = ""
             state.cache = known if message.present else None
+            self._registration.stop_waiting()
         elif known is None or known.uid != message.uid or message.sequence >= known.sequence:
             state.cache = message
         self._context.requeue()
@@ -64,13 +65,26 @@ class DeploymentCache:
             if state.cache_registered and state.cache is None:
                 await wait_for_first_report(name, lambda: state.cache is not None or state.deleting)
         if not name:
+            self._registration.stop_waiting()
             return {}
         if not state.cache_registered:
-            self._context.requeue_after(REGISTER_RETRY)
             return {"name": name, "state": "Absent"}
         return cache_view(name, state.cache)
 
     async def _register(self, name: str) -> bool:
         context = self._context
         message = CacheUse(workflow_id=names.workflow_id(context.kind, context.namespace, context.name), uid=context.state.uid)
-        return await context.signal(entity(ModelCacheSignals, context.namespace, name), ModelCacheSignals.CACHE_USED, message)
+        return await self._registration.register(name, message)
+
+    def registered_at(self) -> list[str]:
+        """Name the workflow of the cache that knows that this deployment uses it, if there is one."""
+        return self._registration.workflow_ids(self._context.state.cache_registered)
+
+    def register_again(self, workflow_ids: Collection[str]) -> None:
+        """Register again if the cache is one of these workflows."""
+        if self._registration.lost(self._context.state.cache_registered, workflow_ids):
+            self._context.state.cache_registered = ""
+
+    def retry(self) -> None:
+        """Look for a missing cache in the next pass."""
+        self._registration.stop_waiting()

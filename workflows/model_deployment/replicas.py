@@ -1,18 +1,33 @@
-"""The ModelReplicas of a deployment: they are started, updated, deleted, and started again when their workflow was terminated."""
+"""The ModelReplicas of a deployment: what they report, and what is ordered so that they become as the state has them.
 
-from collections.abc import Sequence
-from datetime import timedelta
+No call is made here: each step changes the state and gives orders, and takes the results of orders.
+"""
 
-from activities.messaging.entity_client import EntityClient
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from api_types import names
 from api_types.messages.delivery import MessageT, Signal, SignalRequest, entity
-from api_types.messages.entities import Delete, ReplicaChanged, StartReplicas
-from api_types.messages.scheduling import Bound, Revoked
+from api_types.messages.entities import Delete, ReplicaChanged
+from api_types.messages.scheduling import Bound, ReplicaAccount, Revoked
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
+from api_types.payload_limits import split_by_size
+from workflows.entity import backoff
 from workflows.entity.context import EntityContext
-from workflows.entity.sending import LOCAL_CALLS_MAX, call_entities, send_all
-from workflows.model_deployment.plan import startable
+from workflows.model_deployment.decisions.plan import startable
+from workflows.model_deployment.decisions.template import (
+    flags_text,
+    labels_message,
+    read_flags,
+    start_message,
+    template_labels,
+    template_message,
+)
+from workflows.model_deployment.orders import Order, ReadAccounts, Send, Start
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
-from workflows.model_deployment.template import flags_text, labels_message, read_flags, start_message, template_labels, template_message
 
 # A replica that ends reports that first, and the report takes no longer than this to arrive.
 LAST_REPORT_TIMEOUT = timedelta(seconds=2)
@@ -22,200 +37,335 @@ NAME_CONFLICT_RETRY = timedelta(seconds=4)
 
 
 class ReplicaController:
-    """Starts, updates and deletes ModelReplicas until they are as the state has them."""
+    """Decides which ModelReplicas are started, updated, deleted, and started again after they were terminated."""
 
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
-        self._revoked: list[str] = []
-        self._lost: list[str] = []
-        self._resync_due = False
+        self.namespace = context.namespace
 
     # --- what arrived -------------------------------------------------------------------------------------------------------------
 
     def record_report(self, report: ReplicaChanged) -> None:
         """Store what a replica reports of itself; the highest sequence of a uid wins."""
-        state, context = self._context.state, self._context
-        replica = state.replicas.get(report.uid)
-        if replica is None:
-            if report.phase not in ("Gone", "Terminating") and state.adopted:
-                # It was started by a repeated request, after this deployment had dropped it.
-                state.orphans.append(report.name)
-                context.requeue()
-            return
-        if report.sequence <= replica.sequence:
-            return
+        replica = self._context.state.replicas.get(report.uid)
+        if replica is not None and report.sequence > replica.sequence:
+            if report.phase == "Gone":
+                self._remove(replica, report)
+            else:
+                self._update(replica, report)
+            self._context.mark_changed()
+        elif replica is None and report.phase not in ("Gone", "Terminating"):
+            self.record_unknown([report.name])
         if report.phase == "Gone":
-            self._remove(replica, report)
-        else:
-            state.replicas[replica.uid] = replica.reported(report)
-        context.mark_changed()
+            self._free_name(report.name)
+            self.record_released(report.uid)
+
+    def _free_name(self, name: str) -> None:
+        """Have another replica of the name started at once."""
+        state = self._context.state
+        for replica in [replica for replica in state.replicas.values() if replica.name == name]:
+            state.update(replica, start_after="")
+
+    def _update(self, replica: TrackedReplica, report: ReplicaChanged) -> None:
+        state = self._context.state
+        state.replicas[replica.uid] = replica.reported(report)
+        if report.generation > replica.generation:
+            # It runs what an earlier deployment of this name ordered: templates to come have to be newer than that.
+            state.update(replica, generation=report.generation)
+            state.generation = max(state.generation, report.generation)
 
     def _remove(self, replica: TrackedReplica, report: ReplicaChanged) -> None:
         """Forget a replica that is gone; what a forced teardown left behind is listed on the deployment, which stays."""
         state, context = self._context.state, self._context
         del state.replicas[replica.uid]
+        state.lost.pop(replica.uid, None)
         if replica.deletion_reason:
             context.record_event("Normal", "ReplicaDeleted", f"{replica.name} was deleted from {replica.cluster}")
         else:
             context.record_event("Warning", "ReplicaGone", f"{report.name} on {replica.cluster} is gone; a new placement is requested")
         if report.left_behind:
-            state.left_behind += report.left_behind
+            state.add_left_behind(report.left_behind)
             count = len(report.left_behind)
             context.record_event(
                 "Warning", "LeftBehind", f"{replica.name} left {count} objects on {replica.cluster}; see status.leftBehind"
             )
 
+    def record_released(self, uid: str) -> None:
+        """Store that a replica is gone, which may be one of another deployment: what waited for its nodes is started."""
+        state = self._context.state
+        state.record_gone(uid)
+        replica = state.replicas.get(uid)
+        if replica is not None and not (replica.started or replica.starting):
+            # A late eviction has named it, or it ended before its workflow could be started again.
+            del state.replicas[uid]
+            self._context.mark_changed()
+        self._context.requeue()
+
     def record_revoked(self, uid: str) -> None:
         """Store that the scheduler asks about a reservation."""
-        self._revoked.append(uid)
+        if uid not in self._context.state.revoked:
+            self._context.state.revoked.append(uid)
+        self._context.requeue()
+
+    def record_unknown(self, replicas: Sequence[str]) -> None:
+        """Store names of replicas that belong to this deployment and are not tracked."""
+        state = self._context.state
+        state.unknown += [name for name in replicas if name not in state.unknown]
         self._context.requeue()
 
     def request_resync(self) -> None:
         """Have all replicas repeat their reports with the next pass."""
-        self._resync_due = True
+        self._context.state.resync_due = True
 
-    # --- the steps of a pass --------------------------------------------------------------------------------------------------------
+    # --- placements that are not used ---------------------------------------------------------------------------------------------
 
-    async def answer_revoked(self) -> None:
+    def give_back(self, uid: str) -> None:
+        """Never start a placement: the scheduler learns of it, and a new request takes its place."""
+        state = self._context.state
+        state.replicas.pop(uid, None)
+        if uid not in state.returned:
+            state.returned.append(uid)
+        self.record_revoked(uid)
+        state.requested_inputs = None
+
+    def answer_revoked(self) -> list[Order]:
         """Give reservations back that were never used; confirm those that are."""
         state = self._context.state
-        while self._revoked:
-            uid = self._revoked.pop(0)
-            replica = state.replicas.get(uid)
-            if replica and replica.was_started:
-                await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.BOUND, Bound(entries={uid: replica.entry}))
+        asked, state.revoked = state.revoked, []
+        used = {uid: state.replicas[uid].entry for uid in asked if uid in state.replicas and state.replicas[uid].was_started}
+        for uid in asked:
+            if uid not in used and (uid in state.replicas or uid not in state.returned):
+                self.give_back(uid)
+        state.revoked = []
+        confirmed = [FleetSchedulerSignals.BOUND.request(FLEET_SCHEDULER, Bound(entries=used))] if used else []
+        unused = [
+            FleetSchedulerSignals.REVOKED.request(FLEET_SCHEDULER, Revoked(uid=uid, deployment_uid=state.uid))
+            for uid in asked
+            if uid not in used
+        ]
+        return send([*confirmed, *unused], f"answer for {len(asked)} reservations", recorded=bool(unused))
+
+    # --- replicas that are not tracked --------------------------------------------------------------------------------------------
+
+    def read_unknown(self) -> list[Order]:
+        """Query replicas that report to this deployment and are not tracked."""
+        state = self._context.state
+        wanted, state.unknown = state.unknown, []
+        return [ReadAccounts(wanted)] if wanted else []
+
+    def accounts_read(self, order: ReadAccounts, answers: Mapping[str, Any], unresponsive: Collection[str]) -> list[Order]:
+        """Adopt the replicas that answered; those that did not are queried again."""
+        state = self._context.state
+        orders = self.adopt(answers)
+        silent = [name for name in order.names if self._workflow_id(name) in unresponsive]
+        if silent:
+            state.unknown += silent
+            self._context.requeue_after(backoff.after_retries(state.unknown_attempts))
+            state.unknown_attempts += 1
+        else:
+            state.unknown_attempts = 0
+        return orders
+
+    def adopt(self, accounts: Mapping[str, Any]) -> list[Order]:
+        """Track replicas that run. Whether they stay is the scheduler's decision; a placement that was given back is deleted."""
+        state, context = self._context.state, self._context
+        deleted: list[SignalRequest] = []
+        for account in accounts.values():
+            try:
+                found = ReplicaAccount.model_validate(account)
+            except ValidationError as error:
+                context.record_event("Warning", "UnreadableAccount", f"a replica is not adopted: {error.error_count()} problems")
                 continue
-            state.replicas.pop(uid, None)
-            await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REVOKED, Revoked(uid=uid))
+            own = (found.namespace, found.deployment) == (context.namespace, context.name)
+            if found.gone or not own or found.uid in state.replicas:
+                continue
+            if found.uid in state.returned:
+                deleted.append(self._deletion(found.name, found.uid))
+                continue
+            state.generation = max(state.generation, found.generation)
+            reason = "Terminating" if found.deleting else ""
+            state.replicas[found.uid] = TrackedReplica.of(
+                found, generation=found.generation, started=True, bound=True, deletion_reason=reason
+            )
+            context.record_event("Normal", "Adopted", f"{found.name} on {found.cluster}")
+        return send(deleted, f"delete {len(deleted)} replicas without a placement")
 
-    async def delete_orphans(self) -> None:
-        """Delete replicas of this deployment that no placement is for."""
+    # --- replicas whose workflows do not run --------------------------------------------------------------------------------------
+
+    def sent(self, missing: Collection[str]) -> None:
+        """Record which replicas do not run, of those that were signalled."""
         state = self._context.state
-        known = {replica.name for replica in state.replicas.values()}
-        orphans, state.orphans = [name for name in state.orphans if name not in known], []
-        await self._send(
-            [self._request(name, ModelReplicaSignals.DELETE, self.deletion()) for name in dict.fromkeys(orphans)],
-            "delete replicas without a placement",
-        )
-
-    async def delete_preempted(self) -> None:
-        """Delete replicas that the scheduler preempts."""
-        state = self._context.state
-        evictions, state.evictions = state.evictions, []
-        preempted: list[TrackedReplica] = []
-        for eviction in evictions:
-            replica = state.replicas.get(eviction.uid)
-            if replica:
-                self.mark_deleted(replica, eviction.reason)
-                preempted.append(replica)
-        await self.delete([replica for replica in preempted if replica.started])
-
-    async def resync(self) -> None:
-        """Have all replicas repeat their reports, if that was requested."""
-        if self._resync_due:
-            self._resync_due = False
-            await self.signal(self._context.state.started(), ModelReplicaSignals.RESYNC, None)
+        # A last report may still be on the way. A replica that sends none was terminated, and what it applied is still there.
+        due = self._context.moment() + LAST_REPORT_TIMEOUT
+        for replica in state.started():
+            if self._workflow_id(replica.name) in missing and replica.uid not in state.lost:
+                state.lost[replica.uid] = due.isoformat()
+        if state.lost:
+            self._context.requeue_after(LAST_REPORT_TIMEOUT)
 
     def restart_lost(self) -> None:
         """Mark replicas to be started again whose workflows were terminated: only a workflow can delete what it applied."""
         state = self._context.state
-        lost, self._lost = [uid for uid in self._lost if uid in state.replicas], []
-        for uid in lost:
-            replica = state.replicas[uid]
-            self._context.record_event("Warning", "ReplicaLost", f"the workflow of {replica.name} does not run; it is started again")
-            state.update(replica, started=False)
+        for uid, due in list(state.lost.items()):
+            if self._context.is_future(due):
+                # Each pass begins without a time for the next one.
+                self._context.requeue_at(datetime.fromisoformat(due))
+                continue
+            del state.lost[uid]
+            replica = state.replicas.get(uid)
+            if replica is not None and replica.started:
+                self._context.record_event("Warning", "ReplicaLost", f"the workflow of {replica.name} does not run; it is started again")
+                # It may have reported that it is gone to the scheduler alone: that has to confirm it anew.
+                # What its terminated run has reported may still arrive, and is old.
+                sequence = self._context.next_number(replica.sequence)
+                state.update(replica, started=False, bound=False, restarted=True, sequence=sequence)
 
-    async def start(self) -> None:
-        """Start what can be started, and report to the scheduler what was."""
-        state = self._context.state
-        ready = startable(state.replicas, state.by_name())
-        if ready:
-            await self._start(ready)
-            await self.delete([replica for replica in ready if replica.deletion_reason])
-        unbound = [replica for replica in state.started() if not replica.bound]
-        if unbound:
-            bound = Bound(entries={replica.uid: replica.entry for replica in unbound})
-            await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.BOUND, bound)
-            for replica in unbound:
-                if replica.uid in state.replicas:
-                    state.update(replica, bound=True)
-
-    async def _start(self, ready: Sequence[TrackedReplica]) -> None:
+    def check_leaving(self) -> list[Order]:
+        """Check that replicas that are being deleted still run, ever more rarely: one that was terminated would never report."""
         state, context = self._context.state, self._context
-        flags = read_flags(state).flags
-        starts = StartReplicas(replicas=[start_message(state, context.namespace, context.name, replica, flags) for replica in ready])
-        summary = f"start {len(ready)} replicas of {context.name}"
-        started = await call_entities(EntityClient.start_replicas, starts, summary, local=len(ready) <= LOCAL_CALLS_MAX)
-        for replica in ready:
-            if replica.name in started.conflicts:
-                context.record_event("Warning", "NameConflict", f"{replica.name} still runs with another uid; started when that is gone")
-                context.requeue_after(NAME_CONFLICT_RETRY)
-            else:
-                state.update(replica, started=True)
+        leaving = [replica for replica in state.started() if replica.deletion_reason]
+        uids = [replica.uid for replica in leaving]
+        if uids != state.leaving:
+            state.leaving, state.leaving_checks = uids, 0
+            state.leaving_check_at = (context.moment() + backoff.check_of_deletion(0)).isoformat() if uids else ""
+        if not uids:
+            return []
+        if context.is_future(state.leaving_check_at):
+            context.requeue_at(datetime.fromisoformat(state.leaving_check_at))
+            return []
+        state.leaving_checks += 1
+        state.leaving_check_at = (context.moment() + backoff.check_of_deletion(state.leaving_checks)).isoformat()
+        context.requeue_at(datetime.fromisoformat(state.leaving_check_at))
+        return self.delete(leaving)
 
-    async def update_templates(self, uids: Sequence[str]) -> None:
+    # --- starting -----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> list[Order]:
+        """Start what can be started, and confirm to the scheduler what was."""
+        state, context = self._context.state, self._context
+        ready = startable(state.by_name(), context.moment())
+        for replica in state.replicas.values():
+            if replica.must_wait(context.moment()):
+                context.requeue_at(datetime.fromisoformat(replica.start_after))
+        flags = read_flags(state).flags
+        messages = [start_message(state, context.namespace, context.name, replica, flags) for replica in ready]
+        for replica in ready:
+            state.update(replica, starting=True)
+        starts = [Start(batch) for batch in split_by_size(messages, name=lambda message: f"the start of replica {message.name}")]
+        return [*starts, *self.confirm_bound()]
+
+    def started(self, order: Start, conflicts: Collection[str]) -> list[Order]:
+        """Record which replicas run now. One that was deleted while it was started is deleted now, and one that is not tracked too."""
+        state, context = self._context.state, self._context
+        deleted: list[SignalRequest] = []
+        taken_over: list[str] = []
+        for message in order.replicas:
+            replica, conflict = state.replicas.get(message.uid), message.name in conflicts
+            if conflict and replica is not None:
+                if not replica.start_after:
+                    waits = f"{message.name} still runs with another uid; started when that is gone"
+                    context.record_event("Warning", "NameConflict", waits)
+                due = context.moment() + NAME_CONFLICT_RETRY
+                context.requeue_at(due)
+                state.update(replica, starting=False, start_after=due.isoformat())
+                if replica.deletion_reason and not state.replicas[replica.uid].was_started:
+                    self.give_back(replica.uid)
+            elif not conflict:
+                if replica is not None:
+                    state.update(replica, starting=False, started=True, start_after="")
+                if replica is None or replica.deletion_reason:
+                    deleted.append(self._deletion(message.name, message.uid))
+                elif replica.restarted:
+                    # It may run all the time, with the template of an earlier deployment of this name.
+                    taken_over.append(message.uid)
+        return [
+            *self.confirm_bound(),
+            *self.update_templates(taken_over),
+            *send(deleted, f"delete {len(deleted)} replicas that were started"),
+        ]
+
+    def confirm_bound(self) -> list[Order]:
+        """Report to the scheduler which replicas were started."""
+        state = self._context.state
+        unbound = [replica for replica in state.started() if not replica.bound]
+        for replica in unbound:
+            state.update(replica, bound=True)
+        bound = Bound(entries={replica.uid: replica.entry for replica in unbound})
+        return send([FleetSchedulerSignals.BOUND.request(FLEET_SCHEDULER, bound)], "report started replicas") if unbound else []
+
+    # --- changing -----------------------------------------------------------------------------------------------------------------
+
+    def resync(self) -> list[Order]:
+        """Have all replicas repeat their reports, and give those the present template again that are behind, if that was requested."""
+        state = self._context.state
+        due, state.resync_due = state.resync_due, False
+        if not due:
+            return []
+        staying = [replica for replica in state.started() if not replica.deletion_reason]
+        behind = [replica.uid for replica in staying if replica.applied_generation < replica.generation]
+        return [*self.signal(state.started(), ModelReplicaSignals.RESYNC, None), *self.update_templates(behind)]
+
+    def update_templates(self, uids: Collection[str]) -> list[Order]:
         """Give the present template to some of the replicas."""
         state = self._context.state
         replicas = [replica for replica in state.started() if replica.uid in uids]
         flags = read_flags(state).flags
-        await self._send(
-            [
-                self._request(replica.name, ModelReplicaSignals.SET_TEMPLATE, template_message(state, replica, flags))
-                for replica in replicas
-            ],
-            f"new template for {len(replicas)} replicas",
-        )
+        requests = [
+            self._request(replica.name, ModelReplicaSignals.SET_TEMPLATE, template_message(state, replica, flags)) for replica in replicas
+        ]
+        # A later generation may have the template of the one before: the scheduler has to know that these have another one.
+        return send(requests, f"new template for {len(replicas)} replicas", recorded=True)
 
-    async def update_labels(self) -> None:
+    def update_labels(self) -> list[Order]:
         """Give replicas the labels that users want on them, and the flags of their pickers; neither is part of the template."""
         state = self._context.state
         wanted, text = template_labels(state), flags_text(state)
         if (wanted, text) == (state.sent_labels, state.sent_flags):
-            return
+            return []
         flags, problem = read_flags(state)
         if problem and text != state.sent_flags:
             self._context.record_event("Warning", "InvalidAnnotation", problem)
         state.sent_labels, state.sent_flags = wanted, text
-        await self.signal(state.started(), ModelReplicaSignals.SET_LABELS, labels_message(state, flags))
+        requests = [
+            self._request(replica.name, ModelReplicaSignals.SET_LABELS, labels_message(state, replica, flags))
+            for replica in state.started()
+        ]
+        return send(requests, f"labels for {len(requests)} replicas", recorded=True)
 
     # --- deleting -----------------------------------------------------------------------------------------------------------------
 
     def mark_deleted(self, replica: TrackedReplica, reason: str) -> None:
-        """Mark a replica as being deleted; one that was never started is dropped at once."""
+        """Mark a replica as being deleted; one that was never started is given back at once."""
         state, context = self._context.state, self._context
         if not replica.was_started:
             context.record_event("Normal", "PlacementDropped", f"{replica.name} is not started on {replica.cluster}: {reason}")
-            del state.replicas[replica.uid]
+            self.give_back(replica.uid)
             return
         if not replica.deletion_reason:
             context.record_event("Normal", "ReplicaDeleting", f"{replica.name} is being deleted from {replica.cluster}: {reason}")
         state.update(replica, deletion_reason=reason)
 
-    async def delete(self, replicas: Sequence[TrackedReplica]) -> None:
+    def delete(self, replicas: Sequence[TrackedReplica]) -> list[Order]:
         """Begin the teardown of replicas."""
-        await self.signal(replicas, ModelReplicaSignals.DELETE, self.deletion())
-
-    def deletion(self) -> Delete:
-        """Give the message that begins the teardown of a replica."""
-        return Delete(by=f"{self._context.kind} {self._context.name}")
+        return send([self._deletion(replica.name, replica.uid) for replica in replicas], f"delete {len(replicas)} replicas")
 
     # --- sending ------------------------------------------------------------------------------------------------------------------
 
-    async def signal(self, replicas: Sequence[TrackedReplica], signal: Signal[ModelReplicaSignals, MessageT], message: MessageT) -> None:
+    def signal(self, replicas: Sequence[TrackedReplica], signal: Signal[ModelReplicaSignals, MessageT], message: MessageT) -> list[Order]:
         """Send the same signal to several replicas."""
         requests = [self._request(replica.name, signal, message) for replica in replicas]
-        await self._send(requests, f"{signal.name} to {len(replicas)} replicas")
+        return send(requests, f"{signal.name} to {len(replicas)} replicas")
+
+    def _deletion(self, name: str, uid: str) -> SignalRequest:
+        return self._request(name, ModelReplicaSignals.DELETE, Delete(by=f"{self._context.kind} {self._context.name}", uid=uid))
 
     def _request(self, name: str, signal: Signal[ModelReplicaSignals, MessageT], message: MessageT) -> SignalRequest:
         return signal.request(entity(ModelReplicaSignals, self._context.namespace, name), message)
 
-    async def _send(self, requests: list[SignalRequest], summary: str) -> None:
-        """Send signals to replicas, and record those that do not run."""
-        if not requests:
-            return
-        sent = await send_all(requests, summary, local=len(requests) <= LOCAL_CALLS_MAX)
-        missing = [workflow_id.rsplit("/", 1)[-1] for workflow_id in sent]
-        self._lost += [replica.uid for replica in self._context.state.started() if replica.name in missing]
-        if self._lost:
-            # Its last report may still be on the way. A replica that sends none was terminated, and what it applied is still there.
-            self._context.requeue_after(LAST_REPORT_TIMEOUT)
+    def _workflow_id(self, name: str) -> str:
+        return names.workflow_id("ModelReplica", self._context.namespace, name)
+
+
+def send(signals: list[SignalRequest], summary: str, *, recorded: bool = False) -> list[Order]:
+    """Order that signals are sent; without any signal there is no order."""
+    return [Send(signals, summary, recorded)] if signals else []

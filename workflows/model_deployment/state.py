@@ -3,6 +3,7 @@
 Field names on the wire are older than some names here: those have an alias, so that a run of an older worker can be continued.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field
@@ -10,8 +11,10 @@ from pydantic import BeforeValidator, Field
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged
 from api_types.messages.entities import ReplicaChanged
-from api_types.messages.scheduling import PlacedCondition, PlacementResponse, ReplicaEviction, ReplicaPlacement
+from api_types.messages.scheduling import PlacedCondition, PlacementResponse, ReplicaAccount, ReplicaEviction, ReplicaPlacement
+from api_types.packing import Compact
 from api_types.resources.status import LastScale
+from scheduler import reasons
 from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_deployment.revisions import Revision
 
@@ -21,10 +24,12 @@ class TrackedReplica(Message):
 
     Attributes:
         entry: its ledger entry, which the scheduler gets back when it lost its state.
-        after: uids of replicas that must be deleted before this one is started.
+        after: uids of replicas, of this deployment or others, that must be gone before this one is started.
         generation: that of the template which was last ordered; `applied_generation`: that of the one it runs.
-        bound: the scheduler knows that it was started.
+        starting: its start is ordered and was not answered yet; `bound`: the scheduler knows that it was started.
+        restarted: its workflow was terminated, and is started or was started again.
         deletion_reason: why it is being deleted; empty while it is not.
+        start_after: another uid of its name still runs, and it is started no earlier than this.
         sequence: that of its last report.
 
     """
@@ -36,9 +41,12 @@ class TrackedReplica(Message):
     entry: dict[str, Any] = Field(default_factory=dict)
     after: list[str] = Field(default_factory=list)
     generation: int = 0
+    starting: bool = False
     started: bool = False
     bound: bool = False
+    restarted: bool = False
     deletion_reason: str = Field(default="", alias="leaving")
+    start_after: str = ""
     sequence: int = 0
     phase: str = "Pending"
     ready: bool = False
@@ -48,22 +56,29 @@ class TrackedReplica(Message):
     message: str = ""
 
     @classmethod
+    def of(cls, found: ReplicaPlacement | ReplicaEviction | ReplicaAccount, **fields: Any) -> Self:
+        """Track the replica of a message, with other fields."""
+        return cls(uid=found.uid, name=found.name, cluster=found.cluster, index=found.index, entry=found.entry, **fields)
+
+    @classmethod
     def placed(cls, placement: ReplicaPlacement, generation: int) -> Self:
-        """Track a replica that was just placed."""
-        return cls(
-            uid=placement.uid,
-            name=placement.name,
-            cluster=placement.cluster,
-            index=placement.index,
-            entry=placement.entry,
-            after=placement.after,
-            generation=generation,
-        )
+        """Track a replica that was just placed, or that an earlier deployment of this name had started and that does not run any more."""
+        was_started = placement.entry.get("state", reasons.BOUND) != reasons.RESERVED
+        return cls.of(placement, after=placement.after, generation=generation, restarted=was_started)
+
+    @classmethod
+    def to_delete(cls, evicted: ReplicaEviction, generation: int) -> Self:
+        """Track a replica that was not known, and whose workflow may not run any more: it is started again to delete its objects."""
+        return cls.of(evicted, generation=generation, restarted=True, deletion_reason=evicted.reason)
+
+    def must_wait(self, now: datetime) -> bool:
+        """Whether it is too early to try again to start it."""
+        return bool(self.start_after) and datetime.fromisoformat(self.start_after) > now
 
     @property
     def was_started(self) -> bool:
-        """Whether its workflow was ever started: objects of it may be on the cluster, even if the workflow does not run at present."""
-        return self.started or self.bound
+        """Whether its workflow may ever have been started: objects of it may be on the cluster, even if it does not run at present."""
+        return self.starting or self.started or self.bound or self.restarted
 
     @property
     def current(self) -> bool:
@@ -125,7 +140,7 @@ class DeploymentState(EntityState):
     Attributes:
         cache: what its cache last reported; `cache_registered`: the name of the cache at which it is registered.
         applied_replicas: the replica count that was last applied; another one may have been ordered since.
-        requests_made: how many requests for placements were made; `request_id`: the id of the last one.
+        last_request: the number of the last request for placements; `request_id`: its id.
         requested_inputs: what the last request was made from; None if the next pass has to request in any case.
         answer: the answer that arrived and is not carried out yet; `answered`: the last request was answered.
         scheduler_conditions: the conditions of the last answer.
@@ -133,16 +148,23 @@ class DeploymentState(EntityState):
         adopted: replicas of an earlier deployment of this name were looked for.
         sent_labels, sent_flags: what was last sent to replicas beside their template.
         forgotten: the scheduler knows that this deployment is being deleted.
-        orphans: replicas that report to this deployment and that it did not place.
+        released: the scheduler has confirmed that nothing is charged to it; asked `release_checks` times, and next at `release_check_at`.
+        unknown: names of replicas that report to this deployment and are not tracked; queried `unknown_attempts` times in vain.
+        revoked: reservations that the scheduler asks about, or that have to be given back.
+        returned: placements that were given back or refused and are never started, until the scheduler has answered a request with them;
+            `requested_returned` are those that the last request listed.
+        lost: replicas that could not be signalled, and from when on they are started again.
+        leaving: replicas that are being deleted, checked `leaving_checks` times, and next at `leaving_check_at`.
+        resync_due: all replicas have to repeat their reports.
 
     """
 
     cache: CacheChanged | None = None
     cache_registered: str = ""
-    replicas: dict[str, TrackedReplica] = Field(default_factory=dict)
+    replicas: Compact[dict[str, TrackedReplica]] = Field(default_factory=dict)
     applied_replicas: int | None = None
     last_scale: LastScale | None = None
-    requests_made: int = Field(default=0, alias="asks")
+    last_request: int = Field(default=0, alias="asks")
     request_id: str = Field(default="", alias="asked")
     requested_inputs: Annotated[PlacementInputs | None, BeforeValidator(none_if_empty), Field(alias="askedFor")] = None
     answer: PlacementResponse | None = None
@@ -157,10 +179,22 @@ class DeploymentState(EntityState):
     sent_labels: dict[str, str] = Field(default_factory=dict, alias="toldLabels")
     sent_flags: str = Field(default="", alias="toldFlags")
     template_generation: int = 0
-    revisions: list[Revision] = Field(default_factory=list)
-    evictions: list[ReplicaEviction] = Field(default_factory=list)
+    revisions: Compact[list[Revision]] = Field(default_factory=list)
+    evictions: Compact[list[ReplicaEviction]] = Field(default_factory=list)
     forgotten: bool = False
-    orphans: list[str] = Field(default_factory=list)
+    released: bool = False
+    release_checks: int = 0
+    release_check_at: str = ""
+    unknown: list[str] = Field(default_factory=list, alias="orphans")
+    unknown_attempts: int = 0
+    revoked: list[str] = Field(default_factory=list)
+    returned: list[str] = Field(default_factory=list)
+    requested_returned: list[str] = Field(default_factory=list)
+    lost: dict[str, str] = Field(default_factory=dict)
+    leaving: list[str] = Field(default_factory=list)
+    leaving_checks: int = 0
+    leaving_check_at: str = ""
+    resync_due: bool = False
 
     @property
     def wanted(self) -> int:
@@ -178,6 +212,17 @@ class DeploymentState(EntityState):
     def staying(self) -> list[TrackedReplica]:
         """Give the replicas that are not being deleted, in name order."""
         return [replica for replica in self.by_name() if not replica.deletion_reason]
+
+    def record_gone(self, uid: str) -> None:
+        """Record that a replica is gone: none waits for it any more, nor one in an answer that is not carried out yet."""
+        for replica in [replica for replica in self.replicas.values() if uid in replica.after]:
+            self.update(replica, after=[other for other in replica.after if other != uid])
+        if self.answer is not None and any(uid in placement.after for placement in self.answer.placements):
+            placements = [
+                placement.model_copy(update={"after": [other for other in placement.after if other != uid]})
+                for placement in self.answer.placements
+            ]
+            self.answer = self.answer.model_copy(update={"placements": placements})
 
     def update(self, replica: TrackedReplica, **fields: Any) -> None:
         """Change fields of a replica."""

@@ -1,13 +1,16 @@
-"""How a deployment is deleted: every replica first, then itself."""
+"""How a deployment is deleted: every replica first, then itself, when the scheduler knows of none either."""
 
+from datetime import datetime
 from typing import Literal, cast
 
 from api_types.messages.entities import Force
-from api_types.messages.scheduling import Bound, Forget
+from api_types.messages.scheduling import Bound, Forget, Forgotten
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
+from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.model_deployment.replicas import ReplicaController
+from workflows.model_deployment.orders import Order
+from workflows.model_deployment.replicas import ReplicaController, send
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 # A condition names so many of the replicas that are waited for, and counts the others.
@@ -15,48 +18,70 @@ NAMED_MAX = 5
 
 
 class DeploymentTeardown:
-    """Deletes the replicas and waits until the last one is gone."""
+    """Deletes the replicas and waits until the last one is gone, of those too that only the scheduler knows of."""
 
     def __init__(self, context: EntityContext[DeploymentState], replicas: ReplicaController) -> None:
         self._context = context
         self._replicas = replicas
 
-    async def run(self) -> bool:
-        """Take the next steps; True when no replica is left."""
+    def step(self) -> list[Order]:
+        """Take the next steps; the deployment is gone when no replica is left after them."""
         state, context = self._context.state, self._context
         context.set_condition("Ready", FALSE, "Deleting", "")
+        orders: list[Order] = []
         if not state.forgotten:
-            await self._release_placements()
+            orders += self._release_placements()
             state.forgotten = True
         self._replicas.restart_lost()
-        if any(not replica.started for replica in state.replicas.values()):
-            await self._replicas.start()
+        orders += self._replicas.start()
         staying = state.staying()
         for replica in staying:
             state.update(replica, deletion_reason="Deleted")
-        await self._replicas.delete(staying)
+        orders += self._replicas.delete([replica for replica in staying if replica.started])
         if state.forced and state.replicas:
             scope, state.forced = state.forced, ""
             force = Force(scope=cast("Literal['step', 'all']", scope), by=f"{context.kind} {context.name}", reason="forced")
-            await self._replicas.signal(state.by_name(), ModelReplicaSignals.FORCE, force)
-        if state.replicas:
-            context.set_condition("Deleting", FALSE, "WaitingForReplicas", waiting_message(state.by_name()))
-            return False
-        return True
+            orders += self._replicas.signal(state.started(), ModelReplicaSignals.FORCE, force)
+        if state.replicas or state.unknown:
+            state.released, state.release_check_at = False, ""
+            context.set_condition("Deleting", FALSE, "WaitingForReplicas", waiting_message(state.by_name(), state.unknown))
+        elif not state.released:
+            context.set_condition("Deleting", FALSE, "WaitingForScheduler", "waits until the scheduler has nothing charged to it")
+            orders += self._confirm_release()
+        return orders
 
-    async def _release_placements(self) -> None:
+    def record_forgotten(self, message: Forgotten) -> None:
+        """Store that nothing is charged to this deployment."""
+        state = self._context.state
+        if message.uid == state.uid and message.epoch >= state.epoch and state.release_check_at:
+            state.released = True
+            self._context.requeue()
+
+    def _confirm_release(self) -> list[Order]:
+        """Have the scheduler confirm that nothing of this deployment is left: it may know of replicas that an earlier one has started."""
+        state, context = self._context.state, self._context
+        if state.release_check_at and context.is_future(state.release_check_at):
+            context.requeue_at(datetime.fromisoformat(state.release_check_at))
+            return []
+        due = context.moment() + backoff.check_of_deletion(state.release_checks)
+        state.release_checks, state.release_check_at = state.release_checks + 1, due.isoformat()
+        context.requeue_at(due)
+        forget = Forget(kind=context.kind, name=context.name, namespace=context.namespace, uid=state.uid, gone=True)
+        return send([FleetSchedulerSignals.FORGET.request(FLEET_SCHEDULER, forget)], "report that no replica is left")
+
+    def _release_placements(self) -> list[Order]:
         """Have the scheduler release placements that were never used, after it knows those that were."""
         state, context = self._context.state, self._context
         state.replicas = {uid: replica for uid, replica in state.replicas.items() if replica.was_started}
         unbound = {replica.uid: replica.entry for replica in state.by_name() if not replica.bound}
-        if unbound:
-            await context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.BOUND, Bound(entries=unbound))
+        bound = [FleetSchedulerSignals.BOUND.request(FLEET_SCHEDULER, Bound(entries=unbound))] if unbound else []
         forget = Forget(kind=context.kind, name=context.name, namespace=context.namespace, uid=state.uid)
-        await context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        return send([*bound, FleetSchedulerSignals.FORGET.request(FLEET_SCHEDULER, forget)], "release placements that were not used")
 
 
-def waiting_message(replicas: list[TrackedReplica]) -> str:
+def waiting_message(replicas: list[TrackedReplica], unresponsive: list[str]) -> str:
     """Name the replicas that are waited for, a few of them, each with how far it is."""
     left = [f"{replica.name} on {replica.cluster} ({replica.message or replica.phase})" for replica in replicas]
+    left += [f"{name} (does not answer)" for name in unresponsive]
     more = f"; and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
     return f"waits until gone: {'; '.join(left[:NAMED_MAX])}{more}"

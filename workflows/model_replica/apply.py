@@ -2,24 +2,21 @@
 
 from datetime import timedelta
 
-from temporalio import workflow
-from temporalio.exceptions import ActivityError
-
-from activities.workloads.activities import WorkloadActivities
-from api_types.errors import error_reason
-from api_types.messages.cluster_work import Applied, ApplyReplica
-from workflows.entity import activity_options
+from activities.secrets.store import SecretMissing
+from api_types.messages.cluster_work import Applied
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import NO_FAILURE, backoff_after, failure_of
-from workflows.model_replica.decisions.observation import drift_message
-from workflows.model_replica.decisions.orders import apply_order
-from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason
+from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
+from workflows.model_replica.decisions.cluster import access_of
+from workflows.model_replica.decisions.observation import drift, drift_message
+from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, recent_repairs
+from workflows.model_replica.decisions.requests import apply_request
+from workflows.model_replica.orders import Apply, Order
 from workflows.model_replica.reports import DeploymentReports
-from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.state import ApplyInputs, ModelReplicaState
 
-# Nothing signals that a Secret changed in the store; comparing costs a handful of events, so it is rare, and done on `retry_now`.
-COPIES_CHECK_INTERVAL = timedelta(hours=1)
+# What is missing may appear right after an attempt that missed it, and shall be taken up within a minute.
+COPIES_PAUSE_MAX = timedelta(seconds=30)
 
 # The reason that a condition shows for an error, where it is not the error's own name.
 _REASONS = {
@@ -38,72 +35,104 @@ class ReplicaApply:
     def __init__(self, context: EntityContext[ModelReplicaState], reports: DeploymentReports) -> None:
         self._context = context
         self._reports = reports
+        # What the last apply was of, and the one that failed because something it copies is missing. A new run makes an attempt of its own.
+        self._last: tuple[int, ApplyInputs] | None = None
+        self._awaited: tuple[int, ApplyInputs] | None = None
 
-    async def run(self, reason: ApplyReason) -> None:
-        """Apply the present generation; a newer one, or deletion, takes over at once."""
+    @property
+    def awaits_copies(self) -> bool:
+        """Tell whether an apply now would miss what the last one missed, for all that is known."""
+        return self._awaited == (self._context.state.generation, self._context.state.inputs())
+
+    def retry(self) -> None:
+        """Make the next attempt whatever is missing."""
+        self._awaited = None
+
+    def next_orders(self) -> list[Order]:
+        """Order an apply of the present generation if one is due, or have the next pass decide again when it is."""
         state = self._context.state
-        order, inputs = apply_order(state), state.inputs()
+        if access_of(state) is None or self.awaits_copies:
+            return []
+        decision = decide_apply(state, self._context.moment())
+        state.drift_since = decision.drift_since
+        if decision.check_at is not None:
+            self._context.requeue_at(decision.check_at)
+        return self._begin(decision.reason) if decision.reason else []
+
+    def _begin(self, reason: ApplyReason) -> list[Order]:
+        state = self._context.state
         drifted = drift_message(state.applied, state.observed) if reason == "drift" and state.applied and state.observed else ""
+        order = Apply(apply_request(state), state.inputs(), drifted)
+        self._last = state.generation, order.inputs
         if drifted:
             self._context.record_event("Normal", "DriftDetected", f"{drifted}: re-applying")
-        await self._withdraw_on_mode_change()
+        withdrawn = self._withdraw_on_mode_change()
         state.apply_started, state.inventory_complete = True, False
-        state.surface = order.facts.routing
+        state.surface = order.request.facts.routing
         if state.applied is None:
-            self._context.set_condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.cluster}")
-            self._context.set_condition("Ready", FALSE, "Creating", f"applying to {order.cluster}")
+            self._context.set_condition("ModelAccepted", FALSE, "Deploying", f"applying to {order.request.cluster}")
+            self._context.set_condition("Ready", FALSE, "Creating", f"applying to {order.request.cluster}")
             self._context.publish()
-        try:
-            applied = await self._context.run_until(lambda: state.deleting or state.generation != order.generation, _execute(order))
-        except ActivityError as error:
-            self._record_failure(error)
-            return
-        if applied is None:
-            self._context.requeue()
-            return
-        self._record_events(applied, order.cluster, drifted)
-        state.prune = state.prune or state.applied_generation not in (0, order.generation) or state.applied_inputs not in (None, inputs)
-        state.prune_at = ""
-        state.applied, state.applied_generation, state.inventory_complete = applied, order.generation, True
-        state.applied_inputs, state.applied_mode = inputs, state.mode()
-        state.copies_due = (workflow.now() + COPIES_CHECK_INTERVAL).isoformat()
-        state.failure, state.retry_at, state.attempts, state.drift_since = NO_FAILURE, "", 0, ""
-        # What was observed before this apply may look like drift: check again when a newer observation can have arrived.
-        self._context.requeue_after(DRIFT_DELAY)
+        return [*withdrawn, order]
 
-    async def _withdraw_on_mode_change(self) -> None:
+    def is_obsolete(self, order: Apply) -> bool:
+        """Tell whether a running apply has become pointless: a newer generation, or deletion, takes over at once."""
+        state = self._context.state
+        return state.deleting or state.cluster_doubted or state.generation != order.request.generation
+
+    def applied(self, order: Apply, applied: Applied) -> None:
+        """Record the result of an apply."""
+        state, generation = self._context.state, order.request.generation
+        self._record_events(applied, order.request.cluster, order.drifted)
+        if order.drifted:
+            state.drift_repairs = recent_repairs(state, self._context.moment()) + 1
+            state.drift_repaired_at = self._context.moment().isoformat()
+        changed = state.applied_generation not in (0, generation) or state.applied_inputs not in (None, order.inputs)
+        state.prune, state.prune_at = state.prune or changed or order.request.search, ""
+        state.applied, state.applied_generation, state.inventory_complete = applied, generation, True
+        state.applied_inputs, state.applied_mode = order.inputs, state.mode()
+        state.copies_due = ""
+        state.failure, state.retry_at, state.attempts, state.drift_since = NO_FAILURE, "", 0, ""
+        if state.observed and drift(applied, state.observed):
+            # It may have been observed before this apply: check again when a newer observation can have arrived.
+            self._context.requeue_after(DRIFT_DELAY)
+
+    def failed(self, failure: Failure, reason: str) -> None:
+        """Record why an apply failed; `reason` is that of the condition, if the error has one."""
+        state = self._context.state
+        state.failure, state.failure_reason = failure, reason or _REASONS.get(failure.type, failure.type)
+        pause = backoff_after(failure, state.attempts)
+        if reason == SecretMissing.__name__:
+            # What appears is seen at once, so this only bounds how fast one failure follows another.
+            self._awaited, pause = self._last, min(pause, COPIES_PAUSE_MAX)
+        else:
+            self._context.requeue_after(pause)
+        state.attempts += 1
+        state.retry_at = (self._context.moment() + pause).isoformat()
+        self._context.record_event("Warning", state.failure_reason, failure.message)
+
+    def cancelled(self) -> None:
+        """Decide anew after an apply was cancelled because it had become pointless."""
+        self._context.requeue()
+
+    def _withdraw_on_mode_change(self) -> list[Order]:
         """Withdraw the endpoint before engines change their roles: one picker cannot serve pods of both modes."""
         state = self._context.state
-        if state.serving and state.applied_mode not in ("", state.mode()):
-            change = f"serving mode changes from {state.applied_mode} to {state.mode()}"
-            state.serving = False
-            self._context.set_condition("Serving", FALSE, "NotServing", change)
-            self._context.set_condition("Ready", FALSE, "Unavailable", change)
-            await self._reports.send()
-
-    def _record_failure(self, error: ActivityError) -> None:
-        state = self._context.state
-        failure = failure_of(error, "ClusterUnreachable")
-        state.failure, state.failure_reason = failure, error_reason(error) or _REASONS.get(failure.type, failure.type)
-        pause = backoff_after(failure, state.attempts)
-        state.attempts += 1
-        state.retry_at = (workflow.now() + pause).isoformat()
-        self._context.requeue_after(pause)
-        self._context.record_event("Warning", state.failure_reason, failure.message)
+        if not state.serving or state.applied_mode in ("", state.mode()):
+            return []
+        change = f"serving mode changes from {state.applied_mode} to {state.mode()}"
+        state.serving = False
+        self._context.set_condition("Serving", FALSE, "NotServing", change)
+        self._context.set_condition("Ready", FALSE, "Unavailable", change)
+        return self._reports.report()
 
     def _record_events(self, applied: Applied, cluster: str, drifted: str) -> None:
         before = self._context.state.applied
         if before is None:
             self._context.record_event("Normal", "Applied", f"{len(applied.inventory)} objects on {cluster}")
         if drifted:
-            self._context.record_event("Normal", "DriftRepaired", f"re-applied after {drifted}")
+            written = f"; written by others: {', '.join(applied.overwritten)}" if applied.overwritten else ""
+            self._context.record_event("Normal", "DriftRepaired", f"re-applied after {drifted}{written}")
         for warning in applied.warnings:
             if before is None or warning not in before.warnings:
                 self._context.record_event("Warning", "Rendering", warning)
-
-
-async def _execute(order: ApplyReplica) -> Applied:
-    summary = f"apply {order.name} generation {order.generation} to {order.cluster}"
-    return await workflow.execute_activity_method(
-        WorkloadActivities.apply_replica, order, **activity_options.remote(activity_options.APPLY, summary, order.connection.task_queue)
-    )

@@ -4,11 +4,11 @@ It registers at the cache that its spec names, receives the volume claim to moun
 deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
 """
 
+from collections.abc import Collection
+
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
-from api_types.messages.delivery import entity
-from api_types.messages.signals import ModelCacheSignals
-from workflows.entity.cache_user import REGISTER_RETRY, wait_for_first_report
+from workflows.entity.cache_user import CacheRegistration, wait_for_first_report
 from workflows.entity.context import EntityContext
 from workflows.model_replica.decisions.cache import cache_name, mounted_claims
 from workflows.model_replica.state import ModelReplicaState
@@ -19,6 +19,7 @@ class ReplicaCache:
 
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
+        self._registration = CacheRegistration(context)
 
     def record_report(self, message: CacheReport) -> None:
         """Store which claim to mount, or why there is none yet."""
@@ -34,6 +35,7 @@ class ReplicaCache:
         """A cache of this name was created or deleted: register anew."""
         if message.cache == cache_name(self._context.state):
             self._context.state.cache_registered = ""
+            self._registration.stop_waiting()
             self._context.requeue()
 
     async def follow(self) -> None:
@@ -44,25 +46,42 @@ class ReplicaCache:
             await self.unregister()
             state.cache, state.cache_claim = None, ""
         claims = mounted_claims(state)
+        if not name:
+            self._registration.stop_waiting()
         if not name or (known == name and state.cache_mounted == claims):
             return
-        if not await self._report_use(name, claims):
-            self._context.requeue_after(REGISTER_RETRY)
-            return
+        # What arrives while this is sent may make it void again.
         state.cache_registered, state.cache_mounted = name, claims
+        if not await self._registration.register(name, self._use(claims)):
+            state.cache_registered, state.cache_mounted = "", claims
+            return
         if state.cache is None:
             await wait_for_first_report(name, lambda: state.cache is not None or state.deleting)
 
     async def unregister(self) -> None:
         """Report that no pod of this replica mounts the cache any more."""
         state = self._context.state
-        if state.cache_registered:
-            await self._report_use(state.cache_registered, [], used=False)
+        self._registration.stop_waiting()
+        if name := state.cache_registered:
             state.cache_registered, state.cache_mounted = "", []
+            await self._registration.unregister(name, self._use([], used=False))
 
-    async def _report_use(self, name: str, claims: list[str], *, used: bool = True) -> bool:
+    def registered_at(self) -> list[str]:
+        """Name the workflow of the cache that knows that this replica uses it, if there is one."""
+        return self._registration.workflow_ids(self._context.state.cache_registered)
+
+    def register_again(self, workflow_ids: Collection[str]) -> None:
+        """Register again if the cache is one of these workflows."""
+        if self._registration.lost(self._context.state.cache_registered, workflow_ids):
+            self._context.state.cache_registered = ""
+
+    def retry(self) -> None:
+        """Look for a missing cache in the next pass."""
+        self._registration.stop_waiting()
+
+    def _use(self, claims: list[str], *, used: bool = True) -> CacheUse:
         state = self._context.state
-        message = CacheUse(
+        return CacheUse(
             workflow_id=names.workflow_id("ModelReplica", state.start.namespace, state.start.name),
             uid=state.uid,
             cluster=state.start.cluster,
@@ -70,4 +89,3 @@ class ReplicaCache:
             claims=claims,
             used=used,
         )
-        return await self._context.signal(entity(ModelCacheSignals, state.start.namespace, name), ModelCacheSignals.CACHE_USED, message)

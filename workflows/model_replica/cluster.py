@@ -3,16 +3,16 @@
 It is read once from the memo of the InferenceCluster, and reported by that from then on.
 """
 
-from temporalio import workflow
+from datetime import datetime
+from typing import Any
 
-from activities.messaging.entity_client import EntityClient
-from activities.messaging.messages import ReadMemo
-from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import names
 from api_types.messages.entities import ClusterChanged
-from workflows.entity import activity_options, backoff
+from workflows.entity import backoff
+from workflows.entity.awaiting import AwaitedEntities
 from workflows.entity.context import EntityContext
-from workflows.model_replica.decisions.cluster import access_of
+from workflows.model_replica.orders import Order, ReadMemo
+from workflows.model_replica.reducers.cluster import record_cluster
 from workflows.model_replica.state import ModelReplicaState
 
 
@@ -21,33 +21,74 @@ class ReplicaCluster:
 
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
+        self.awaited = AwaitedEntities(context)
+        self._read_at: datetime | None = None
 
     def record_change(self, message: ClusterChanged) -> bool:
-        """Store a report of the cluster; True if it is connected again."""
+        """Store a report of the cluster; True if it is connected again. One that may be a late one of an earlier cluster is asked about."""
         state = self._context.state
-        if state.cluster is not None and message.sequence < state.cluster.sequence:
+        if state.cluster_version.is_doubtful(message.uid):
+            state.cluster_doubted = True
+            self.reset_backoff()
+            self._context.requeue()
             return False
-        reconnected = message.connected and state.cluster is not None and not state.cluster.connected
-        state.cluster = message
+        return self._record(message)
+
+    def _record(self, message: ClusterChanged) -> bool:
+        known = self._context.state.cluster
+        if not record_cluster(self._context.state, message):
+            return False
+        self.awaited.keep(())
         self._context.mark_changed()
-        return reconnected
+        return message.connected and known is not None and not known.connected
 
-    async def ensure_connection_known(self) -> bool:
-        """Read the connection from the cluster's memo if none is known; False while there is no way to the cluster."""
+    def reset_backoff(self) -> None:
+        """Read the memo with the next pass."""
+        self.awaited.keep(())
+        self._read_at = None
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow of the InferenceCluster."""
+        return names.workflow_id("InferenceCluster", "", self._context.state.start.cluster)
+
+    def read_if_unknown(self) -> list[Order]:
+        """Read the cluster's memo if nothing is known of it, or it may be another one, and that is due."""
         state = self._context.state
-        if state.cluster is None:
-            await self._read_memo()
-        return access_of(state) is not None
+        if (state.cluster is not None and not state.cluster_doubted) or self.workflow_id in self.awaited:
+            return []
+        if self._read_at is not None and self._read_at > self._context.moment():
+            self._context.requeue_at(self._read_at)
+            return []
+        return [ReadMemo(self._context.state.start.cluster)]
 
-    async def _read_memo(self) -> None:
-        state, cluster = self._context.state, self._context.state.start.cluster
-        memo = await workflow.execute_local_activity_method(
-            EntityClient.read_memo,
-            ReadMemo(workflow_id=names.workflow_id("InferenceCluster", "", cluster), key=CONNECTION_MEMO),
-            **activity_options.local(activity_options.ENTITY_CALL, f"read the connection of InferenceCluster {cluster}"),
-        )
-        if memo.value is not None and state.cluster is None:
-            state.cluster = ClusterChanged.model_validate(memo.value)
-        elif memo.value is None:
-            self._context.requeue_after(backoff.transient(state.attempts))
-            state.attempts += 1
+    def memo_read(self, value: Any) -> bool:
+        """Store what the memo holds; True if the cluster is connected again. A cluster without one has just started."""
+        state = self._context.state
+        if value is not None:
+            found, state.cluster_doubted = ClusterChanged.model_validate(value), False
+            state.cluster_version = state.cluster_version.allowing(found.uid)
+            return self._record(found)
+        if state.cluster is not None:
+            # It reports when it has one.
+            state.cluster_doubted = False
+            return False
+        self._read_at = self._context.moment() + backoff.missing(state.attempts)
+        self._context.requeue_at(self._read_at)
+        state.attempts += 1
+        return False
+
+    def last_memo_read(self, value: Any) -> bool:
+        """Store the last memo of a cluster that does not run, if that is enough to delete the replica; otherwise the cluster is awaited.
+
+        One that was deleted leaves nothing to delete: a replica that was terminated right after its nodes were freed is started again to
+        report that, and its cluster may be gone by then. What is on one that was terminated is still there, and is reached as before.
+        """
+        state = self._context.state
+        was_doubted, state.cluster_doubted = state.cluster_doubted, False
+        last = None if value is None else ClusterChanged.model_validate(value)
+        if not state.deleting or last is None or (last.present and last.connection is None):
+            # The report was a late one, or comes again from the next cluster of that name.
+            return was_doubted and state.cluster is not None
+        self.memo_read(value)
+        return True

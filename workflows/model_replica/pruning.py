@@ -10,10 +10,11 @@ from temporalio.exceptions import ActivityError
 
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import error_message
-from workflows.entity import activity_options, backoff
+from workflows.entity import backoff
+from workflows.entity.calls import activity_options
 from workflows.entity.conditions import is_true
 from workflows.entity.context import EntityContext
-from workflows.model_replica.decisions.orders import apply_order
+from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import named
 
@@ -35,7 +36,7 @@ class ReplicaPruning:
         if state.prune_at and self._context.is_future(state.prune_at):
             self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return
-        order = apply_order(state).model_copy(update={"wait_seconds": ATTEMPT_TIMEOUT.total_seconds()})
+        order = apply_request(state).model_copy(update={"wait_seconds": ATTEMPT_TIMEOUT.total_seconds()})
         summary = f"delete what older generations of {self._context.name} left"
         try:
             pruned = await self._context.run_until(
@@ -43,7 +44,7 @@ class ReplicaPruning:
                 workflow.execute_activity_method(
                     WorkloadActivities.prune_replica,
                     order,
-                    **activity_options.remote(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
+                    **activity_options.on_cluster(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
                 ),
             )
         except ActivityError as error:

@@ -3,13 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
-
 from api_types.messages.delivery import entity
 from api_types.messages.entities import ReplicaChanged
 from api_types.messages.signals import ModelDeploymentSignals
 from workflows.entity.context import EntityContext
 from workflows.model_replica.decisions.status import report_of
+from workflows.model_replica.orders import Order, Send
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 # Progress on the way to Ready is reported no more often than this.
@@ -28,27 +27,36 @@ class DeploymentReports:
 
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
-        self._reported_at = workflow.now()
+        self._deployment = entity(ModelDeploymentSignals, context.namespace, context.state.start.deployment)
+        self._reported_at = context.moment()
 
-    async def send(self) -> None:
+    def report(self) -> list[Order]:
         """Report what changed; progress waits for its interval."""
-        state, report = self._context.state, report_of(self._context.state)
+        state, report, now = self._context.state, report_of(self._context.state), self._context.moment()
         due = self._reported_at + PROGRESS_INTERVAL
-        if is_progress_only(report, state.reported) and workflow.now() < due:
+        if is_progress_only(report, state.reported) and now < due:
             self._context.requeue_at(due)
-        elif report != state.reported:
-            state.reported, self._reported_at = report, workflow.now()
-            if not await self._send(**report.model_dump()) and not state.deleting:
-                title = f"ModelDeployment {self._context.namespace}/{state.start.deployment}"
-                self._context.record_event("Warning", "Orphaned", f"{title} does not run")
+            return []
+        if report == state.reported:
+            return []
+        # A task that is executed twice may be back at what was reported last, and would not report that again.
+        recorded = state.reported != ReplicaReport() and not state.deleting
+        state.reported, self._reported_at = report, now
+        return [self._report(recorded=recorded, **report.model_dump())]
 
-    async def send_gone(self) -> None:
+    def report_gone(self) -> Order:
         """Report that nothing remains but what is listed as left behind."""
-        await self._send(phase="Gone", left_behind=self._context.state.left_behind)
+        return self._report(phase="Gone", left_behind=self._context.state.left_behind)
 
-    async def _send(self, **fields: Any) -> bool:
+    def sent(self, order: Send, *, found: bool) -> None:
+        """Record whether the receiver of a signal runs."""
         state = self._context.state
-        state.sequence += 1
+        if not found and not state.deleting and order.signal.workflow_id == self._deployment.workflow_id:
+            title = f"ModelDeployment {self._context.namespace}/{state.start.deployment}"
+            self._context.record_event("Warning", "Orphaned", f"{title} does not run")
+
+    def _report(self, *, recorded: bool = False, **fields: Any) -> Order:
+        state = self._context.state
+        state.sequence = self._context.next_number(state.sequence)
         message = ReplicaChanged(name=self._context.name, uid=state.uid, sequence=state.sequence, **fields)
-        deployment = entity(ModelDeploymentSignals, self._context.namespace, state.start.deployment)
-        return await self._context.signal(deployment, ModelDeploymentSignals.REPLICA_CHANGED, message)
+        return Send(ModelDeploymentSignals.REPLICA_CHANGED.request(self._deployment, message), recorded)

@@ -11,6 +11,7 @@ from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
+from api_types.messages.versions import ObservationVersion, Version
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_replica.teardown_progress import TeardownProgress
@@ -43,13 +44,19 @@ class ModelReplicaState(EntityState):
         start: the identity and first template with which it was started.
         entry: its ledger entry, kept for a scheduler that lost its state.
         surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster reports later.
+        cluster: the last report of its cluster, with what is kept of earlier ones; `cluster_version`: that of the report. `facts_uid`: the
+            uid of the InferenceCluster that the kept connection and facts are of. `cluster_doubted`: a report came of what may be an
+            earlier cluster.
         cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
         cache_claim: the volume claim of its cache that is ready on the cluster; kept when the cache is lost.
         cache_mounted: the claims that its pods may mount, as last reported to the cache.
         picker_flags: extra flags of its endpoint picker.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
         applied_mode: how the engines shared the work then.
-        copies_due: when copies of Secrets are next compared with their sources.
+        drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
+            `drift_repaired_at`.
+        copies_due: since when copies of Secrets have to be compared with their sources; empty: they have not.
+        observed: the last observation; `observed_version`: that of the observation.
         prune: something of an older generation may still be there; deleted at `prune_at`, after `prune_attempts` attempts in vain.
         overdue: engines whose progress deadline has passed.
         apply_started: objects of this replica may be on the cluster; `inventory_complete`: the last apply was not interrupted.
@@ -60,6 +67,9 @@ class ModelReplicaState(EntityState):
     start: StartReplica = Field(alias="birth")
     entry: dict[str, Any] = Field(default_factory=dict)
     cluster: ClusterChanged | None = None
+    cluster_version: Version = Field(default_factory=Version)
+    facts_uid: str = ""
+    cluster_doubted: bool = False
     applied: Applied | None = None
     applied_generation: int = 0
     surface: str = ""
@@ -78,7 +88,10 @@ class ModelReplicaState(EntityState):
     failure_reason: str = ""
     retry_at: str = ""
     observed: ObservedReplica | None = None
+    observed_version: ObservationVersion = Field(default_factory=ObservationVersion)
     drift_since: str = ""
+    drift_repairs: int = 0
+    drift_repaired_at: str = ""
     prune: bool = False
     prune_at: str = ""
     prune_attempts: int = Field(default=0, alias="prunes")

@@ -1,241 +1,250 @@
 """How a ModelReplica is removed from its cluster: step by step, each until what it deletes is really gone, however long that takes.
 
 One attempt at a step is bounded, so that a condition can say what is still there and what blocks it; the wait itself never ends by
-itself. Only `force` skips a step, and then what stays on the cluster is listed. Capacity is released after the last step.
+itself. Only `force` skips a step, and then what stays on the cluster is listed. Capacity is released after the last step, when a whole
+listing of the cluster has found nothing more of this replica, or was abandoned.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
 
-from temporalio import workflow
-from temporalio.exceptions import ActivityError
-
 from activities.render.objects.teardown import SWEEP
-from activities.workloads.activities import WorkloadActivities
 from api_types import labels, names
-from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStepResult
+from api_types.messages.cluster_work import AppliedObject, RemainingObject, TeardownStepResult
 from api_types.messages.scheduling import Released
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from api_types.resources.status import LeftBehind
-from workflows.entity import activity_options, backoff
+from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.entity.failures import backoff_after, failure_of
-from workflows.model_replica.cache import ReplicaCache
+from workflows.entity.failures import Failure, backoff_after
 from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.decisions.orders import teardown_order
+from workflows.model_replica.decisions.cluster import connection_problem
+from workflows.model_replica.decisions.requests import teardown_request
 from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
+from workflows.model_replica.orders import DeleteObjects, LeaveCache, Order, Send
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import Outcome, left_behind, named
 
-# When everything is skipped, what can be deleted at once is still deleted.
+# When something is forced, what can be deleted at once is still deleted; the answer has to arrive before the attempt's time is over.
 LAST_ATTEMPT_TIMEOUT = timedelta(seconds=2)
 
 
 class ReplicaTeardown:
     """Takes the steps of the teardown, in order."""
 
-    def __init__(
-        self, context: EntityContext[ModelReplicaState], cluster: ReplicaCluster, cache: ReplicaCache, reports: DeploymentReports
-    ) -> None:
+    def __init__(self, context: EntityContext[ModelReplicaState], cluster: ReplicaCluster, reports: DeploymentReports) -> None:
         self._context = context
         self._state = context.state
         self._cluster = cluster
-        self._cache = cache
         self._reports = reports
+        self._waiting = False
         self.gone = False
 
-    async def run(self) -> bool:
-        """Take step after step; False while the current one has to be tried again."""
-        progress = self._state.teardown
-        self._state.serving = False
+    # --- orders ---------------------------------------------------------------------------------------------------------------------
+
+    def next_orders(self) -> list[Order]:
+        """Take steps until one has to be carried out; none while the current one waits, or when all are complete."""
+        self._begin()
+        while not (self.gone or self._waiting):
+            if has_objects(self._state) and (orders := self._cluster.read_if_unknown()):
+                return orders
+            if orders := self._take_step():
+                return orders
+        self._waiting = False
+        return []
+
+    def _begin(self) -> None:
+        progress, self._state.serving = self._state.teardown, False
         for kind in ("ModelReady", "RoutingReady", "Serving", "Ready"):
             self._context.set_condition(kind, FALSE, "Deleting", "")
         progress.since = progress.since or self._context.now()
-        while not self.gone:
-            outcome = await self._take_step()
-            if outcome is None:
-                await self._reports.send()
-                return False
-            if not self.gone:
-                progress.complete(outcome, self._context.now())
-        return True
+        if self._state.forced == "all" and not progress.forced_at:
+            progress.forced_at = self._context.moment().isoformat()
 
-    async def _take_step(self) -> Outcome | None:
-        """Take the current step; None if it is not complete."""
-        if has_objects(self._state):
-            await self._cluster.ensure_connection_known()
-        decision = decide_step(self._state, workflow.now())
+    def _take_step(self) -> list[Order]:
+        decision = decide_step(self._state, self._context.moment())
         match decision.action:
             case "report":
-                await self._reports.send()
-                return "done"
+                orders = self._reports.report()
+                self._complete("done")
+                return orders
             case "drain":
-                return await self._drain()
+                self._drain()
+                return []
             case "release":
-                return await self._release()
+                return self._release()
             case "attempt":
-                return await self._attempt()
+                return [self._attempt(decision)]
             case _:
                 return self._carry_out(decision)
 
-    def _carry_out(self, decision: StepDecision) -> Outcome | None:
-        """Carry out a decision that needs no activity."""
+    def _carry_out(self, decision: StepDecision) -> list[Order]:
+        """Carry out a decision that orders nothing."""
         match decision.action:
             case "none needed":
-                return "not needed"
+                self._complete("not needed")
+            case "done":
+                self._complete("done")
             case "skip":
-                return self._skip()
+                self._skip()
             case "abandon":
-                return self._abandon(decision.reason)
+                self._abandon(decision.reason)
             case "wait for cluster":
-                message = f"{self._state.teardown.message()}; InferenceCluster {self._state.start.cluster} is not connected"
+                message = f"{self._state.teardown.message()}; {connection_problem(self._state)}"
                 self._context.set_condition("Deleting", FALSE, "WaitingForCluster", message)
-                self._context.requeue_after(backoff.transient(self._state.attempts))
+                self._waiting = True
             case _:
                 if decision.check_at is not None:
                     self._context.requeue_at(decision.check_at)
-        return None
+                self._waiting = True
+        return []
+
+    def _complete(self, outcome: Outcome) -> None:
+        self._state.teardown.complete(outcome, self._context.now())
 
     # --- steps of the workflow itself -----------------------------------------------------------------------------------------------
 
-    async def _drain(self) -> Outcome:
+    def _drain(self) -> None:
         """Let the last requests finish."""
         facts = self._state.cluster.facts if self._state.cluster else None
         seconds = facts.drain_seconds if facts else 0
         message = f"{self._state.teardown.message()}; running requests have {seconds} s to finish"
         self._context.set_condition("Deleting", FALSE, "Draining", message)
-        self._context.publish()
-        try:
-            await workflow.wait_condition(
-                lambda: bool(self._state.forced), timeout=timedelta(seconds=seconds), timeout_summary="let requests finish"
-            )
-        except TimeoutError:
-            return "done"
-        self._clear_step_force()
-        return "skipped"
+        self._state.teardown.drain_until = (self._context.moment() + timedelta(seconds=seconds)).isoformat()
 
-    async def _release(self) -> Outcome:
-        """Free the nodes, and report it to cache, scheduler and deployment."""
+    def _release(self) -> list[Order]:
+        """Free the nodes, and report it to cache, scheduler and deployment.
+
+        The scheduler is told first: a replica that is terminated in between is started again by its deployment, finds nothing and repeats
+        both. The other way round its deployment would forget it, and its nodes would stay charged.
+        """
         # A closed workflow still answers queries, so `gone` must hold before anyone learns of it.
         self.gone = True
-        await self._cache.unregister()
         released = Released(uid=self._state.uid, name=self._context.name)
-        await self._context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.RELEASED, released)
-        await self._reports.send_gone()
-        return "done"
+        return [LeaveCache(), Send(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)), self._reports.report_gone()]
 
     # --- steps on the cluster -------------------------------------------------------------------------------------------------------
 
-    async def _attempt(self) -> Outcome | None:
-        """Try once to delete the objects of the current step; None if some remain."""
+    def _attempt(self, decision: StepDecision) -> Order:
+        """Try once to delete the objects of the current step."""
         progress = self._state.teardown
         self._state.retry_at = ""
-        self._show()
-        try:
-            result = await self._execute()
-        except ActivityError as error:
-            return self._record_failure(error)
-        if result is None:
-            self._context.requeue()
-            return None
+        self.show()
+        last = decision.limit is not None
+        request = teardown_request(self._state, LAST_ATTEMPT_TIMEOUT if last else backoff.poll_timeout(progress.attempts))
+        return DeleteObjects(request, f"{self._context.name}: {progress.step.title}", self._state.forced, decision.limit)
+
+    def is_obsolete(self, order: DeleteObjects) -> bool:
+        """Tell whether a running attempt has become pointless: something was forced, or the cluster is another one or gone."""
+        known = self._state.cluster
+        if self._state.cluster_doubted:
+            return True
+        return self._state.forced != order.forced or known is None or not known.present or known.connection != order.request.connection
+
+    def attempted(self, result: TeardownStepResult) -> None:
+        """Record the result of an attempt."""
+        progress = self._state.teardown
+        if self._state.forced == "all":
+            # The cluster answers: the time that is left is for it to answer the next step.
+            progress.forced_at = self._context.moment().isoformat()
         for skipped in result.skipped:
             self._context.record_event("Warning", "NotOwned", f"not deleted: {skipped}")
         if not result.remaining:
-            return "done"
+            self._clear_step_force()
+            self._complete("done")
+            return
         progress.record_remaining(result.remaining)
-        self._show()
-        self._context.requeue()
-        return self._skip() if self._state.forced else None
+        self.show()
+        if self._state.forced:
+            self._skip()
+        else:
+            self._try_again()
 
-    async def _execute(self) -> TeardownStepResult | None:
-        """Run the current step on the cluster; None if that was cancelled because the situation changed."""
+    def attempt_failed(self, failure: Failure) -> None:
+        """Record why an attempt failed."""
         progress = self._state.teardown
-        timeout = LAST_ATTEMPT_TIMEOUT if self._state.forced == "all" else backoff.poll_timeout(progress.attempts)
-        order, summary = teardown_order(self._state, timeout), f"{self._context.name}: {progress.step.title}"
-        return await self._context.run_until(
-            self._cancelled_when(order.connection),
-            workflow.execute_activity_method(
-                WorkloadActivities.teardown_replica_step,
-                order,
-                **activity_options.remote(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
-            ),
-        )
-
-    def _cancelled_when(self, connection: Connection) -> Callable[[], bool]:
-        """Give the test for what makes a running attempt pointless."""
-        forced, attempts = self._state.forced, self._state.teardown.attempts
-
-        def changed() -> bool:
-            known = self._state.cluster
-            skipped = self._state.forced != forced and bool(self._state.forced == "all" or attempts)
-            return skipped or known is None or not known.present or known.connection != connection
-
-        return changed
-
-    def _record_failure(self, error: ActivityError) -> Outcome | None:
-        progress = self._state.teardown
-        failure = failure_of(error, "TearingDown")
         progress.record_failure(failure)
         decision = decide_after_failure(self._state)
         if decision.action != "wait":
-            return self._carry_out(decision)
+            self._carry_out(decision)
+            return
         pause = backoff_after(failure, progress.attempts - 1)
-        self._state.retry_at = (workflow.now() + pause).isoformat()
+        self._state.retry_at = (self._context.moment() + pause).isoformat()
         self._context.requeue_after(pause)
-        self._show()
-        return None
+        self._waiting = True
+        self.show()
 
-    def _show(self) -> None:
+    def cancelled(self) -> None:
+        """Decide anew after an attempt was cancelled because it had become pointless."""
+        self._try_again()
+
+    def _try_again(self) -> None:
+        """End this pass, so that it is reported and published, and go on with the next one."""
+        self._waiting = True
+        self._context.requeue()
+
+    def show_connection(self) -> None:
+        """Show whether the cluster is connected, while an attempt may wait for it."""
+        if self._state.teardown.since and self._state.teardown.step.on_cluster:
+            self.show()
+
+    def show(self) -> None:
         """Show the current step and what it waits for."""
-        progress = self._state.teardown
-        self._context.set_condition("Deleting", FALSE, progress.reason(), progress.message())
+        progress, problem = self._state.teardown, connection_problem(self._state)
+        message = f"{progress.message()}; {problem}" if problem and progress.step.on_cluster else progress.message()
+        self._context.set_condition("Deleting", FALSE, progress.reason(), message)
         self._context.publish()
 
     # --- force ----------------------------------------------------------------------------------------------------------------------
+
+    def _skip(self) -> None:
+        """End the current step because of `force`, and list what stays."""
+        progress, number, title = self._state.teardown, self._state.teardown.number, self._state.teardown.step.title
+        if progress.step.on_cluster:
+            remaining = progress.remaining_of_step(self._inventory())
+            progress.skipped += [item.id for item in remaining]
+            self._list_left_behind(remaining, f"step {number} ({title}) was skipped")
+            if number == SWEEP:
+                self._list_unknown(f"step {number} ({title}) was skipped")
+        self._state.retry_at = ""
+        self._clear_step_force()
+        self._complete("skipped")
 
     def _clear_step_force(self) -> None:
         """A request to skip one step holds for one step."""
         self._state.forced = "" if self._state.forced == "step" else self._state.forced
 
-    def _skip(self) -> Outcome:
-        """End the current step because of `force`, and list what stays."""
-        progress = self._state.teardown
-        remaining = progress.remaining_of_step(self._state.applied.inventory if self._state.applied else [])
-        progress.skipped += [item.id for item in remaining]
-        self._list_left_behind(remaining, f"step {progress.number} ({progress.step.title}) was skipped")
-        self._state.retry_at = ""
-        self._clear_step_force()
-        return "skipped"
-
-    def _abandon(self, why: str) -> Outcome:
+    def _abandon(self, why: str) -> None:
         """Give up the current step and all others that need the cluster, and list what they would have deleted."""
         progress = self._state.teardown
-        inventory = self._state.applied.inventory if self._state.applied else []
         remaining: list[RemainingObject] = []
-        while progress.step.number <= SWEEP:
-            remaining += progress.remaining_of_step(inventory)
-            if progress.step.number == SWEEP:
-                break
-            progress.complete("abandoned", self._context.now())
+        while progress.step.on_cluster:
+            remaining += progress.remaining_of_step(self._inventory())
+            self._complete("abandoned")
         self._context.record_event("Warning", "Abandoned", why)
         self._list_left_behind(remaining, why)
-        if not self._state.inventory_complete:
-            # An interrupted apply may have created more than the inventory has.
-            selector = f"{labels.REPLICA}={names.workload_name(self._context.namespace, self._context.name)}"
-            more = f"{why}; there may be more objects with this label"
-            cluster = self._state.start.cluster
-            self._state.left_behind.append(
-                LeftBehind(kind="label", name=selector, namespace=self._context.namespace, location=cluster, reason=more)
-            )
+        self._list_unknown(why)
         self._state.retry_at, self._state.forced = "", ""
-        return "abandoned"
+
+    def _inventory(self) -> list[AppliedObject]:
+        return self._state.applied.inventory if self._state.applied else []
+
+    def _list_unknown(self, why: str) -> None:
+        """List that there may be more objects than the inventory has: an apply was interrupted, or earlier runs applied them."""
+        if self._state.inventory_complete:
+            return
+        selector = f"{labels.REPLICA}={names.workload_name(self._context.namespace, self._context.name)}"
+        more = f"{why}; there may be more objects with this label"
+        cluster = self._state.start.cluster
+        self._state.add_left_behind(
+            [LeftBehind(kind="label", name=selector, namespace=self._context.namespace, location=cluster, reason=more)]
+        )
 
     def _list_left_behind(self, remaining: list[RemainingObject], why: str) -> None:
         """List objects as left behind, each once."""
         known = {(item.kind, item.namespace, item.name) for item in self._state.left_behind}
         found = left_behind(remaining, self._state.start.cluster, why)
-        self._state.left_behind += [item for item in found if (item.kind, item.namespace, item.name) not in known]
+        self._state.add_left_behind([item for item in found if (item.kind, item.namespace, item.name) not in known])
         message = f"{why}; remaining on {self._state.start.cluster}: {named(remaining) or 'no known objects'}"
         self._context.record_event("Warning", "LeftBehind", message)

@@ -30,6 +30,8 @@ class TeardownProgress(BaseModel):
 
     Attributes:
         number: of the current step, as in `STEPS`; `since`: when it started.
+        drain_until: when the last requests have had their time; empty before the drain.
+        forced_at: when all that remains was forced, or when the cluster last answered after that; empty if it was not forced.
         attempts: how often it was tried without being completed.
         waiting: what the last attempt found still there; `failure`: of the last attempt.
         outcomes: of earlier steps, by number.
@@ -41,6 +43,8 @@ class TeardownProgress(BaseModel):
 
     number: int = 1
     since: str = ""
+    drain_until: str = ""
+    forced_at: str = ""
     attempts: int = Field(default=0, alias="looks")
     waiting: list[RemainingObject] = Field(default_factory=list)
     failure: Failure = Field(default=NO_FAILURE, alias="trouble")

@@ -4,10 +4,12 @@ It applies its template, follows what is observed on the cluster, publishes its 
 down in order. Nothing missing or unreadable ever makes it delete: only its own deletion does.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from temporalio import workflow
 
+from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport
 from api_types.messages.entities import ClusterChanged, Delete, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
@@ -15,17 +17,15 @@ from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelReplicaSignals
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.model_replica.apply import ReplicaApply
 from workflows.model_replica.cache import ReplicaCache
-from workflows.model_replica.cluster import ReplicaCluster
-from workflows.model_replica.decisions.plan import ApplyDecision, decide_apply
+from workflows.model_replica.calls import ReplicaCalls
+from workflows.model_replica.controller import ReplicaController
+from workflows.model_replica.copies_wait import CopiesWait
 from workflows.model_replica.decisions.status import account_of, shared_phase, status_of
-from workflows.model_replica.decisions.verdicts import Assessment, assess
+from workflows.model_replica.orders import Order
 from workflows.model_replica.pruning import ReplicaPruning
-from workflows.model_replica.reports import DeploymentReports
-from workflows.model_replica.state import ModelReplicaState, ReplicaReport
-from workflows.model_replica.teardown import ReplicaTeardown
-from workflows.model_replica.template import apply_labels, apply_template, first_template
+from workflows.model_replica.reducers import messages
+from workflows.model_replica.state import ModelReplicaState
 
 
 @workflow.defn(name="ModelReplica")
@@ -37,15 +37,11 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @workflow.init
     def __init__(self, state: ModelReplicaState) -> None:
         super().__init__(state)
-        self.cluster = ReplicaCluster(self.context)
+        self.controller = ReplicaController(self.context)
         self.cache = ReplicaCache(self.context)
-        self.reports = DeploymentReports(self.context)
-        self.applying = ReplicaApply(self.context, self.reports)
         self.pruning = ReplicaPruning(self.context)
-        self.teardown = ReplicaTeardown(self.context, self.cluster, self.cache, self.reports)
-        if not state.uid:
-            state.uid = state.start.uid
-            self.adopt(first_template(state.start))
+        self.copies = CopiesWait(self.context, self.controller.copies_found)
+        self.calls = ReplicaCalls(self.context, self.controller, self.cache, self.copies)
 
     @workflow.run
     async def run(self, state: ModelReplicaState) -> None:
@@ -56,71 +52,48 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> bool:
-        """Apply what changed, assess what is observed, report it; or take the next steps of the teardown."""
+        """Apply what changed, conclude from what is observed, report it; or take the next steps of the teardown."""
+        if not self.state.deleting:
+            await self.cache.follow()
+            await self.carry_out(self.controller.apply)
         if self.state.deleting:
-            return await self.teardown.run()
-        await self.cache.follow()
-        if await self.cluster.ensure_connection_known():
-            decision = decide_apply(self.state, workflow.now())
-            self.record_decision(decision)
-            if decision.reason:
-                await self.applying.run(decision.reason)
-        if self.state.deleting:
-            return await self.teardown.run()
-        self.record_assessment(assess(self.state))
-        await self.cache.follow()
-        await self.pruning.step()
-        await self.reports.send()
-        return False
+            await self.carry_out(self.controller.tear_down)
+        else:
+            self.controller.conclude()
+            await self.cache.follow()
+            await self.pruning.step()
+        await self.carry_out(self.controller.report)
+        return self.controller.teardown.gone
 
-    def record_decision(self, decision: ApplyDecision) -> None:
-        """Store since when there is drift, and requeue for when to decide again."""
-        self.state.drift_since = decision.drift_since
-        if decision.check_at is not None:
-            self.context.requeue_at(decision.check_at)
-
-    def record_assessment(self, assessment: Assessment) -> None:
-        """Write an assessment into conditions, events and state."""
-        for kind, verdict in assessment.conditions.items():
-            self.context.set_condition(kind, *verdict)
-        for warning in assessment.warnings:
-            self.context.record_event("Warning", *warning)
-        self.state.serving, self.state.overdue = assessment.serving, assessment.overdue
-        self.state.served = self.state.served or assessment.ready
-        self.state.was_ready = self.state.was_ready or assessment.ready
-        self.state.observed_generation = assessment.observed_generation
+    async def carry_out(self, decide: Callable[[], list[Order]]) -> None:
+        """Carry out what is ordered, until nothing more is."""
+        while orders := decide():
+            for order in orders:
+                await self.calls.carry_out(order)
 
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
     @handles(ModelReplicaSignals.SET_TEMPLATE)
     def set_template(self, message: SetTemplate) -> None:
         """Adopt a newer template."""
-        if not self.state.deleting and message.generation >= self.state.generation:
-            self.adopt(message)
+        if messages.set_template(self.state, message):
+            self.context.mark_changed()
 
     @handles(ModelReplicaSignals.SET_LABELS)
     def set_labels(self, message: SetLabels) -> None:
         """Follow labels of users, and flags of the endpoint picker."""
-        apply_labels(self.state, message)
-        self.context.mark_changed()
+        if messages.set_labels(self.state, message):
+            self.context.mark_changed()
 
     @handles(ModelReplicaSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: ClusterChanged) -> None:
-        """Store the state of the cluster; what failed without a connection is retried at once when it is back."""
-        if self.cluster.record_change(message):
-            self.on_retry_requested()
+        """Store the state of the cluster."""
+        self.controller.cluster_changed(message)
 
     @handles(ModelReplicaSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
         """Store what the watch of the cluster saw of this replica's objects."""
-        if message.owner_uid != self.state.uid or message.replica is None:
-            return
-        self.state.observed = message.replica
-        failure = self.state.teardown.failure if self.state.deleting else self.state.failure
-        if failure.is_unreachable:
-            # The cluster answers again: what failed because it did not need not wait for its backoff.
-            self.state.retry_at = ""
-        if failure.is_unreachable or not self.state.deleting:
+        if messages.observed(self.state, message):
             self.context.requeue()
 
     @handles(ModelReplicaSignals.CACHE_REPORT)
@@ -143,12 +116,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @workflow.query
     def account(self) -> dict[str, Any]:
         """Give what scheduler and deployment keep of a replica."""
-        return account_of(self.state, gone=self.teardown.gone).wire()
-
-    def adopt(self, template: SetTemplate) -> None:
-        """Make a template the spec of this replica."""
-        apply_template(self.state, template)
-        self.context.mark_changed()
+        return account_of(self.state, gone=self.controller.teardown.gone).wire()
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
@@ -158,14 +126,29 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         self.on_retry_requested()
 
     def on_retry_requested(self) -> None:
-        """Reset the backoffs of apply, teardown and pruning, and compare copies of Secrets with their sources too."""
-        self.state.retry_at = ""
-        self.state.copies_due = self.context.now()
-        self.state.prune_at, self.state.prune_attempts = "", 0
+        """Retry at once, and compare copies of Secrets with their sources too."""
+        self.controller.retry()
+        self.cache.retry()
+        self.copies.stop()
 
     def repeat_reports(self) -> None:
         """Report to the deployment again with the next pass."""
-        self.state.reported = ReplicaReport()
+        messages.repeat_reports(self.state)
+
+    def receivers(self) -> list[str]:
+        """Name the deployment, and the cache if one is used."""
+        deployment = names.workflow_id("ModelDeployment", self.state.start.namespace, self.state.start.deployment)
+        return [deployment, *self.cache.registered_at()]
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """Report to a deployment that was started anew, or record that there is none; register at a cache that was."""
+        if self.receivers()[0] in workflow_ids:
+            self.repeat_reports()
+        self.cache.register_again(workflow_ids)
+
+    def on_resync(self) -> None:
+        """Compare copies of Secrets with their sources: nothing signals that one changed in the store."""
+        self.state.copies_due = self.context.now()
 
     def phase(self) -> str:
         """Map the phase of a replica onto those that all kinds share."""

@@ -181,13 +181,15 @@ class KubernetesCluster(ClusterApi):
         return True
 
     async def _page(self, where: str, accept: str, etag: str) -> Page:
-        answer = await self._session.request("GET", where, headers={"Accept": accept} | ({"If-None-Match": etag} if etag else {}))
+        answer = await self._session.request_in_turn("GET", where, headers={"Accept": accept} | ({"If-None-Match": etag} if etag else {}))
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return Page(None, etag)
         return Page(self._read(answer, f"read {where}"), answer.headers.get("ETag", ""))
 
     async def _discover(self) -> None:
-        await self._discovery.refresh()
+        # One discovery runs at a time. Who waits for it holds a turn, so that only a few wait for a server that hangs.
+        async with self._session.turn():
+            await self._discovery.refresh()
         self._discovered_at = asyncio.get_running_loop().time()
 
     async def _resource(self, kind: Kind) -> Resource | None:

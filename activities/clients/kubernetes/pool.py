@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
-from activities.clients.kubernetes.session import Session
+from activities.clients.kubernetes.session import REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretStore
 from api_types.errors import CredentialsInvalid
@@ -24,9 +24,10 @@ _CLOSE_AFTER_SECONDS = 60.0
 class KubernetesPool(ClusterPool):
     """The clients of a worker, by cluster."""
 
-    def __init__(self, store: SecretStore, settings: KubeconfigSettings) -> None:
+    def __init__(self, store: SecretStore, settings: KubeconfigSettings, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
         self._store = store
         self._settings = settings
+        self.requests_at_once = requests_at_once
         self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -45,7 +46,7 @@ class KubernetesPool(ClusterPool):
         if known and known[0] == digest:
             return known[1]
         subject = f"{where}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
-        client = KubernetesCluster(Session(connection.cluster, self._access(content, subject)))
+        client = KubernetesCluster(Session(connection.cluster, self._access(content, subject), self.requests_at_once))
         # No other task can have set it meanwhile: the read above is the last await.
         self._open[reference] = (digest, client)
         if known:

@@ -25,20 +25,22 @@ from kubernetes.aio.config.kube_config import ConfigNode
 
 from activities.clients.kubernetes.api_failures import unreachable
 from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin, refused_address
-from activities.clients.kubernetes.throttle import Throttle
+from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit, Throttle
 from api_types.errors import ClusterUnreachable, CredentialsInvalid
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
 # Longer than a watch may last, so that a timeout means a dead connection and not a quiet cluster.
 WATCH_SILENCE_SECONDS = 330.0
-# A worker holds a few long watches per kind and a handful of short requests.
-_CONNECTIONS_MAX = 64
+# Connections for the watches of a worker, a few per kind, beside those for short requests.
+_WATCHES_MAX = 40
 # Well below what a default API server gives one client, and far above what a busy rollout needs.
 _REQUESTS_PER_SECOND = 200.0
 _REQUESTS_AT_ONCE = 400
 # A busy server responds to a few requests soon and to many late; a request that waits here cannot time out there.
-_IN_FLIGHT_MAX = 24
+REQUESTS_AT_ONCE = 24
+# Far longer than a server takes that is only busy, and short for the other clusters, whose tasks wait for a slot meanwhile.
+SILENT_SECONDS = 5.0
 _PLUGIN_SECONDS = 30.0
 # A token is renewed this long before it expires.
 _TOKEN_MARGIN_SECONDS = 60.0
@@ -64,20 +66,40 @@ class Response(NamedTuple):
 class Session:
     """Requests to one API server under one credential, within a rate."""
 
-    def __init__(self, cluster: str, access: Access) -> None:
+    def __init__(self, cluster: str, access: Access, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
         self.cluster = cluster
         self.server = access.server
         self._credential = _Credential(cluster, access)
         self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)
-        self._in_flight = asyncio.Semaphore(_IN_FLIGHT_MAX)
-        self._rest = _rest(access)
+        self._limit = RequestLimit(requests_at_once, SILENT_SECONDS)
+        self._rest = _rest(access, requests_at_once + _WATCHES_MAX)
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for one of the turns of this server, and hold it. Raises ClusterUnreachable at once while the server answers no request."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._limit.turn())
+            except NoAnswer:
+                raise ClusterUnreachable(
+                    f"cluster {self.cluster}: {self.server} has answered no request for more than {SILENT_SECONDS:.0f} s; "
+                    "further ones are not sent until it answers"
+                ) from None
+            yield
 
     async def request(
         self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send one request and read the whole response, whatever its status. Raises ClusterUnreachable."""
+        """Send one request in its turn and read the whole response, whatever its status. Raises ClusterUnreachable."""
+        async with self.turn():
+            return await self.request_in_turn(method, path, body=body, content_type=content_type, headers=headers)
+
+    async def request_in_turn(
+        self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Send one request for a caller that holds a turn. Raises ClusterUnreachable."""
         sent = {"Content-Type": content_type, **(headers or {})}
-        async with self._in_flight, self._open(method, path, body, sent, READ_SECONDS) as answer:
+        async with self._open(method, path, body, sent, READ_SECONDS) as answer:
             try:
                 content = await answer.read()
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -113,6 +135,7 @@ class Session:
             answer = await self._rest.request(method, f"{self.server}{path}", headers=sent, body=body, _request_timeout=timeout)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise unreachable(error, self.cluster, self.server) from error
+        self._limit.record_response()
         response: aiohttp.ClientResponse = answer.response
         try:
             yield response
@@ -160,12 +183,12 @@ async def _refuse_redirects(request: aiohttp.ClientRequest, handler: aiohttp.Cli
     return response
 
 
-def _rest(access: Access) -> _Rest:
+def _rest(access: Access, connections: int) -> _Rest:
     # The TLS library reads keys from files only; they exist during this call, in a folder of mode 0700.
     with tempfile.TemporaryDirectory(prefix="modelplane-") as folder:
         configuration = Configuration(host=access.server)
         configuration.retries = None
-        configuration.connection_pool_maxsize = _CONNECTIONS_MAX
+        configuration.connection_pool_maxsize = connections
         configuration.ca_cert_data = access.authority or None
         configuration.tls_server_name = access.server_name or None
         configuration.client_session_kwargs = {"middlewares": (_refuse_redirects,)}

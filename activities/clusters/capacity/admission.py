@@ -11,12 +11,15 @@ from activities.cluster_objects.kinds import LWS_NAME_LABEL
 from activities.clusters.capacity.objects import Objects, condition_with, is_true, milliseconds
 from api_types import labels
 from api_types.messages.capacity import ADMITTED, EVICTED, PENDING, Admission
+from api_types.payload_limits import shortened
 
 Pod = tuple[str, str]
 _SCHEDULED = "PodScheduled"
 _UNSEEN = "no scheduler has reported on it"
 # A scheduler sets this condition on a pod before it deletes it in favour of another one.
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
+# What a text of others takes at most.
+REASON_BYTES_MAX = 256
 # The state of a workload whose pods differ.
 _WORST_FIRST = (EVICTED, PENDING, ADMITTED)
 
@@ -66,8 +69,9 @@ def _of_pod(workload: str, pod: dict[str, Any], reported: PodAdmission | None) -
 
 
 def condition_text(condition: Mapping[str, Any]) -> str:
-    """Give the text of a condition: `Reason: message`."""
-    return ": ".join(text for text in (condition.get("reason", ""), condition.get("message", "")) if text)
+    """Give the text of a condition: `Reason: message`, shortened, for a cluster reports one for each of its workloads."""
+    text = ": ".join(text for text in (condition.get("reason", ""), condition.get("message", "")) if text)
+    return shortened(text, REASON_BYTES_MAX)
 
 
 def pod_key(pod: Mapping[str, Any]) -> Pod:

@@ -190,6 +190,7 @@ class ClusterWatch:
         """Record that a selection was listed; when all are, observations are complete and owners may be signalled."""
         if all(reflector.synced for reflector in self._reflectors.values()):
             self._all_listed.set()
+            self._index.put_listed()
         self._update_capacity()
         self._notifier.wake()
 

@@ -32,6 +32,7 @@ class ChangeNotifier:
 
     def __init__(self, send: Send, is_blocked: Callable[[Owner], bool]) -> None:
         self.sent = 0
+        self._sequence = 0
         self._is_blocked = is_blocked
         self._send = send
         self._due: dict[Owner, float] = {}
@@ -84,8 +85,11 @@ class ChangeNotifier:
             self.enqueue(owner, _seconds_until(pending.changes_at))
         if self._sent_digests.get(owner) == pending.observed.digest:
             return
+        # A signal that seemed lost may arrive after the next one.
+        self._sequence += 1
+        order = pending.observed.order.model_copy(update={"sequence": self._sequence})
         try:
-            found = await self._send(owner, pending.observed)
+            found = await self._send(owner, pending.observed.model_copy(update={"order": order}))
         except Undelivered:
             self.enqueue(owner, _RETRY_SECONDS)
             return

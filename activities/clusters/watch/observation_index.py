@@ -17,7 +17,7 @@ from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes
 from activities.observe.endpoints import EndpointsSeen
-from activities.observe.gateway import GatewayState, observe_gateway
+from activities.observe.gateway import UNKNOWN_GATEWAY, GatewayState, observe_gateway
 from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
@@ -44,6 +44,7 @@ class ObservationIndex:
         self.error_type = ""
         self.error = ""
         self.caches = CacheObservationIndex(cluster.name, enqueue)
+        self._is_listed = False
         self._cluster = cluster
         self._enqueue = enqueue
         self._objects: dict[ObjectId, ObjectSeen] = {}
@@ -56,7 +57,13 @@ class ObservationIndex:
         self._endpoint_slices: dict[Key, EndpointsSeen] = {}
         self._nodes: dict[Key, NodeSeen] = {}
         self._device_slices: dict[Key, SliceSeen] = {}
-        self._gateway: GatewayState = observe_gateway(None)
+        self._gateway: GatewayState | None = None
+
+    def put_listed(self) -> None:
+        """Record that all kinds were listed, so that it is known which replicas have objects here."""
+        if not self._is_listed:
+            self._is_listed = True
+            self._enqueue(self._cluster)
 
     def owners(self) -> list[Owner]:
         """Give all owners that are signalled: the cluster itself, and each replica and cache with objects here."""
@@ -70,6 +77,13 @@ class ObservationIndex:
     def put_object(self, kind: Kind, key: Key, seen: ObjectSeen | None) -> None:
         """Keep one object of ours, or drop it."""
         target = ObjectId(kind, key.namespace, key.name)
+        known = self._objects.get(target)
+        stood = {owner: bool(self._owned.get(owner)) for each in (known, seen) if each and (owner := each.owner)}
+        self._put_object(target, key, seen)
+        if any(bool(self._owned.get(owner)) != before for owner, before in stood.items()):
+            self._enqueue(self._cluster)
+
+    def _put_object(self, target: ObjectId, key: Key, seen: ObjectSeen | None) -> None:
         if old := self._objects.pop(target, None):
             self._owned[old.owner].discard(target)
             self._workloads.pop(workload_key(old), None)
@@ -141,7 +155,9 @@ class ObservationIndex:
         self._enqueue(self._cluster)
 
     def put_health(self, *, reachable: bool, error_type: str = "", error: str = "") -> None:
-        """Keep whether the API server is reachable, and why not."""
+        """Keep whether the API server is reachable, and why not. The text of one error varies with each attempt; the first is kept."""
+        if not reachable and not self.reachable and error_type == self.error_type:
+            return
         if (reachable, error_type, error) != (self.reachable, self.error_type, self.error):
             self.reachable, self.error_type, self.error = reachable, error_type, error
             self._enqueue(self._cluster)
@@ -168,15 +184,22 @@ class ObservationIndex:
         self.caches.forget(owner)
 
     def _observe_cluster(self, now: datetime) -> ObservedCluster:
+        # What could not be listed says nothing; where the kind is not served, nothing is listed either.
+        unlisted = observe_gateway(None) if self.reachable else UNKNOWN_GATEWAY
+        gateway = self._gateway or unlisted
         return ObservedCluster(
             reachable=self.reachable,
             error_type=self.error_type,
             error=self.error,
-            gateway_address=self._gateway.address,
-            gateway_message=self._gateway.message,
+            gateway_address=gateway.address,
+            gateway_message=gateway.message,
             nodes=observe_nodes(self._nodes.values(), self._device_slices.values()),
             capacity=self._capacity.snapshot(now) if self._capacity else None,
+            replicas=self._replicas() if self._is_listed else None,
         )
+
+    def _replicas(self) -> list[str]:
+        return sorted(f"{owner.namespace}/{owner.name}" for owner, targets in self._owned.items() if targets)
 
 
 def _observed(

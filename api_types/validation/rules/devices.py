@@ -1,6 +1,7 @@
 """Rules for an InferenceClass: its provisioning fits its cloud, and every device can be matched and claimed."""
 
-from api_types.resources.inference_class import Device, DeviceAttribute, DeviceCapacity, Provisioning
+from api_types.limits import CLASS_BYTES_MAX
+from api_types.resources.inference_class import Device, DeviceAttribute, DeviceCapacity, InferenceClassSpec, Provisioning
 from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
 # Limits of the clouds beyond those of the class.
@@ -15,6 +16,13 @@ def provider_block_is_present(provisioning: Provisioning, context: RuleContext) 
     block = provisioning.provider.lower()
     if getattr(provisioning, block) is None:
         yield context.error(f"required because provider is {provisioning.provider}", block)
+
+
+def class_can_be_carried(spec: InferenceClassSpec, context: RuleContext) -> Findings:
+    """Limit the size: each cluster with pools of this class carries a copy."""
+    size = len(spec.model_dump_json(by_alias=True, exclude_none=True, warnings=False).encode())
+    if size > CLASS_BYTES_MAX:
+        yield context.error(f"must be at most {CLASS_BYTES_MAX} bytes of JSON, got {size}; shorten description, attributes or capacity")
 
 
 def provisioning_fits_the_cloud(provisioning: Provisioning, context: RuleContext) -> Findings:
@@ -61,6 +69,7 @@ def quantity_can_be_parsed(capacity: DeviceCapacity, context: RuleContext) -> Fi
 
 
 RULES: Rules = {
+    InferenceClassSpec: (class_can_be_carried,),
     Provisioning: (provider_block_is_present, provisioning_fits_the_cloud),
     Device: (claim_has_its_target,),
     DeviceAttribute: (attribute_has_one_type, version_can_be_parsed),

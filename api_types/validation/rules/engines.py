@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from api_types.limits import SELECTORS_BYTES_MAX
 from api_types.resources.model_deployment import DeviceRequest, DeviceSelector, Engine, Member, ReplicaTemplateSpec, Toleration
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, ReplicaMember, ResolvedRequest
 from api_types.resources.parts.engines import Phase
@@ -43,6 +44,14 @@ def gang_has_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Finding
     for index, engine in enumerate(spec.engines):
         if any(member.role == "Leader" for member in engine.members):
             yield context.warning("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
+
+
+def selectors_can_be_sent(spec: ReplicaTemplateSpec, context: RuleContext) -> Findings:
+    """Limit the selectors together: every replica's placement has a copy."""
+    needs = [member.node_selector for engine in spec.engines for member in engine.members if member.node_selector]
+    size = sum(len(selector.cel.encode()) for need in needs for device in need.devices for selector in device.selectors)
+    if size > SELECTORS_BYTES_MAX:
+        yield context.error(f"the selectors of all engines together must be at most {SELECTORS_BYTES_MAX} bytes, got {size}", "engines")
 
 
 def engine_name_is_a_label(engine: AnyEngine, context: RuleContext) -> Findings:
@@ -137,7 +146,7 @@ def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
 _ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
-    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache),
+    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_sent),
     ModelReplicaSpec: (phases_fit_the_mode,),
     Engine: (*_ENGINE, some_member_requests_devices),
     ReplicaEngine: (*_ENGINE, some_member_carries_requests),

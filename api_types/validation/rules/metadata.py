@@ -7,6 +7,7 @@ from api_types import labels
 from api_types.hints import nearest
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.prices import UNPRICED, price_milli
+from api_types.queues import base_queue_problem
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.resources.inference_gateway import SINGLETON_NAME
@@ -132,8 +133,8 @@ def cluster_annotations_are_known(cluster: InferenceCluster, context: RuleContex
         choices = CHOICES.get(key)
         if choices and value not in choices:
             yield context.error(f'must be {one_of(choices)}, got "{value}"', "metadata", "annotations", key)
-        elif key == labels.TASK_QUEUE and not value:
-            yield context.error("must not be empty; name a task queue or remove the annotation", "metadata", "annotations", key)
+        elif key == labels.TASK_QUEUE and (problem := base_queue_problem(value)):
+            yield context.error(problem, "metadata", "annotations", key)
         elif key.startswith(labels.RESERVED_PREFIX) and not choices and (meant := nearest(key, CHOICES)):
             yield context.warning(f"unknown annotation, did you mean {meant}?", "metadata", "annotations", key)
 

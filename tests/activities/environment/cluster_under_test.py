@@ -6,7 +6,8 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,12 @@ class _Listing:
     async def fetch_next_page(self) -> None:
         """Everything is on the first page."""
 
+    async def __aiter__(self) -> AsyncIterator[_Row]:
+        """Give what was terminated: nothing."""
+        none: list[_Row] = []
+        for row in none:
+            yield row
+
 
 @dataclass
 class _Handle:
@@ -160,7 +167,9 @@ class ClusterUnderTest:
     async def prune(self, order: ApplyReplica) -> list[str]:
         return (await self.environment().run(self.workloads().prune_replica, order)).removed
 
-    async def step(self, order: ApplyReplica, applied: Applied, number: int) -> TeardownStepResult:
+    async def step(
+        self, order: ApplyReplica, applied: Applied, number: int, *, wait_seconds: float = 0, force_after: timedelta | None = None
+    ) -> TeardownStepResult:
         step = RunTeardownStep(
             connection=order.connection,
             facts=order.facts,
@@ -169,8 +178,10 @@ class ClusterUnderTest:
             workload_namespace=applied.workload_namespace,
             number=number,
             inventory=applied.inventory,
+            wait_seconds=wait_seconds,
         )
-        return await self.environment().run(self.workloads().teardown_replica_step, step)
+        activities = replace(self.workloads(), force_after=force_after)
+        return await self.environment().run(activities.teardown_replica_step, step)
 
     async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
         return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]

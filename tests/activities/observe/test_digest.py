@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from activities.observe.digest import content_digest
+from activities.observe.digest import content_digest, overwritten_fields
 
 FIELDS = {
     "f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}, "f:annotations": {"f:modelplane.ai/generation": {}}},
@@ -112,3 +112,24 @@ def test_the_digest_of_a_secret_covers_its_fields_and_never_its_values() -> None
     whole = content_digest(a_secret({"f:token": {}}, type="Opaque", data={"token": "c2VjcmV0"}))
     assert content_digest(a_secret({"f:token": {}})) == whole, "metadata alone is enough"
     assert content_digest(a_secret({})) != whole, "another manager wrote the value"
+
+
+def test_the_fields_that_others_had_taken_over_are_named_with_their_writers() -> None:
+    image: dict[str, Any] = {"f:template": {"f:spec": {"f:containers": {'k:{"name":"engine"}': {"f:image": {}}}}}}
+    taken = _copy(FIELDS)
+    del taken["f:spec"]["f:replicas"]
+    del taken["f:spec"]["f:template"]["f:spec"]["f:containers"]['k:{"name":"engine"}']["f:image"]
+    before = an_object(
+        managed_fields=[
+            {"manager": "modelplane", "operation": "Apply", "fieldsV1": taken},
+            {"manager": "kubectl-scale", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+            {"manager": "rewriter", "operation": "Apply", "fieldsV1": {"f:spec": {**image, "f:progressDeadlineSeconds": {}}}},
+            {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        ]
+    )
+    assert overwritten_fields(before, an_object()) == [
+        "spec.replicas by kubectl-scale",
+        "spec.template.spec.containers[engine].image by rewriter",
+    ]
+    assert overwritten_fields(an_object(), an_object()) == []
+    assert overwritten_fields(an_object(managed_fields=without("f:spec", "f:replicas")), an_object()) == []

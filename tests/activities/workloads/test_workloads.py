@@ -1,16 +1,18 @@
 """A replica on a real API server: applied once, kept as rendered, deleted completely (spec/workloads.md 9 to 11)."""
 
 import asyncio
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
 
-from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.render.objects.teardown import SWEEP
 from api_types import labels
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
 from api_types.messages.cluster_work import AppliedObject
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
-from tests.activities.environment.operator import local_queues, patch
+from tests.activities.environment.operator import local_queues, patch, pod_monitors
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -180,17 +182,22 @@ async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(clus
 async def test_a_teardown_without_an_inventory_finds_everything_by_its_labels(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
-    await cluster.tear_down(order, applied.model_copy(update={"inventory": []}))
+    lost = applied.model_copy(update={"inventory": []})
+    # Each step finds its own, in its order; the sweep is for what no step knows.
+    for number in range(3, SWEEP):
+        await cluster.step(order, lost, number)
     assert await cluster.everything_labelled(applied) == []
+    assert (await cluster.step(order, lost, SWEEP)).remaining == []
 
 
 async def test_a_teardown_skips_the_objects_of_another_owner_and_names_them(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
     orphan = order.model_copy(update={"uid": "uid-of-an-orphan"})
+    before = await cluster.everything_labelled(applied)
     skipped = await cluster.tear_down(orphan, applied)
-    assert any(str(target(applied, "model-serving-main")) in entry and order.uid in entry for entry in skipped)
-    assert await (await cluster.api()).get(target(applied, "model-route")) is not None
+    assert all(any(item.id in entry and order.uid in entry for entry in skipped) for item in applied.inventory if item.digest)
+    assert await cluster.everything_labelled(applied) == before
 
 
 async def test_a_kind_that_is_not_served_counts_as_empty(cluster: ClusterUnderTest) -> None:
@@ -239,6 +246,18 @@ async def test_wkl_80_a_kind_that_is_not_served_is_a_transient_error_that_names_
         await api.apply({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "x", "namespace": "default"}})
 
 
+async def test_wkl_80_an_apply_that_needs_a_missing_kind_succeeds_once_it_is_installed(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"apis": [*cluster.facts.apis, "monitoring.coreos.com/v1"]})})
+    with pytest.raises(StackMissing, match=r"PodMonitor of monitoring\.coreos\.com/v1"):
+        await cluster.apply(order)
+    async with pod_monitors(cluster):
+        applied = await cluster.apply(order)
+        assert await (await cluster.api()).get(target(applied, "monitor-engines")) is not None
+        await cluster.tear_down(order, applied)
+    assert await cluster.everything_labelled(applied) == []
+
+
 async def _all_of(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
     api = await cluster.api()
     kinds = [DEPLOYMENT, Kind("v1", "Service"), Kind("gateway.networking.k8s.io/v1", "HTTPRoute")]
@@ -278,3 +297,58 @@ async def test_a_missing_queue_of_a_tenant_is_a_warning(cluster: ClusterUnderTes
     assert [line for line in (await cluster.apply(order)).warnings if "QueueMissing" in line]
     async with local_queues(cluster, order.namespace):
         assert not [line for line in (await cluster.apply(order)).warnings if "QueueMissing" in line]
+
+
+async def test_an_apply_that_searches_takes_over_and_prunes_what_an_earlier_run_applied(cluster: ClusterUnderTest) -> None:
+    small = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}
+    order = cluster.order([an_engine("main", a_member(requests=[small]))])
+    first = await cluster.apply(order)
+    old = target(first, "resource-claim-main-standalone")
+    changed: Json = {**order.spec, "engines": [an_engine("main", a_member(requests=[{**small, "count": 2}]))]}
+    # The run that applied it was terminated: no inventory is known.
+    newer = order.model_copy(update={"generation": 2, "search": True, "spec": changed})
+    second = await cluster.apply(newer)
+    assert {entry.id for entry in second.inventory} == {entry.id for entry in first.inventory} | {
+        str(target(second, "resource-claim-main-standalone"))
+    }
+    assert await cluster.prune(newer.model_copy(update={"inventory": second.inventory})) == [str(old)]
+    assert await (await cluster.api()).get(old) is None
+    assert await cluster.tear_down(newer, second) == []
+    assert await cluster.everything_labelled(second) == []
+
+
+async def test_an_engine_of_an_earlier_run_is_gone_before_the_gang_of_its_name_is_made(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member())])
+    first = await cluster.apply(order)
+    gang = {**order.spec, "engines": [a_gang(worker={"nodes": 1})]}
+    second = await cluster.apply(order.model_copy(update={"generation": 2, "search": True, "spec": gang}))
+    assert target(second, "model-serving-main").kind.kind == "LeaderWorkerSet"
+    assert await (await cluster.api()).get(target(first, "model-serving-main")) is None
+
+
+async def test_the_sweep_waits_for_pods_whose_workload_was_deleted_before(cluster: ClusterUnderTest) -> None:
+    slow = {"testbed.modelplane.ai/delete-after": "3s"}
+    order = cluster.order([an_engine("main", a_member(annotations=slow))])
+    applied = await cluster.apply(order)
+    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    api = await cluster.api()
+    await api.delete(target(applied, "model-serving-main"), propagation="Background")
+    await eventually(lambda: _is_gone(api, target(applied, "model-serving-main")))
+    assert await _pods(cluster, order.namespace) != []
+    await cluster.tear_down(order, applied.model_copy(update={"inventory": []}))
+    assert await _pods(cluster, order.namespace) == []
+
+
+async def _is_gone(api: ClusterApi, item: ObjectId) -> bool:
+    return await api.get(item) is None
+
+
+async def test_pods_that_do_not_end_are_deleted_without_grace_only_if_that_is_set(cluster: ClusterUnderTest) -> None:
+    stuck = a_member(annotations={"testbed.modelplane.ai/delete-after": "300s"})
+    stuck["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    order = cluster.order([an_engine("main", stuck)])
+    applied = await cluster.apply(order)
+    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    assert {item.kind for item in (await cluster.step(order, applied, 7, wait_seconds=4)).remaining} == {"Pod", "Deployment"}
+    assert (await cluster.step(order, applied, 7, force_after=timedelta(seconds=1))).remaining == []
+    assert await _pods(cluster, order.namespace) == []

@@ -99,6 +99,11 @@ BAD = [
     ("a merge of a list of text", "a:\n  <<: [x]\n", "bad.yaml document 1 line 2: << merges objects only"),
     ("brackets that do not close", "a: 1\n---\nb: [1, 2\n", "bad.yaml document 2 line "),
     ("a tab for indentation", "a:\n\t- b\n", "bad.yaml document 1 line 2: not YAML: "),
+    (
+        "a control character",
+        "a: 1\nb: \x01\n",
+        "bad.yaml document 1 line 2: not YAML: unacceptable character #x01: special characters are not allowed",
+    ),
     ("a list at the top", "- a\n", "bad.yaml document 1 (line 1): must be an object with apiVersion and kind"),
     ("text at the top", "a: 1\n---\nhello\n", "bad.yaml document 2 (line 3): must be an object with apiVersion and kind"),
     ("a key that is a list", "? [a]\n: 1\n", "bad.yaml document 1 line 1: a key must be a string"),

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from api_types.resources.inference_class import InferenceClassSpec
+from api_types.validation.manifests import NO_CHECKS
 from tests.api_types.builders import (
     CUT,
     DEVICE,
@@ -212,6 +214,27 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         annotated(a_cluster(), task_queue=""),
         ['metadata.annotations["modelplane.ai/task-queue"]: must not be empty; name a task queue or remove the annotation'],
     ),
+    ("a task queue of its own", annotated(a_cluster(), task_queue="eu-watchtower"), []),
+    (
+        "a task queue of workflows",
+        annotated(a_cluster(), task_queue="modelplane-scheduler"),
+        [
+            (
+                'metadata.annotations["modelplane.ai/task-queue"]: must not be "modelplane-scheduler", '
+                "which is the task queue of workflows; name another one"
+            )
+        ],
+    ),
+    (
+        "a task queue of one class of work",
+        annotated(a_cluster(), task_queue="eu-watch"),
+        [
+            (
+                'metadata.annotations["modelplane.ai/task-queue"]: must not end with "-watch", '
+                "which is added for one class of work; name another one"
+            )
+        ],
+    ),
     ("ruling-g8 a price", annotated(a_class(), price_per_node_hour="98.32"), []),
     (
         "ruling-g8 a price with a currency",
@@ -312,3 +335,19 @@ def test_a_cluster_of_the_seed_is_reported_where_its_scheduler_went() -> None:
 
 def test_a_cluster_without_pools_is_accepted() -> None:
     assert problems(a_cluster(nodePools=CUT)) == []
+
+
+@pytest.mark.parametrize("size", [32 * 1024, 32 * 1024 + 1])
+def test_selectors_of_all_engines_together_have_a_size(size: int) -> None:
+    lengths = [10_000, 10_000, 10_000, size - 30_000]
+    requests = [{"name": "gpu", "selectors": [{"cel": "x" * length}]} for length in lengths]
+    engines = [an_engine(a_member(nodeSelector={"devices": [request]}), name=f"e{number}") for number, request in enumerate(requests)]
+    said = f"spec.template.spec.engines: the selectors of all engines together must be at most 32768 bytes, got {size}"
+    assert problems(a_deployment(*engines), NO_CHECKS) == ([said] if size > 32 * 1024 else [])
+
+
+@pytest.mark.parametrize("size", [32 * 1024, 32 * 1024 + 1])
+def test_a_class_has_a_size(size: int) -> None:
+    empty = len(InferenceClassSpec.model_validate(a_class(description="")["spec"]).model_dump_json(by_alias=True, exclude_none=True))
+    said = f"spec: must be at most 32768 bytes of JSON, got {size}; shorten description, attributes or capacity"
+    assert problems(a_class(description="x" * (size - empty))) == ([said] if size > 32 * 1024 else [])

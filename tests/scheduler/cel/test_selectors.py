@@ -258,12 +258,6 @@ def test_57_an_expensive_selector_is_refused_by_the_fleets_own_limit(oracle: Ora
         compile_selector("true", max_cost=KUBERNETES_COST_MAX + 1)
 
 
-def test_59_selectors_of_one_request_are_all_evaluated() -> None:
-    """sch-17-59: two selectors are two verdicts; the caller ANDs them."""
-    verdicts = [compile_selector(text).match(HOPPER) for text in ("true", 'device.driver == "other"')]
-    assert [verdict.matched for verdict in verdicts] == [True, False]
-
-
 @pytest.mark.parametrize(
     "selector",
     [

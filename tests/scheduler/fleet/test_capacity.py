@@ -1,7 +1,10 @@
 """What adapters observed of a pool (cases 171 and 172)."""
 
+from scheduler.decide import decide_and_explain
+from scheduler.explain.cluster_report import PoolDetail
+from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
-from scheduler.model.inputs import ClusterView, PoolObservation
+from scheduler.model.inputs import ClusterView, PoolObservation, ScheduleRequest
 from tests.scheduler.builders import (
     NOW,
     actions,
@@ -22,11 +25,18 @@ def seen(nodes: int = 4, **fields: int) -> ClusterView:
     return cluster("a", pool("p", nodes, observed=PoolObservation(**{"observed_at": NOW, **fields})))
 
 
+def explained(world: Fleet, now: int = NOW) -> PoolDetail:
+    """What the only pool says of one more replica."""
+    (found,) = decide_and_explain(world, [ScheduleRequest("why", deployment(name="next"))], now)
+    return found.clusters["a"].pools["p"]
+
+
 def test_171_fewer_nodes_than_declared_refuse_the_third() -> None:
     world = fleet(seen(schedulable=2))
     decision = settled(world, deployment(want=3))
     assert (places(decision), decision.shortfall) == (["a/0", "a/1"], 1)
     assert "0 free on a/p" in message(decision)
+    assert explained(world) == PoolDetail("ObservedCapacity", "engine main: needs 1, 0 observed free of 2 declared free")
 
 
 def test_nodes_that_the_autoscaler_may_still_add_count() -> None:
@@ -48,6 +58,8 @@ def test_172_a_snapshot_that_is_too_old_is_ignored() -> None:
     limit = world.options.observed_limit_seconds * 1000
     assert len(places(decided(world, deployment(want=4), NOW + limit))) == 1
     assert len(places(decided(world, deployment(want=4), NOW + limit + 1))) == 4
+    assert explained(world, NOW + limit) == PoolDetail("ObservedCapacity", "engine main: needs 1, 0 observed free of 3 declared free")
+    assert explained(world, NOW + limit + 1) == PoolDetail("", "the observed capacity is stale and ignored")
 
 
 def test_a_pool_found_full_by_observation_is_tried_again_when_the_observation_is_old() -> None:

@@ -1,14 +1,18 @@
-"""Which hardware takes which engine, and how many nodes that costs (cases 61 to 83)."""
+"""Which hardware takes which engine, and how many nodes that costs (cases 59 and 61 to 83)."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, PoolView
+from scheduler.decide import decide_and_explain
+from scheduler.fleet.manifests import cluster_view
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, PoolView, ScheduleRequest
 from tests.scheduler.builders import (
+    DRIVER,
     IS_GPU,
     IS_INFINIBAND,
     IS_NIC,
+    NOW,
     alone,
     ask,
     at_least,
@@ -54,7 +58,13 @@ Y_CLAIMS = pool("y", 2, gpu(), nic())
 LEADS_WITH_GPU = engine("main", leader(ask()), worker(1, ask(IS_NIC, name="nic")))
 SPLIT = [engine("prefill", copies=3, phase="Prefill"), engine("decode", copies=2, phase="Decode")]
 
+THREE_REQUESTS = [engine("main", alone(*(ask(count=count, name=f"r{count}") for count in (10, 11, 12))))]
+WITHOUT_COUNT = cluster_view(
+    {"metadata": {"name": "a"}, "status": {"gpuPools": [{"name": "p", "nodes": 1, "devices": [{"name": "gpu", "driver": DRIVER}]}]}}
+).pools
+
 CASES = [
+    Case("59 both selectors of a request match", one(1), [engine("main", alone(ask(IS_GPU, at_least("141Gi"))))], ["p"]),
     Case(
         "61 a device that is too small takes nothing", one(pool("p", 1, gpu("141Gi"))), [engine("main", alone(ask(at_least("200Gi"))))], []
     ),
@@ -66,6 +76,7 @@ CASES = [
         ["y"],
     ),
     Case("62 a device count of zero satisfies nothing", one(pool("p", 1, gpu(count=0))), [engine()], []),
+    Case("62 an absent device count satisfies nothing", one(*WITHOUT_COUNT), [engine("main", alone(ask(IS_GPU)))], []),
     Case("62 a pool without nodes hosts nothing", one(pool("p", 0)), [engine()], []),
     Case("62 a negative device count satisfies nothing", one(pool("p", 1, gpu(count=-1))), [engine()], []),
     Case(
@@ -163,10 +174,10 @@ CASES = [
     ),
     Case("81 a worker without a block is one pod", one(2), [engine("main", leader(ask()), worker())], ["p"]),
     Case(
-        "82 more devices than a claim holds are refused",
+        "82 a claim of 32 devices is accepted",
         one(pool("p", 1, gpu(count=64))),
-        [engine("main", alone(*(ask(count=11, name=f"r{i}") for i in range(3))))],
-        [],
+        [engine("main", alone(ask(count=16, name="left"), ask(count=16, name="right")))],
+        ["p"],
     ),
 ]
 
@@ -193,6 +204,29 @@ def test_what_does_not_fit_says_which_filter_refused(story: str, clusters: list[
     del story
     decision = decided(fleet(*clusters), view)
     assert [group.code for group in decision.diagnosis.groups] == [code]
+
+
+NO_MATCH = "Standalone: request gpu: selector {} matched 0 of 1 entries"
+REFUSED: list[tuple[str, PoolView, list[EngineView], str, str]] = [
+    ("59 the second selector is false", pool(), [engine("main", alone(ask(IS_GPU, IS_NIC)))], "SelectorNoMatch", NO_MATCH.format(2)),
+    ("59 the first selector is false", pool(), [engine("main", alone(ask(IS_NIC, IS_GPU)))], "SelectorNoMatch", NO_MATCH.format(1)),
+    ("62 a count of zero", pool("p", 1, gpu(count=0)), [engine()], "DeviceCountShort", "Standalone: request gpu needs 1 devices, best 0"),
+    ("62 a negative count", pool("p", 1, gpu(count=-1)), [engine()], "DeviceCountShort", "Standalone: request gpu needs 1 devices, best 0"),
+    ("62 no nodes", pool("p", 0), [engine()], "InsufficientNodes", "needs 1, 0 free of 0"),
+    ("69 synthetic only", pool("p", 1, gpu(claim="Synthetic")), [engine()], "SyntheticOnly",
+     "its requests match synthetic devices only, so nothing would be claimed"),
+    ("82 33 devices in one claim", pool("p", 1, gpu(count=64)), THREE_REQUESTS, "TooManyDevices",
+     "Standalone: its requests claim 33 devices, and one ResourceClaim holds 32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("story", "offered", "engines", "code", "detail"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_a_pool_that_takes_no_engine_says_why(story: str, offered: PoolView, engines: list[EngineView], code: str, detail: str) -> None:
+    del story
+    (explained,) = decide_and_explain(fleet(cluster("a", offered)), [ScheduleRequest("1", deployment(*engines))], NOW)
+    assert explained.decision.placements == ()
+    found = explained.clusters["a"].pools["p"]
+    assert (found.reason, found.detail) == (code, f"engine main: {detail}")
 
 
 def test_83_a_qualified_attribute_splits_at_its_first_slash() -> None:

@@ -4,11 +4,12 @@ A fleet follows from its number, and a failure names the number; added to `FOUND
 """
 
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.decide import apply, decide
@@ -33,6 +34,8 @@ FOUND: tuple[int, ...] = ()
 SHARES = 10
 # A rollout of five replicas one at a time, and what drains meanwhile.
 STEPS_MAX = 12
+# Of a processor, for a decision that loads the engine for selectors: far more than the half that one takes.
+SECONDS_MAX = 5.0
 REFERENCE = SchedulerOptions(compat="reference")
 fuzzed = random_cases(200)
 
@@ -220,12 +223,26 @@ def i10_the_books_equal_a_recount(outcome: Outcome) -> None:
         assert used == {pool: recount[pool] for pool in used}
 
 
+# Each of them visits so many pairs, triples and more of numbers that it would take minutes and hours without a limit.
+_NUMBERS = str(list(range(60)))
+ENDLESS = [
+    f"{'!' * 20_000}true",
+    f"{_NUMBERS}.all(a, {_NUMBERS}.all(b, {_NUMBERS}.all(c, {_NUMBERS}.all(d, a + b + c + d >= 0))))",
+    f"{'(' * 5_000}true{')' * 5_000}",
+]
+
+
 @fuzzed
+@example(ENDLESS[0], "1.0.0", "1Gi", 1, 1)
+@example(ENDLESS[1], "1.0.0", "1Gi", 1, 1)
+@example(ENDLESS[2], "1.0.0", "1Gi", 1, 1)
 @given(st.text(max_size=40), st.text(max_size=12), st.text(max_size=12), st.integers(-2, 70), st.integers(1, 64))
 def test_i12_no_selector_and_no_device_stops_the_scheduler(selector: str, value: str, quantity: str, have: int, count: int) -> None:
     entry = DeviceEntry("gpu", "DRA", "d", "c", have, (("a", "version", value),), (("memory", quantity),))
     built = fleet(cluster("a", pool("p", 1, entry)))
+    began = time.process_time()
     decision = decided(built, deployment(engine("main", alone(RequestView("r", count, (selector,))))))
+    assert time.process_time() - began < SECONDS_MAX
     assert len(decision.placements) <= 1
 
 

@@ -54,10 +54,12 @@ def test_129_an_edit_that_the_pin_fails_moves_the_identity_to_another_pool() -> 
 
 
 def test_130_an_edit_that_the_pin_still_satisfies_moves_nothing() -> None:
+    edited = deployment(engine("main", alone(ask(at_least("100Gi")))), template="v2")
+    assert pools_of(decided(fleet(cluster("a", *TWO_POOLS)), edited)) == ["small"]
     world = fleet(cluster("a", *TWO_POOLS))
-    put_replicas(world, deployment(SMALL), "a/0", pools="small")
-    decision = decided(world, deployment(engine("main", alone(ask(at_least("100Gi")))), template="v2"))
-    assert (actions(decision), pools_of(decision)) == ({"a/0": "Update"}, ["small"])
+    put_replicas(world, deployment(LARGE), "a/0", pools="large")
+    decision = decided(world, edited)
+    assert (actions(decision), pools_of(decision)) == ({"a/0": "Update"}, ["large"])
     assert decision.placements[0].engines[0].members[0].requests[0].selectors == (at_least("100Gi"),)
 
 
@@ -237,7 +239,8 @@ def test_replicas_that_serve_no_traffic_change_first() -> None:
 ROLLOUTS = [
     ("AllAtOnce changes all", Rollout("AllAtOnce"), 4),
     ("half of four", Rollout(max_unavailable="50%"), 2),
-    ("a percentage is rounded down, to at least one", Rollout(max_unavailable="20%"), 1),
+    ("a percentage is rounded down", Rollout(max_unavailable="74%"), 2),
+    ("a percentage of less than one is one", Rollout(max_unavailable="20%"), 1),
     ("two", Rollout(max_unavailable=2), 2),
     ("the partition keeps the lower ranks", Rollout("AllAtOnce", partition=3), 1),
     ("paused", Rollout("AllAtOnce", paused=True), 0),
@@ -251,6 +254,15 @@ def test_a_budget_limits_each_step(story: str, rollout: Rollout, count: int) -> 
     view = deployment(want=4, policy=PlacementPolicy(rollout))
     put_replicas(world, view, "a/0", "a/1", "a/2", "a/3")
     assert len(updated(world, replace(view, template="v2"), "1")) == count
+
+
+@pytest.mark.parametrize(("surge", "created"), [("26%", 2), ("25%", 1), ("1%", 1), ("0%", 0)])
+def test_a_surge_in_percent_is_rounded_up(surge: str, created: int) -> None:
+    world = fleet(cluster("a", 8))
+    view = deployment(want=4, policy=PlacementPolicy(Rollout(max_surge=surge, max_unavailable=0)))
+    put_replicas(world, view, *(f"a/{index}" for index in range(4)))
+    found = list(actions(decided(world, replace(view, template="v2"))).values())
+    assert found.count("Create") == created
 
 
 def test_a_surge_places_the_new_before_it_evicts_the_old() -> None:

@@ -101,6 +101,19 @@ def test_168_a_deployment_is_preempted_once_per_cooldown() -> None:
     assert len(decided(world, urgent(want=2), later, "2").victims) == 1
 
 
+def test_preemptions_are_remembered_for_the_cooldown_and_no_longer() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
+    settled(world, urgent())
+    assert list(world.preempted_at) == [("ml", "x")]
+    finish_releases(world)
+    later = NOW + OPTIONS.preemption_cooldown_seconds * 1000
+    apply(world, decided(world, urgent(), later - 1, "2"))
+    assert list(world.preempted_at) == [("ml", "x")]
+    apply(world, decided(world, urgent(), later, "3"))
+    assert world.preempted_at == {}
+
+
 def test_the_highest_victim_counts_before_their_number() -> None:
     world = fleet(cluster("a", 2), cluster("b", 2), options=OPTIONS)
     put_replicas(world, deployment(engine(copies=2), name="one"), "a/0", priority=50)

@@ -14,8 +14,9 @@ SECONDS, MINUTES = timedelta(seconds=1), timedelta(minutes=1)
     ("wait", "first", "most"),
     [
         (backoff.transient, [2 * SECONDS, 4 * SECONDS, 8 * SECONDS], 2 * MINUTES),
-        (backoff.after_retries, [8 * SECONDS, 16 * SECONDS, 32 * SECONDS], 2 * MINUTES),
+        (backoff.after_retries, [8 * SECONDS, 16 * SECONDS, 32 * SECONDS], 60 * MINUTES),
         (backoff.permanent, [1 * MINUTES, 2 * MINUTES, 4 * MINUTES], 30 * MINUTES),
+        (backoff.repair, [2 * SECONDS, 4 * SECONDS, 8 * SECONDS], 5 * MINUTES),
         (backoff.poll_timeout, [10 * SECONDS, 20 * SECONDS, 40 * SECONDS], 10 * MINUTES),
     ],
 )

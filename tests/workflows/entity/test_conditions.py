@@ -1,7 +1,16 @@
 """Conditions and events as Kubernetes keeps them."""
 
 from api_types.resources.status import Condition
-from workflows.entity.conditions import EVENTS_KEPT, FALSE, MESSAGE_MAX, TRUE, waiting_for, with_condition, with_event
+from workflows.entity.conditions import (
+    CONDITION_MESSAGE_MAX,
+    EVENT_MESSAGE_MAX,
+    EVENTS_KEPT,
+    FALSE,
+    TRUE,
+    waiting_for,
+    with_condition,
+    with_event,
+)
 
 EARLY, LATE = "2026-11-21T14:00:00Z", "2026-11-21T15:00:00Z"
 UNREADY = with_condition([], "Ready", FALSE, "Creating", "no pods", now=EARLY, generation=1)
@@ -19,10 +28,16 @@ def test_the_transition_time_changes_with_the_status_only() -> None:
 
 
 def test_a_long_message_is_cut_and_stays_unchanged_when_it_is_set_again() -> None:
-    long = "x" * (MESSAGE_MAX + 1)
+    long = "x" * (CONDITION_MESSAGE_MAX + 1)
     cut = with_condition(UNREADY, "Ready", FALSE, "Creating", long, now=LATE, generation=1)
-    assert cut[0].message == "x" * (MESSAGE_MAX - 1) + "…"
+    assert cut[0].message == "x" * (CONDITION_MESSAGE_MAX - 3) + "…"
     assert with_condition(cut, "Ready", FALSE, "Creating", long, now=LATE, generation=1) is cut
+
+
+def test_a_long_event_is_cut_in_bytes_and_counted_when_it_repeats() -> None:
+    long = "ä" * EVENT_MESSAGE_MAX
+    events = with_event(with_event([], "Warning", "A", long, now=EARLY), "Warning", "A", long, now=LATE)
+    assert [(len(event.message.encode()), event.message[-2:], event.count) for event in events] == [(EVENT_MESSAGE_MAX - 1, "ä…", 2)]
 
 
 def test_a_repeated_event_is_counted_and_moves_to_the_end() -> None:

@@ -78,3 +78,15 @@ def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
     apply(deployment, a_deployment())
     with pytest.raises(Conflict, match="modified since you read it"):
         deployment.check_replace(Replace(request_id="r1", resource_version="0", manifest=a_deployment()).wire())
+
+
+def test_the_requests_that_changed_something_are_shown(temporal: Serverless) -> None:
+    del temporal
+    deployment = ModelDeploymentWorkflow(None)
+    invalid = {**a_deployment(), "spec": {}}
+    for request_id, document in (("new", a_deployment()), ("same", a_deployment()), ("bad", invalid), ("note", annotated(a_deployment()))):
+        deployment.set_spec(SetSpec(request_id=request_id, by="ann", manifest=document).wire())
+    replace(deployment, Replace(request_id="update", by="ann", manifest=a_deployment()).wire())
+    shown = deployment.describe()
+    assert shown["appliedRequestIds"] == ["new", "same", "bad", "note", "update"]
+    assert shown["changingRequestIds"] == ["new", "note", "update"]

@@ -105,7 +105,7 @@ CASES = [
     Case("an apply that failed", lambda: a_waiting_replica(generation=2, retry_at=SOON), applies),
     Case(
         "copies of Secrets that are compared every hour",
-        lambda: a_waiting_replica(applied=APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]}), copies_due=SOON),
+        lambda: a_waiting_replica(applied=APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]}), copies_due=""),
         applies,
     ),
     Case("a step of a teardown that failed", tearing_down, tears_down),
@@ -133,6 +133,15 @@ def test_a_retry_ends_the_wait_of(case: Case) -> None:
     entity.retry_now(RetryNow(by="ann").wire())
     assert entity.context.queued
     assert case.attempts_now(entity)
+
+
+def test_the_same_request_again_is_no_second_retry() -> None:
+    state: ModelReplicaState = a_replica(prune=True, prune_at=SOON, prune_attempts=6)
+    replica = ModelReplicaWorkflow(state)
+    replica.retry_now(RetryNow(request_id="r1", by="ann").wire())
+    state.prune_attempts = 3
+    replica.retry_now(RetryNow(request_id="r1", by="ann").wire())
+    assert (state.prune_attempts, state.requests) == (3, ["r1"])
 
 
 def test_after_a_retry_the_next_wait_for_pruning_is_short_again() -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,16 +23,19 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.messaging.search_attributes import attributes_of
 from api_types import labels, names, queues
-from api_types.messages.entities import Delete, Scale, SetSpec
+from api_types.messages.entities import Delete, Force, Scale, SetSpec
 from client.temporal.control_plane import UNANSWERED
 from client.temporal.converter import DATA_CONVERTER
 from client.temporal.queries import RetriedQueries
 from testbed.running import Running
 from tests.environment.waiting import LONGEST_PAUSE_SECONDS, TIMEOUT_SECONDS, pauses
+from tests.workflows.environment import forking
 
 Json = dict[str, Any]
 # How long a worker that is sent SIGTERM may take, with its grace for activities.
 STOP_SECONDS = 60
+# Between looks for what takes less than a second.
+SOON_SECONDS = 0.03
 _MARKS = (labels.SERVING, labels.WORKLOAD, labels.REPLICA)
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -58,58 +59,72 @@ async def eventually(
 
 
 class WorkerProcess:
-    """The worker as users run it: a process of its own."""
+    """The worker as users run it: a process of its own. `module` may be one that runs it with something stood in for."""
 
-    def __init__(self, settings: dict[str, str], log: Path) -> None:
-        self._settings = settings
+    def __init__(self, settings: dict[str, str], log: Path, module: str = forking.WORKER) -> None:
+        self._module = module
         self._log = log
         self._listen = f"127.0.0.1:{free_port()}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = {**settings, "MODELPLANE_WORKER__LISTEN": self._listen}
+        self._forks = forking.forks()
+        self._pid = 0
 
     def start(self) -> None:
         """Start it and wait until it serves; one that does not is ended."""
-        environment = {**os.environ, **self._settings, "MODELPLANE_WORKER__LISTEN": self._listen}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen([sys.executable, "-m", "worker"], env=environment, stdout=log, stderr=log)
-        for pause in pauses():
-            if self._process.poll() is not None:
-                raise AssertionError(f"the worker ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
-            with suppress(httpx.HTTPError):
-                if httpx.get(f"http://{self._listen}/healthz").status_code == HTTPStatus.OK:
-                    return
-            time.sleep(pause)
+        self._pid = self._forks.start(self._settings, self._log, self._module)
+        with httpx.Client(base_url=f"http://{self._listen}") as http:
+            for pause in pauses(shortest=SOON_SECONDS):
+                if (code := self._exit_code()) is not None:
+                    raise AssertionError(f"the worker ended with {code}:\n{self._log.read_text()[-4000:]}")
+                with suppress(httpx.HTTPError):
+                    if http.get("/healthz").status_code == HTTPStatus.OK:
+                        return
+                time.sleep(pause)
         self.kill()
         raise AssertionError(f"the worker does not answer:\n{self._log.read_text()[-4000:]}")
 
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return bool(self._pid) and self._exit_code() is None
 
     @property
     def pid(self) -> int:
         """Its process id, while it runs."""
-        assert self._process
-        return self._process.pid
+        assert self._pid
+        return self._pid
 
     def metrics(self) -> str:
         return httpx.get(f"http://{self._listen}/metrics").text
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
-        if self._process:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        """End it with SIGKILL, if it runs."""
+        if self.is_running():
+            self._end(signal.SIGKILL)
+
+    def hang(self) -> None:
+        """Stop it where it stands with SIGSTOP; its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
 
     def stop(self) -> int:
         """End it with SIGTERM; gives the exit code."""
-        assert self._process
-        self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(STOP_SECONDS)
-        self._process = None
-        return code
+        return self._end(signal.SIGTERM)
 
     def log(self) -> str:
         return self._log.read_text()
+
+    def _end(self, number: signal.Signals) -> int:
+        os.kill(self.pid, number)
+        for pause in pauses(within=STOP_SECONDS, shortest=SOON_SECONDS):
+            if (code := self._exit_code()) is not None:
+                return code
+            time.sleep(pause)
+        raise AssertionError(f"the worker still runs after {number.name}:\n{self._log.read_text()[-4000:]}")
+
+    def _exit_code(self) -> int | None:
+        """How it ended, which is told once; None while it runs."""
+        code = self._forks.exit_code(self.pid)
+        if code is not None:
+            self._pid = 0
+        return code
 
 
 class ControlPlane:
@@ -165,7 +180,10 @@ class ControlPlane:
     async def until(
         self, kind: str, name: str, holds: Callable[[Json], bool], namespace: str = "", within: float = TIMEOUT_SECONDS
     ) -> Json:
-        seen: Json = await eventually(lambda: self.describe(kind, name, namespace), holds, within=within, what=f"{kind} {name}")
+        """Wait until what is described holds. What no worker describes does not; the end of an object is waited for with `gone`."""
+        seen: Json = await eventually(
+            lambda: self.describe(kind, name, namespace), lambda tree: bool(tree) and holds(tree), within=within, what=f"{kind} {name}"
+        )
         return seen
 
     async def ready(self, kind: str, name: str, namespace: str = "", within: float = TIMEOUT_SECONDS) -> Json:
@@ -184,6 +202,10 @@ class ControlPlane:
 
     async def delete(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
         await self.handle(kind, name, namespace).signal("delete", Delete(request_id=uuid.uuid4().hex, by="test", **more).wire())
+
+    async def force(self, kind: str, name: str, namespace: str = "") -> None:
+        order = Force(request_id=uuid.uuid4().hex, by="test", reason="it is lost", scope="all")
+        await self.handle(kind, name, namespace).signal("force", order.wire())
 
     async def delete_deployments(self, namespaces: str = "") -> None:
         """Request the deletion of every deployment whose namespace begins so: what a failed test left holds nodes, and they are few."""
@@ -341,7 +363,7 @@ def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> It
         worker.kill()
 
 
-def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str) -> WorkerProcess:
+def worker_process(temporal_address: str, secrets: Path, log: Path, module: str = forking.WORKER, **more: str) -> WorkerProcess:
     """A worker that is not started yet."""
     settings = {
         "MODELPLANE_TEMPORAL__ADDRESS": temporal_address,
@@ -350,7 +372,7 @@ def worker_process(temporal_address: str, secrets: Path, log: Path, **more: str)
         "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "1",
         **more,
     }
-    return WorkerProcess(settings, log)
+    return WorkerProcess(settings, log, module)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ come from here, and the replicas that are placed on it find it and wait for a co
 
 import asyncio
 import contextlib
+import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -33,7 +34,8 @@ from client.temporal.converter import DATA_CONVERTER
 from client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
-from testbed.temporal import QUEUE_PACES, TEMPORAL
+from testbed.temporal import SERVER_SETTINGS, TEMPORAL
+from tests.environment.waiting import pauses
 from tests.workflows.environment.harness import WorkerProcess, worker_process
 from worker import build_activities, build_workers, register_search_attributes
 
@@ -62,11 +64,11 @@ class ReportedCluster:
     name: str
     pools: dict[str, int]
 
-    def report(self, sequence: int) -> ReportCluster:
+    def report(self, sequence: int, uid: str = "") -> ReportCluster:
         """Say it as InferenceCluster would: eight GPUs per node, Ready, with a gateway."""
         device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
         manifest = {
-            "metadata": {"name": self.name, "uid": f"uid-{self.name}", "labels": {}, "annotations": {}},
+            "metadata": {"name": self.name, "uid": uid or f"uid-{self.name}", "labels": {}, "annotations": {}},
             "spec": {"nodePools": [{"name": pool, "className": "h100", "nodeCount": nodes} for pool, nodes in self.pools.items()]},
             "status": {
                 "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": ""}],
@@ -74,7 +76,7 @@ class ReportedCluster:
                 "gpuPools": [{"name": pool, "nodes": nodes, "devices": [device]} for pool, nodes in self.pools.items()],
             },
         }
-        return ReportCluster(name=self.name, uid=f"uid-{self.name}", sequence=sequence, manifest=manifest)
+        return ReportCluster(name=self.name, uid=uid or f"uid-{self.name}", sequence=sequence, manifest=manifest)
 
 
 def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor) -> dict[str, Worker]:
@@ -153,6 +155,7 @@ class ProtocolFleet:
     workers: "WorkersHere | WorkerApart"
     clusters: dict[str, ReportedCluster] = field(default_factory=dict)
     _sequence: int = 0
+    _uids: dict[str, str] = field(default_factory=dict)
 
     # --- workers ------------------------------------------------------------------------------------------------------------------
 
@@ -173,9 +176,13 @@ class ProtocolFleet:
     # --- the scheduler ------------------------------------------------------------------------------------------------------------
 
     async def terminate_scheduler(self) -> None:
-        """Lose the scheduler with all it knows; the clusters answer the one that follows."""
+        """Lose the scheduler with all it knows, and start another. It does not learn of clusters that were only reported."""
         await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
-        await self.report()
+        await ensure_scheduler(self.client)
+
+    async def replica(self, name: str) -> Any:
+        """Describe a replica; None while it cannot answer, or is not started yet."""
+        return await self._query(names.workflow_id("ModelReplica", NAMESPACE, name), "describe")
 
     async def scheduler(self, query: str) -> Any:
         """Ask the scheduler; None while it cannot answer."""
@@ -201,10 +208,19 @@ class ProtocolFleet:
         """Report every cluster, newer than before."""
         self._sequence += 1
         for cluster in self.clusters.values():
-            report = cluster.report(self._sequence).wire()
+            report = cluster.report(self._sequence, await self._uid_of(cluster.name)).wire()
             await ensure_scheduler(
                 self.client, SignalRequest(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report)
             )
+
+    async def _uid_of(self, cluster: str) -> str:
+        """Give the uid of a cluster's workflow: the scheduler asks it when reports of another one arrive."""
+        workflow_id = names.workflow_id("InferenceCluster", "", cluster)
+        while cluster not in self._uids:
+            shown = await self._query(workflow_id, "describe")
+            if shown is not None and shown["metadata"]["uid"]:
+                self._uids[cluster] = shown["metadata"]["uid"]
+        return self._uids[cluster]
 
     # --- deployments --------------------------------------------------------------------------------------------------------------
 
@@ -259,28 +275,56 @@ def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
 
 
 @contextlib.asynccontextmanager
-async def protocol_fleet(clients: int = 8, apart: Path | None = None) -> AsyncIterator[ProtocolFleet]:
+async def protocol_fleet(
+    clients: int = 8, apart: Path | None = None, module: str = "worker", events: int = 0
+) -> AsyncIterator[ProtocolFleet]:
     """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end.
 
-    With a folder `apart` the worker is a process of its own, with its log there.
+    With a folder `apart` the worker is a process of its own, with its log there; `module` is what that runs. With `events` the
+    server suggests a new run after so many.
     """
+    async with protocol_server(events) as client:
+        address = client.service_client.config.target_host
+        workers = _worker_apart(address, apart, module) if apart else WorkersHere(address)
+        fleet = ProtocolFleet(client, [await _connect(address) for _ in range(clients)], workers)
+        await fleet.start_workers()
+        try:
+            yield fleet
+        finally:
+            await workers.shut_down()
+
+
+@contextlib.asynccontextmanager
+async def protocol_server(events: int = 0) -> AsyncIterator[Client]:
+    """Start a server at the testbed's pace, without any worker; gives a client of it. `events` as in `protocol_fleet`."""
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
-    arguments = [word for pace in QUEUE_PACES for word in ("--dynamic-config-value", pace)]
+    limits = [f"limit.historyCount.suggestContinueAsNew={events}"] if events else []
+    arguments = [word for value in (*SERVER_SETTINGS, *limits) for word in ("--dynamic-config-value", value)]
     async with await WorkflowEnvironment.start_local(
         data_converter=DATA_CONVERTER,
         interceptors=[RetriedQueries()],
         dev_server_existing_path=os.fspath(program),
         dev_server_extra_args=arguments,
     ) as server:
+        await _until_served(server.client)
         await register_search_attributes(server.client)
-        address = server.client.service_client.config.target_host
-        workers = WorkerApart(worker_process(address, apart / "secrets", apart / "worker.log")) if apart else WorkersHere(address)
-        fleet = ProtocolFleet(server.client, [await _connect(address) for _ in range(clients)], workers)
-        await fleet.start_workers()
-        try:
-            yield fleet
-        finally:
-            await workers.shut_down()
+        yield server.client
+
+
+async def _until_served(client: Client) -> None:
+    """Wait until requests for the namespace are served: a server that was asked too early says for seconds that there is none."""
+    for pause in pauses():
+        with contextlib.suppress(RPCError):
+            await client.count_workflows()
+            return
+        await asyncio.sleep(pause)
+    raise TimeoutError("the server does not serve its namespace")
+
+
+def _worker_apart(address: str, folder: Path, module: str) -> WorkerApart:
+    served = json.dumps([queues.WORKFLOWS, queues.SCHEDULER])
+    settings = {"MODELPLANE_QUEUES__SERVE": served}
+    return WorkerApart(worker_process(address, folder / "secrets", folder / "worker.log", module, **settings))
 
 
 async def _connect(address: str) -> Client:

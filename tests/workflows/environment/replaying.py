@@ -14,9 +14,9 @@ from workflows import registry
 
 
 def replayer() -> Replayer:
-    """Make a replayer of every workflow type."""
+    """Make a replayer of every workflow type. Debug mode looks for no deadlocks: on a slow machine every pause would be one."""
     workflows = [*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS]
-    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=DATA_CONVERTER)
+    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=DATA_CONVERTER, debug_mode=True)
 
 
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:

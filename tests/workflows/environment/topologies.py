@@ -2,18 +2,19 @@
 
 import asyncio
 import copy
-import os
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import labels
-from tests.environment.waiting import TIMEOUT_SECONDS
-from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually
+from tests.environment.waiting import TIMEOUT_SECONDS, pauses
+from tests.workflows.environment.forking import forks
+from tests.workflows.environment.harness import SOON_SECONDS, ControlPlane, Json, condition, eventually
 
 CLUSTER = "prod-eu"
 H100, L40S = "NVIDIA H100 80GB HBM3", "NVIDIA L40S"
@@ -289,13 +290,14 @@ async def rolled(plane: ControlPlane, document: Json, within: float = TIMEOUT_SE
 
 async def run(plane: ControlPlane, *words: str) -> tuple[int, str]:
     """Run one command of the client; gives its exit code and all that it said."""
-    environment = {**os.environ, "MODELPLANE_TEMPORAL__ADDRESS": plane.running.temporal_address}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "client.main", *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, said.decode()
+    settings = {"MODELPLANE_TEMPORAL__ADDRESS": plane.running.temporal_address}
+    with NamedTemporaryFile() as said:
+        pid = forks().start(settings, Path(said.name), "client.main", words)
+        for pause in pauses(shortest=SOON_SECONDS):
+            if (code := forks().exit_code(pid)) is not None:
+                return code, said.read().decode()
+            await asyncio.sleep(pause)
+    raise AssertionError(f"modelplane {' '.join(words)} does not end")
 
 
 async def leave_nothing(plane: ControlPlane, name: str, namespace: str) -> None:

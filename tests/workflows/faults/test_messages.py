@@ -97,6 +97,9 @@ async def test_a_new_spec_is_refused_while_the_object_is_being_deleted(plane: Co
     handle = plane.handle("ModelDeployment", name, "messages")
     await plane.delete("ModelDeployment", name, "messages")
     await handle.signal("set_spec", SetSpec(request_id="late", by="test", manifest=a_deployment(name, "messages", replicas=2)).wire())
-    seen = await plane.describe("ModelDeployment", name, "messages")
-    assert not seen or seen["spec"]["replicas"] == 1
     await plane.gone("ModelDeployment", name, "messages")
+    # A closed workflow answers as it was.
+    seen = await handle.query("describe")
+    assert (seen["spec"]["replicas"], seen["metadata"]["generation"]) == (1, 1)
+    assert "late" in seen["appliedRequestIds"]
+    assert "BeingDeleted" in [event["reason"] for event in seen["status"]["events"]]

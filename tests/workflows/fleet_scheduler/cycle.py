@@ -6,12 +6,11 @@ import uuid
 from typing import Any
 
 from api_types.messages.scheduling import PlacementRequest
-from scheduler import Decision, from_wire
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
+from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
-from workflows.fleet_scheduler.deciding import charge
 from workflows.fleet_scheduler.inbox import Inbox
 
 LOG = logging.getLogger(__name__)
@@ -25,12 +24,12 @@ def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[Placeme
     decided: list[PlacementRequest] = []
     run_id = uuid.uuid4().hex
     cache_registry.register(run_id, cache)
-    while batch := cache.queue.next_batch():
-        answered = decide_batch(DecideBatch(run_id=run_id, version=cache.fleet.version, now=cache.now(), requests=batch))
+    controller = SchedulerController(cache, Inbox(cache, LOG), LOG)
+    while cache.state.queue:
+        batch = controller.next_batch()
+        answered = decide_batch(DecideBatch(run_id=run_id, version=cache.fleet.version, now=cache.now(), requests=batch.requests))
         json.loads(answered.model_dump_json(by_alias=True))
         assert not answered.problems
-        for request in batch:
-            charge(cache, request, from_wire(Decision, answered.decisions[request.request_id]), "v")
-        decided += batch
-        cache.requeue_unplaced()
+        controller.decided(batch, answered)
+        decided += [*batch.requests, *batch.repeated]
     return decided

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.scheduling import PlacementRequest, ReplicaAccount
-from scheduler import LedgerEntry, pool_report, snapshot, to_wire
+from api_types.messages.scheduling import PlacementRequest
+from scheduler import pool_report, snapshot, to_wire
 from tests.random_cases import cases, generator
 from tests.scheduler.builders import cluster, deployment
-from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
+from tests.workflows.fleet_scheduler.cycle import run_cycle
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entry, malformed, valid_payloads
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
-from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.rebuild import Rebuild
 
 NOW = 1_700_000_000_000
 NODES = 8
@@ -39,7 +37,7 @@ def a_request() -> PlacementRequest:
 def assert_sound(cache: SchedulerCache) -> None:
     """All that is computed of the cache between two cycles can be, and no replica is charged with fewer nodes than none."""
     cache.next_timeout()
-    cache.expired_reservations()
+    cache.reservations.expired(cache.now())
     cache.ledger_page("")
     assert cache.fleet.audit() == []
     for name, info in cache.fleet.clusters.items():
@@ -125,7 +123,7 @@ def test_what_is_ignored_is_logged_with_its_field(name: str, payload: Any, probl
     run_cycle(cache, (name, payload))
     assert [vars(record)["problems"] for record in caplog.records] == [problem]
     assert to_wire(cache.fleet.cluster("eu")) == before
-    assert not cache.state.clusters  # a later report of the same sequence is read
+    assert not cache.clusters["eu"].uid  # a later report of the same sequence is read
 
 
 def test_the_entries_that_can_be_read_are_charged_beside_one_that_cannot() -> None:
@@ -138,34 +136,3 @@ def test_a_policy_of_null_in_a_request_counts_as_none() -> None:
     cache, request = a_cache(), a_request()
     (decided,) = run_cycle(cache, ("place", {**request.wire(), "need": {**request.need, "policy": None}}))
     assert decided.request_id == request.request_id
-
-
-def test_an_account_that_cannot_be_read_counts_as_unanswered() -> None:
-    cache, entry = a_cache(), an_entry()
-    rebuild = Rebuild(cache, Inbox(cache, LOG), LOG)
-    accounts = {
-        "inferencecluster/eu": {"name": "eu", "uid": "u", "sequence": 9, "manifest": {}},
-        "modelreplica/ml/x": {"cluster": "us", "entry": None},
-        "modelreplica/ml/y": [],
-        "modeldeployment/ml/bound": {"unstarted": {}},
-        "modeldeployment/ml/other": {"unstarted": [_account(entry).wire()]},
-    }
-    assert rebuild.adopt_accounts(accounts) == {
-        "inferencecluster/eu": "eu",
-        "modelreplica/ml/x": "us",
-        "modelreplica/ml/y": "",
-        "modeldeployment/ml/bound": "",
-    }
-    assert [found.uid for found in cache.fleet.entries()] == [entry.uid]
-
-
-def _account(entry: LedgerEntry) -> ReplicaAccount:
-    return ReplicaAccount(
-        uid=entry.uid,
-        namespace=entry.namespace,
-        deployment=entry.deployment,
-        name=entry.name,
-        cluster=entry.cluster,
-        index=entry.index,
-        entry=to_wire(entry),
-    )

@@ -7,23 +7,24 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.random_cases import generator
+from tests.random_cases import FACTOR, generator
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message, reason
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, nodes_charged, protocol_fleet
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
+from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet
 
 pytestmark = pytest.mark.testbed
 
 DEPLOYMENTS = 200
-PLACES = DEPLOYMENTS // 2
+# Faults meet every phase of a race of this many too; a campaign lets all of them race.
+DEPLOYMENTS_WITH_FAULTS = 60
 CLUSTERS = 5
 POOLS = ("blue", "green")
-NODES = PLACES // CLUSTERS // len(POOLS)
-RACERS = [f"racer-{i}" for i in range(DEPLOYMENTS)]
 FAULTS = 6
 SAMPLE_EVERY = 0.3
 
@@ -36,16 +37,36 @@ HEADLINE = (
 Fault = Callable[[], Awaitable[None]]
 
 
-def clusters(nodes: int) -> list[ReportedCluster]:
-    return [ReportedCluster(f"cluster-{i}", dict.fromkeys(POOLS, nodes)) for i in range(CLUSTERS)]
+def clusters(nodes: int) -> dict[str, dict[str, int]]:
+    return {f"cluster-{i}": dict.fromkeys(POOLS, nodes) for i in range(CLUSTERS)}
+
+
+@dataclass(frozen=True)
+class Racers:
+    """So many deployments, and places for half of them."""
+
+    count: int
+
+    @property
+    def names(self) -> list[str]:
+        return [f"racer-{number}" for number in range(self.count)]
+
+    @property
+    def places(self) -> int:
+        return self.count // 2
+
+    @property
+    def nodes(self) -> int:
+        """The nodes of one pool."""
+        return self.places // CLUSTERS // len(POOLS)
 
 
 class Watcher:
-    """Samples the ledger all the time and collects overcommitted pools."""
+    """Samples the ledger all the time and collects overcommitted pools, of so many nodes each."""
 
-    def __init__(self, fleet: ProtocolFleet) -> None:
+    def __init__(self, fleet: ProtocolFleet, nodes: int) -> None:
         self._fleet = fleet
-        self.nodes = NODES
+        self.nodes = nodes
         self.samples = 0
         self.overcommitted: list[str] = []
         self.done = asyncio.Event()
@@ -63,8 +84,8 @@ class Watcher:
 
 
 @contextlib.asynccontextmanager
-async def watched(fleet: ProtocolFleet) -> AsyncIterator[Watcher]:
-    watcher = Watcher(fleet)
+async def watched(fleet: ProtocolFleet, nodes: int) -> AsyncIterator[Watcher]:
+    watcher = Watcher(fleet, nodes)
     task = asyncio.create_task(watcher.watch())
     try:
         yield watcher
@@ -89,7 +110,7 @@ def verdict(seen: Json) -> str:
     return "started" if condition(seen, "ReplicasScheduled") == "True" else reason(seen, "ReplicasScheduled")
 
 
-async def settled(fleet: ProtocolFleet, placed: int) -> dict[str, Json]:
+async def settled(fleet: ProtocolFleet, racers: Racers, placed: int) -> dict[str, Json]:
     """Wait until so many are placed and all others refused, according to the scheduler, to visibility and to every deployment."""
     seen: dict[str, Json] = {}
 
@@ -98,13 +119,13 @@ async def settled(fleet: ProtocolFleet, placed: int) -> dict[str, Json]:
         shown = {"replicas": await fleet.running("ModelReplica"), "ledger": scheduler["status"].get("replicas")}
         if shown == {"replicas": placed, "ledger": placed}:
             # A deployment in its final state is not queried again: two hundred queries per poll would be the load that is measured.
-            final = "started" if placed == DEPLOYMENTS else "InsufficientCapacity"
+            final = "started" if placed == racers.count else "InsufficientCapacity"
             seen.update(
-                await described(fleet, [name for name in RACERS if name not in seen or verdict(seen[name]) not in ("started", final)])
+                await described(fleet, [name for name in racers.names if name not in seen or verdict(seen[name]) not in ("started", final)])
             )
         return {**shown, **Counter(verdict(each) for each in seen.values())}
 
-    refused = {"InsufficientCapacity": DEPLOYMENTS - placed} if placed < DEPLOYMENTS else {}
+    refused = {"InsufficientCapacity": racers.count - placed} if placed < racers.count else {}
     wanted = {"replicas": placed, "ledger": placed, "started": placed, **refused}
     await eventually(progress, lambda shown: shown == wanted, what=f"{wanted}")
     return seen
@@ -115,41 +136,42 @@ async def answer(fleet: ProtocolFleet, query: str) -> Any:
     return await eventually(lambda: fleet.scheduler(query), lambda seen: seen is not None, what=f"an answer to {query}")
 
 
-async def race(fleet: ProtocolFleet, faults: list[tuple[float, Fault]]) -> None:
+async def race(fleet: ProtocolFleet, racers: Racers, faults: list[tuple[float, Fault]]) -> None:
     """Submit all while the faults happen, then add capacity for the refused ones."""
-    await fleet.add(clusters(NODES))
-    async with watched(fleet) as watcher:
-        submitted = asyncio.create_task(fleet.submit([a_deployment(name, NAMESPACE) for name in RACERS]))
+    await apply_clusters(fleet, clusters(racers.nodes))
+    async with watched(fleet, racers.nodes) as watcher:
+        submitted = asyncio.create_task(fleet.submit([a_deployment(name, NAMESPACE) for name in racers.names]))
         for pause, fault in faults:
             await asyncio.sleep(pause)
             await fault()
         await submitted
-        first = await settled(fleet, PLACES)
+        first = await settled(fleet, racers, racers.places)
         assert await answer(fleet, "audit") == []
         places = nodes_charged(await answer(fleet, "ledger"))
-        assert places == {(cluster.name, pool): NODES for cluster in clusters(NODES) for pool in POOLS}
+        assert places == {(cluster, pool): racers.nodes for cluster in clusters(racers.nodes) for pool in POOLS}
         refused = [message(each, "ReplicasScheduled") for each in first.values() if verdict(each) != "started"]
-        assert refused == [HEADLINE] * (DEPLOYMENTS - PLACES)
+        assert refused == [HEADLINE] * (racers.count - racers.places)
 
-        watcher.nodes = 2 * NODES
-        await fleet.add(clusters(2 * NODES))
-        await settled(fleet, DEPLOYMENTS)
+        watcher.nodes = 2 * racers.nodes
+        await apply_clusters(fleet, clusters(2 * racers.nodes))
+        await settled(fleet, racers, racers.count)
         assert await answer(fleet, "audit") == []
         owners = Counter(entry["deployment"] for entry in await answer(fleet, "ledger"))
-        assert owners == dict.fromkeys(RACERS, 1)
+        assert owners == dict.fromkeys(racers.names, 1)
     assert watcher.overcommitted == []
     assert watcher.samples > 10
 
 
 async def test_of_two_hundred_deployments_exactly_those_are_placed_that_fit_until_there_is_more_capacity(tmp_path: Path) -> None:
-    async with protocol_fleet(apart=tmp_path) as fleet:
-        await race(fleet, [])
+    async with simulated_fleet(apart=tmp_path) as fleet:
+        await race(fleet, Racers(DEPLOYMENTS), [])
 
 
 @pytest.mark.random
 async def test_the_outcome_is_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_repeatedly(tmp_path: Path) -> None:
     chance = generator()
-    async with protocol_fleet(apart=tmp_path) as fleet:
+    racers = Racers(DEPLOYMENTS if FACTOR > 1 else DEPLOYMENTS_WITH_FAULTS)
+    async with simulated_fleet(apart=tmp_path) as fleet:
         kinds: list[Fault] = [fleet.terminate_scheduler, fleet.restart_workers] * (FAULTS // 2)
         chance.shuffle(kinds)
-        await race(fleet, [(chance.uniform(0.05, 1.5), kind) for kind in kinds])
+        await race(fleet, racers, [(chance.uniform(0.05, 1.5), kind) for kind in kinds])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from activities.messaging.search_attributes import attributes_of
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.packing import unpack
@@ -27,8 +28,22 @@ ROUNDS = 12
 AT_ONCE = 10
 
 
-def request(number: int) -> dict[str, Any]:
-    return place(deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")).wire()
+def request(number: int, uid: str) -> dict[str, Any]:
+    return place(deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}", uid=uid)).wire()
+
+
+async def start_deployment(client: Client, number: int) -> str:
+    """Start the deployment of a request, for the scheduler gives back what it reserved for one that does not run; gives its uid.
+
+    It has no spec, so it requests nothing itself, and ignores the answers to what it has not requested.
+    """
+    view = deployment(name=f"d{number}")
+    named = ("ModelDeployment", view.namespace, view.name)
+    started = await client.start_workflow(
+        named[0], None, id=names.workflow_id(*named), task_queue=queues.WORKFLOWS, search_attributes=attributes_of(*named)
+    )
+    uid: str = (await started.query("account"))["uid"]
+    return uid
 
 
 @asynccontextmanager
@@ -49,21 +64,24 @@ async def all_entries(scheduler: WorkflowHandle[Any, Any]) -> list[str]:
     return [entry.uid for entry in unpack_rows(unpack(page["entries"]))]
 
 
-async def send_rounds(client: Client) -> WorkflowHandle[Any, Any]:
+async def send_rounds(client: Client) -> tuple[WorkflowHandle[Any, Any], list[str]]:
+    """Send all requests; gives the scheduler, and the uids of the deployments."""
+    uids: list[str] = []
     scheduler = client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
     for number in range(3):
         await scheduler.signal("report_cluster", ReportedCluster(f"c{number}", {"p": ROUNDS * AT_ONCE}).report(1).wire())
     for start in range(0, ROUNDS * AT_ONCE, AT_ONCE):
-        await asyncio.gather(*(scheduler.signal("place", request(number)) for number in range(start, start + AT_ONCE)))
+        uids += await asyncio.gather(*(start_deployment(client, number) for number in range(start, start + AT_ONCE)))
+        await asyncio.gather(*(scheduler.signal("place", request(number, uids[number])) for number in range(start, start + AT_ONCE)))
         await asyncio.sleep(0.5)
-    return scheduler
+    return scheduler, uids
 
 
 async def test_sch_14_placements_stay_the_same_over_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every fleet counts as a large one here, so each run reads the last one's part by part.
     monkeypatch.setattr(continue_as_new, "PARTS_AT_ONCE", 0)
     async with served_here() as client:
-        scheduler = await send_rounds(client)
+        scheduler, uids = await send_rounds(client)
 
         async def placed() -> int:
             return int((await scheduler.query("describe"))["status"]["replicas"])
@@ -74,7 +92,7 @@ async def test_sch_14_placements_stay_the_same_over_many_runs(monkeypatch: pytes
         assert await scheduler.query("audit") == []
 
         async def runs_after_the_same_requests() -> int:
-            await asyncio.gather(*(scheduler.signal("place", request(number)) for number in range(AT_ONCE)))
+            await asyncio.gather(*(scheduler.signal("place", request(number, uids[number])) for number in range(AT_ONCE)))
             return await runs(client, names.FLEET_SCHEDULER_ID)
 
         # Asked again, in later runs, the answer is the same and nothing is charged twice.

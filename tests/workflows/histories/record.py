@@ -14,6 +14,7 @@ import pytest
 from api_types import names
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment
+from tests.workflows.histories import wire_names
 
 HISTORIES = Path(__file__).parents[2] / "histories"
 
@@ -59,3 +60,7 @@ async def test_record_a_life_of_each_workflow_type(plane: ControlPlane, hub: Loc
         file = HISTORIES / kind / f"{version('modelplane-temporal')}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(scrubbed(history.to_json_dict()), separators=(",", ":")) + "\n")
+
+
+def test_record_the_names_on_the_wire() -> None:
+    wire_names.RECORDED.write_text(json.dumps(wire_names.wire_names(), indent=1) + "\n")

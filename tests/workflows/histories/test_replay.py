@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHistory
 
 from api_types.resources.kinds import SERVED
+from scheduler.placement.placer import ReplicaPlacer
+from scheduler.placement.score import ClusterScorer
 from tests.workflows.environment.replaying import replayer
 from workflows import registry
 
@@ -27,6 +30,19 @@ def test_there_is_a_recorded_history_of_every_workflow_type(kind: str) -> None:
 async def test_a_recorded_history_replays(path: Path) -> None:
     history = json.loads(path.read_text())
     # An entity's id is its identity, so it must be replayed under its own.
+    workflow_id = history["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"]
+    result = await replayer().replay_workflow(WorkflowHistory.from_json(workflow_id, history))
+    assert result.replay_failure is None
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("FleetScheduler/*.json")), ids=lambda path: path.stem)
+async def test_w5_a_history_replays_in_a_build_that_scores_clusters_differently(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("a decision that is in the history is made again")
+
+    monkeypatch.setattr(ClusterScorer, "ranked", never)
+    monkeypatch.setattr(ReplicaPlacer, "__init__", never)
+    history = json.loads(path.read_text())
     workflow_id = history["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"]
     result = await replayer().replay_workflow(WorkflowHistory.from_json(workflow_id, history))
     assert result.replay_failure is None

@@ -1,10 +1,18 @@
 """What a cluster publishes of its pools, and what spec and annotations declare."""
 
+import asyncio
+
+import pytest
+
 from api_types import labels, queues
+from api_types.messages.delivery import SignalBatchResult
+from api_types.messages.entities import ClassChanged
+from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
 from workflows.inference_cluster.classes import published_pools
 from workflows.inference_cluster.spec import class_names, connection_of, declared_facts, missing_classes
 from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
 PRICED = H100.model_copy(update={"price_milli": 98_320})
 
@@ -49,3 +57,46 @@ def test_annotations_and_spec_declare_facts() -> None:
         "mesh_provider": "none",
         "storage_class_name": "rwx",
     }
+
+
+def test_a_class_of_another_uid_does_not_know_this_cluster_which_registers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "inferencecluster/eu-1")
+    cluster = InferenceClusterWorkflow(a_cluster(classes={"h100-8x": H100}, registered_classes=["h100-8x"]))
+    report = ClassChanged(name="h100-8x", uid=H100.uid, generation=2, spec=H100.spec)
+    cluster.class_changed(report.wire())
+    assert cluster.state.registered_classes == ["h100-8x"]
+    # It was terminated and applied again, so its generations begin anew.
+    cluster.class_changed(report.model_copy(update={"uid": "another", "generation": 1}).wire())
+    assert cluster.state.registered_classes == []
+    assert (cluster.state.classes["h100-8x"].uid, cluster.state.classes["h100-8x"].generation) == ("another", 1)
+
+
+def test_a_late_report_of_a_class_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "inferencecluster/eu-1")
+    cluster = InferenceClusterWorkflow(a_cluster(classes={}))
+    reports = [ClassChanged(name="h100-8x", uid="u", generation=number, spec={"devices": [{"count": number}]}) for number in (1, 2)]
+    for report in (reports[1], reports[0]):
+        cluster.class_changed(report.wire())
+    assert cluster.state.classes["h100-8x"].spec == reports[1].spec
+    # A new price makes no new generation.
+    cluster.class_changed(reports[1].model_copy(update={"price_milli": 5}).wire())
+    assert cluster.state.classes["h100-8x"].price_milli == 5
+
+
+def test_a_missing_class_is_waited_for_by_an_activity_and_not_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = Serverless(monkeypatch, "inferencecluster/eu-1")
+    missing = SignalBatchResult(missing=["inferenceclass/h100-8x"])
+    temporal.results = {"signal_many": missing, "await_running": "a run"}
+    cluster = InferenceClusterWorkflow(a_cluster(classes={}))
+
+    async def passes() -> None:
+        cluster.context.queued = False
+        await cluster.classes.follow()
+        # A further pass does not ask again while it waits.
+        await cluster.classes.follow()
+        assert ([name for name, _ in temporal.executed], cluster.context.requeue_time) == (["signal_many"], None)
+        while not cluster.context.queued:  # noqa: ASYNC110 - no event says that it holds
+            await asyncio.sleep(0)
+
+    asyncio.run(passes())
+    assert [name for name, _ in temporal.executed] == ["signal_many", "await_running"]

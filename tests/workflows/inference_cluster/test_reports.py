@@ -12,6 +12,7 @@ from workflows.inference_cluster.reports import cache_report, replica_report, sc
 from workflows.inference_cluster.state import ClusterState
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
+APPLIED, APPLIED_MS = "2026-01-01T00:00:00Z", 1_767_225_600_000
 UNRESPONSIVE = {"unreachable_since": "2026-01-01T00:56:00Z", "observed": ObservedCluster(reachable=False)}
 
 
@@ -21,8 +22,10 @@ def test_the_scheduler_gets_what_placement_reads_and_no_more() -> None:
         for kind in ("ClusterReady", "Ready")
     ]
     state = a_cluster(labels={"region": "eu"}, pools=[{"name": "h100"}], conditions=conditions, spec=a_spec(taints=[{"key": "a"}]), epoch=4)
+    state.creation_timestamp = APPLIED
     report = scheduler_report("eu-1", state, gone=False)
     assert (report.name, report.uid, report.sequence, report.epoch, report.gone) == ("eu-1", "u", 7, 4, False)
+    assert report.created == APPLIED_MS
     assert report.manifest == {
         "metadata": {"name": "eu-1", "uid": "u", "labels": {"region": "eu"}, "annotations": state.annotations},
         "spec": {"taints": [{"key": "a"}], "nodePools": state.spec["nodePools"]} if state.spec else {},

@@ -82,6 +82,20 @@ CASES = [
         UNKNOWN,
         UNAVAILABLE,
     ),
+    Case(
+        "a Ready cluster that no observer watches any more is unknown, whatever was observed",
+        a_cluster(unwatched_since="2026-01-01T00:00:00Z", was_ready=True),
+        ("Unknown", "WaitingForWorker"),
+        UNKNOWN,
+        UNAVAILABLE,
+    ),
+    Case(
+        "a cluster whose task queue nobody serves is unknown",
+        a_cluster(failure=Failure("WaitingForWorker", "no worker"), **NEW),
+        ("Unknown", "WaitingForWorker"),
+        WAITING,
+        CREATING,
+    ),
     Case("without a gateway the backend is being installed", a_cluster(observed=NO_GATEWAY), RUNNING, ("False", "Installing"), CREATING),
 ]
 
@@ -114,6 +128,8 @@ def test_who_has_to_install_the_serving_stack_is_said(annotations: dict[str, str
 def test_the_observed_gateway_counts_before_the_one_found_at_the_connect() -> None:
     facts = ClusterFacts(gateway_address="192.0.2.9")
     assert gateway_of(a_cluster(facts=facts)) == Gateway("192.0.2.1", "")
+    gone = ObservedCluster(gateway_message="Gateway does not exist")
+    assert gateway_of(a_cluster(facts=facts, observed=gone)) == Gateway("", "Gateway does not exist")
     assert gateway_of(a_cluster(facts=facts, observed=NO_GATEWAY)) == Gateway("192.0.2.9", "")
     assert gateway_of(a_cluster(**NEW)) == Gateway()
 

@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
+from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import Delete
+from api_types.messages.observations import Observed, ObservedCluster
 from api_types.messages.scheduling import Occupied
+from api_types.messages.versions import ObservationOrder
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import a_cluster
 from workflows.entity.conditions import condition_of
@@ -22,7 +25,7 @@ def deleting_message(cluster: InferenceClusterWorkflow) -> str:
 
 def test_a_deletion_names_the_replicas_and_the_command_that_moves_them_until_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal": True}
+    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult()}
     cluster = InferenceClusterWorkflow(a_cluster())
     cluster.delete(Delete(by="ann").wire())
     assert deleting_message(cluster) == "waits for the scheduler to report which replicas are on the cluster"
@@ -33,3 +36,26 @@ def test_a_deletion_names_the_replicas_and_the_command_that_moves_them_until_it_
     cluster.occupied(Occupied(cluster="eu", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"]).wire())
     assert "--evict" not in deleting_message(cluster)
     assert "the scheduler evicts" in deleting_message(cluster)
+
+
+def test_an_answer_to_an_earlier_cluster_of_that_name_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "inferencecluster/eu")
+    cluster = InferenceClusterWorkflow(a_cluster(uid="u", sequence=3))
+    for uid, sequence in (("of-the-earlier", 3), ("u", 2)):
+        cluster.occupied(Occupied(cluster="eu", uid=uid, sequence=sequence).wire())
+        assert cluster.state.occupied is None
+    cluster.occupied(Occupied(cluster="eu", uid="u", sequence=3).wire())
+    assert cluster.state.occupied == []
+
+
+def test_an_old_observation_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "inferencecluster/eu")
+    cluster = InferenceClusterWorkflow(a_cluster(uid="u"))
+
+    def observe(run: int, *, reachable: bool) -> None:
+        order = ObservationOrder(cluster_uid="u", run=run, sequence=1)
+        cluster.observed(Observed(owner_uid="u", order=order, digest="", cluster=ObservedCluster(reachable=reachable)).wire())
+
+    observe(2, reachable=True)
+    observe(1, reachable=False)
+    assert (cluster.state.observed, cluster.state.unreachable_since) == (ObservedCluster(), "")

@@ -77,9 +77,13 @@ async def test_wkl_85_wkl_89_every_cluster_stages_the_commit_that_the_branch_mea
     claims = {name: [f"persistentvolumeclaims/{row['claimName']}"] for name, row in clusters_of(seen).items()}
     await eventually(lambda: now(left), lambda found: found == claims, what="everything but the volumes gone")
     hub.repos[repo].branches["main"] = a_commit("moved")
-    await plane.handle("ModelCache", "qwen", namespace).signal("resync", None)
-    await asyncio.sleep(1)
-    assert (await plane.describe("ModelCache", "qwen", namespace))["status"]["resolvedRevision"] == commit
+    # Another generation of the same source goes through a whole pass, in which the revision would be resolved if it were not pinned.
+    await plane.apply(a_cache("qwen", namespace, repo, revision="main", match=in_cluster(plane, "prod-eu")))
+    seen = await plane.until("ModelCache", "qwen", lambda now: now["status"]["observedGeneration"] == 2, namespace)
+    assert seen["status"]["resolvedRevision"] == commit
+    await plane.apply(a_cache("qwen", namespace, repo, revision="main", match=in_cluster(plane, "prod-eu"), refresh="now"))
+    moved = hub.repos[repo].branches["main"]
+    await plane.until("ModelCache", "qwen", lambda now: now["status"].get("resolvedRevision") == moved, namespace)
     await clean_up(plane, "qwen", namespace)
 
 

@@ -21,7 +21,6 @@ STATE = CacheState(
     },
     users={"u1": User(workflow_id="ModelReplica/ml/a", cluster="eu-1", claims=["claim-0"], assigned_claim="claim-1")},
     reported={"ModelReplica/ml/a": "digest"},
-    known_clusters=["eu-1"],
     announcements=2,
 )
 
@@ -39,7 +38,7 @@ def test_the_state_of_a_cache_is_read_as_it_was_written() -> None:
 
 def test_the_state_of_a_cache_keeps_its_names() -> None:
     tree = pydantic_core.from_json(pydantic_core.to_json(STATE))
-    assert {"places", "told", "known", "announced", "unmatchedSince", "given"} <= keys(tree)
+    assert {"places", "told", "announced", "unmatchedSince", "given"} <= keys(tree)
     assert {"applied", "digest", "job", "seen", "spent", "missing", "tidy"} <= keys(tree)
     assert tree["places"]["eu-1"]["error"] == ["ClusterUnreachable", "no answer"]
     assert tree["places"]["eu-1"]["site"]["name"] == a_site().name

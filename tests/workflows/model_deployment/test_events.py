@@ -1,6 +1,7 @@
 """Events of a deployment: each is recorded when it happens, once, and says what is so then. No server is needed."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from api_types.messages.entities import Delete, ReplicaChanged, Scale, SetSpec, 
 from api_types.messages.scheduling import Evict, ReplicaEviction, Resync
 from tests.api_types.builders import a_deployment, merged
 from tests.workflows.environment.serverless import Serverless
+from workflows.model_deployment import calls
+from workflows.model_deployment.orders import Order
 from workflows.model_deployment.state import TrackedReplica
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
@@ -36,7 +39,11 @@ def a_deployment_with(**replica: Any) -> ModelDeploymentWorkflow:
 def preempt(deployment: ModelDeploymentWorkflow) -> None:
     eviction = ReplicaEviction(uid="r", name="qwen-eu-0", cluster="eu", reason=REASON)
     deployment.evict(Evict(epoch=1, eviction=eviction).wire())
-    asyncio.run(deployment.replicas.delete_preempted())
+    carry_out(deployment, deployment.controller.placements.carry_out_evictions())
+
+
+def carry_out(deployment: ModelDeploymentWorkflow, orders: Sequence[Order]) -> None:
+    asyncio.run(calls.carry_out(orders, deployment.controller.replicas))
 
 
 def events(deployment: ModelDeploymentWorkflow) -> list[tuple[str, str, int]]:
@@ -85,27 +92,28 @@ def test_a_replica_whose_workflow_was_terminated_is_kept_until_it_has_deleted_it
     deployment = a_deployment_with(**lost)
     deployment.resync(Resync(epoch=3).wire())
     assert list(deployment.state.replicas) == ["r"]
-    deployment.replicas.record_revoked("r")
-    asyncio.run(deployment.replicas.answer_revoked())
+    deployment.controller.replicas.record_revoked("r")
+    carry_out(deployment, deployment.controller.replicas.answer_revoked())
     assert list(deployment.state.replicas) == ["r"]
     deployment = a_deployment_with(**lost, entry=PLACED)
     deployment.set_spec(SetSpec(manifest=a_deployment()).wire())
     deployment.delete(Delete(by="ann").wire())
-    assert not asyncio.run(deployment.teardown.run())
+    temporal.executed.clear()
+    carry_out(deployment, deployment.controller.teardown.step())
     assert list(deployment.state.replicas) == ["r"]
-    assert [name for name, _ in temporal.executed if name != "signal"] == ["start_replicas", "signal_many"]
+    assert [name for name, _ in temporal.executed] == ["signal_many", "start_replicas", "signal_many"]
 
 
 def test_an_annotation_that_cannot_be_read_is_an_event_once(temporal: Serverless) -> None:
     deployment = a_deployment_with(started=True, bound=True, entry=PLACED)
     flags = {"metadata": {"annotations": {labels.PICKER_FLAGS: "no flags"}}}
     deployment.set_spec(SetSpec(manifest=merged(a_deployment(), flags)).wire())
-    asyncio.run(deployment.replicas.update_labels())
+    carry_out(deployment, deployment.controller.replicas.update_labels())
     deployment.scale(Scale(replicas=2).wire())
-    asyncio.run(deployment.replicas.update_templates(["r"]))
+    carry_out(deployment, deployment.controller.replicas.update_templates(["r"]))
     labelled = {"spec": {"template": {"metadata": {"labels": {"team": "a"}}}}}
     deployment.set_spec(SetSpec(manifest=merged(merged(a_deployment(), flags), labelled)).wire())
-    asyncio.run(deployment.replicas.update_labels())
+    carry_out(deployment, deployment.controller.replicas.update_labels())
     shown = [(reason, count) for reason, _, count in events(deployment) if reason == "InvalidAnnotation"]
     assert shown == [("InvalidAnnotation", 1)]
     assert [name for name, _ in temporal.executed] == ["signal_many"] * 3

@@ -2,13 +2,13 @@
 
 import asyncio
 from functools import partial
+from random import Random
 
 import pytest
 
-from api_types import names
 from scheduler.model.reasons import BOUND
 from tests.random_cases import generator
-from tests.workflows.environment.harness import Json, a_deployment, eventually
+from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 from tests.workflows.environment.topologies import with_image
 
@@ -24,19 +24,18 @@ async def images(fleet: ProtocolFleet, name: str) -> list[str]:
     seen = await fleet.describe(name)
     found = []
     for placement in (seen or {}).get("status", {}).get("placements", []):
-        handle = fleet.client.get_workflow_handle(names.workflow_id("ModelReplica", NAMESPACE, placement["replica"]))
-        replica: Json = await handle.query("describe")
-        found += [engine["members"][0]["template"]["spec"]["containers"][0]["image"] for engine in replica["spec"]["engines"]]
+        replica = await fleet.replica(placement["replica"])
+        engines = replica["spec"]["engines"] if replica else []
+        found += [engine["members"][0]["template"]["spec"]["containers"][0]["image"] for engine in engines]
     return found
 
 
 @pytest.mark.random
 async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -> None:
-    chance = generator()
     async with protocol_fleet() as fleet:
         await fleet.add([ReportedCluster("c", {"p": 2 * len(DEPLOYMENTS) * REPLICAS})])
 
-        async def change_often(name: str) -> None:
+        async def change_often(name: str, chance: Random) -> None:
             document = a_deployment(name, NAMESPACE, replicas=REPLICAS)
             document["spec"]["rollout"] = {"type": "AllAtOnce"}
             await fleet.apply(document)
@@ -47,7 +46,9 @@ async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -
                 await fleet.apply(with_image(document, f"registry.example/engine:{number}"), request_id=f"{name}/image/{number}")
             await fleet.scale(name, REPLICAS, f"{name}/last")
 
-        await asyncio.gather(*(change_often(name) for name in DEPLOYMENTS))
+        # Each draws from its own generator: of a common one their order, which nobody repeats, would decide who draws what.
+        chances = generator()
+        await asyncio.gather(*(change_often(name, Random(chances.random())) for name in DEPLOYMENTS))  # noqa: S311 - repeatable on purpose
         last = [f"registry.example/engine:{CHANGES - 1}"] * REPLICAS
         for name in DEPLOYMENTS:
             await eventually(partial(images, fleet, name), lambda found: found == last, what=f"images of {name}")

@@ -27,7 +27,8 @@ from tests.workflows.environment.topologies import (
 
 pytestmark = pytest.mark.testbed
 
-LATE = 1_000_000
+# Above every number that is taken from the time now.
+LATE = 9_000_000_000_000
 FIRST, SECOND, THIRD = (f"registry.example/engine:{number}" for number in (1, 2, 3))
 
 

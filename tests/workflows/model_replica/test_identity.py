@@ -10,8 +10,8 @@ from api_types.messages.cluster_work import Applied, AppliedEngine
 from api_types.messages.entities import SetTemplate, StartReplica
 from api_types.messages.observations import ObservedReplica, ObservedRoute, ObservedWorkload
 from workflows.model_replica.decisions.observation import holds_floor
+from workflows.model_replica.reducers.template import apply_template
 from workflows.model_replica.state import ModelReplicaState
-from workflows.model_replica.template import apply_template
 
 APPLIED = Applied(
     hash="h",

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from api_types.payload_limits import wire_size
+
 # Repeated requests are answered verbatim for as long as a deployment may repeat them.
 ANSWERS_KEPT = 512
+# In memory. An answer to a thousand replicas can be as large as a payload.
+ANSWERS_BYTES_MAX = 32 * 1024 * 1024
 
 
 class AnswerCache:
@@ -11,8 +15,10 @@ class AnswerCache:
 
     def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
         self.by_request = answers
-        # Of requests that are decided again; only a different answer is sent.
+        # Of requests that are decided again; only a different answer is sent. Nobody may ever ask for one of these again.
         self._superseded: dict[str, dict[str, Any]] = {}
+        self._sizes = {request_id: wire_size(answer) for request_id, answer in answers.items()}
+        self._bytes = sum(self._sizes.values())
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self.by_request
@@ -28,7 +34,16 @@ class AnswerCache:
     def record(self, request_id: str, answer: dict[str, Any]) -> bool:
         """Keep an answer; False if it is the same as the one that was superseded."""
         before = self._superseded.pop(request_id, None)
+        self._forget(request_id)
         self.by_request[request_id] = answer
-        while len(self.by_request) > ANSWERS_KEPT:
-            del self.by_request[next(iter(self.by_request))]
+        self._sizes[request_id] = wire_size(answer)
+        self._bytes += self._sizes[request_id]
+        while len(self._sizes) > ANSWERS_KEPT or (self._bytes > ANSWERS_BYTES_MAX and len(self._sizes) > 1):
+            self._forget(next(iter(self._sizes)))
         return answer != before
+
+    def _forget(self, request_id: str) -> None:
+        """Forget an answer, superseded or not. A request whose answer is forgotten is decided again, and that answer is sent."""
+        self.by_request.pop(request_id, None)
+        self._superseded.pop(request_id, None)
+        self._bytes -= self._sizes.pop(request_id, 0)

@@ -4,20 +4,29 @@ Either takes seconds with 100,000 replicas, and workflow code may not block for 
 process and read the live cache, while the workflow does nothing but store what arrives.
 """
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 from temporalio import activity
 
+from api_types import payload_limits
 from api_types.base import Message
 from api_types.packing import pack, pack_bytes
+from api_types.payload_limits import shortened, wire_size
 from scheduler import snapshot
 from workflows.fleet_scheduler.cache import cache_registry
+from workflows.fleet_scheduler.cache.state import SchedulerState, SecondPayload
 
-# A workflow's input may not be larger than 2 MiB in all; the inbox and the server's own data need some of it.
-CARRIED_CHARACTERS_MAX = 1_800_000
 # Answers are an optimisation: a request whose answer was dropped is decided again, and gets the placements that it has.
 ANSWERS_CHARACTERS_MAX = 300_000
+# Differences that a recount names at most, and what each may take: any one of them is a bug.
+DIFFERENCES_MAX = 100
+DIFFERENCE_BYTES_MAX = 1_000
+# What a text takes in a list beside itself; base85 has no character that JSON escapes.
+_QUOTES = 3
 
 
 class CacheVersion(Message):
@@ -27,31 +36,86 @@ class CacheVersion(Message):
     version: int
 
 
+class PackPage(CacheVersion):
+    """One page of the packed cache."""
+
+    page: int = 0
+
+
 class PackedFleet(Message):
-    """The packed cache: parts of the fleet, what is carried beside it, the answers. `too_large`: it does not fit and has to be rebuilt."""
+    """The packed cache: parts of the fleet, what is carried beside it, the answers. `too_large`: it does not fit and has to be rebuilt.
+
+    It comes in `pages`, each within a payload. Those of one packing have the same `digest`.
+    """
 
     fleet: list[str] = Field(default_factory=list)
     carried_extras: str = ""
     answers: str = ""
     too_large: bool = False
+    pages: int = 1
+    digest: str = ""
+
+
+# Packing takes seconds, and each further page is asked for right after the one before it. Weak, as in `cache_registry`.
+_PACKED: WeakKeyDictionary[cache_registry.RegisteredCache, list[PackedFleet]] = WeakKeyDictionary()
 
 
 @activity.defn(name="pack_books")
-def pack_cache(wanted: CacheVersion) -> PackedFleet:
-    """Pack the cache.
+def pack_cache(wanted: PackPage) -> PackedFleet:
+    """Pack the cache, and give one page of it.
 
     Raises:
         StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
     cache = cache_registry.find(wanted.run_id, wanted.version)
+    if wanted.page == 0 or cache not in _PACKED:
+        _PACKED[cache] = _pages(cache)
+    return _PACKED[cache][wanted.page]
+
+
+def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
     carried_extras = cache.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
-    fleet = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
-    packed = pack(carried_extras)
-    if len(packed) + len(answers) + sum(map(len, fleet)) > CARRIED_CHARACTERS_MAX:
+    extras = pack(carried_extras)
+    parts = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
+    texts = [extras, answers, *parts]
+    if len(extras) + len(answers) > payload_limits.LIST_BYTES_MAX or sum(map(len, texts)) > payload_limits.CARRIED_BYTES_MAX:
+        return [PackedFleet(too_large=True)]
+    pages = [PackedFleet(carried_extras=extras, answers=answers)]
+    room = payload_limits.LIST_BYTES_MAX - len(extras) - len(answers)
+    for part in parts:
+        if len(part) + _QUOTES > room:
+            pages.append(PackedFleet())
+            room = payload_limits.LIST_BYTES_MAX
+        pages[-1].fleet.append(part)
+        room -= len(part) + _QUOTES
+    digest = hashlib.sha256(b"\n".join(text.encode() for text in texts)).hexdigest()
+    return [page.model_copy(update={"pages": len(pages), "digest": digest}) for page in pages]
+
+
+def joined(pages: Sequence[PackedFleet]) -> PackedFleet:
+    """Put the pages of a packed cache together; one that a worker of another version packed anew does not belong to the others."""
+    first = pages[0]
+    if any(page.too_large or page.digest != first.digest for page in pages):
         return PackedFleet(too_large=True)
-    return PackedFleet(fleet=fleet, carried_extras=packed, answers=answers)
+    return first.model_copy(update={"fleet": [part for page in pages for part in page.fleet]})
+
+
+def in_payloads(state: SchedulerState) -> tuple[SchedulerState, SecondPayload]:
+    """Give what is carried as two payloads; the second one is empty where the state has room for all."""
+    fleet, moved, room = list(state.fleet), list[str](), payload_limits.PAYLOAD_BYTES_MAX - wire_size(state)
+    while room < 0 and fleet:
+        moved.insert(0, fleet.pop())
+        room += len(moved[0]) + _QUOTES
+    here, there = (state.arrived, "") if room >= 0 else ("", state.arrived)
+    return state.model_copy(update={"fleet": fleet, "arrived": here}), SecondPayload(fleet=moved, arrived=there)
+
+
+def fits(state: SchedulerState) -> bool:
+    """Tell whether a state can be carried to the next run."""
+    sizes = [wire_size(payload) for payload in in_payloads(state)]
+    return max(sizes) <= payload_limits.PAYLOAD_BYTES_MAX and sum(sizes) <= payload_limits.CARRIED_BYTES_MAX
 
 
 @activity.defn(name="audit_books")
@@ -62,7 +126,9 @@ def audit_ledger(wanted: CacheVersion) -> list[str]:
         StaleSnapshot: the cache of that run is not in this process, or not at that version.
 
     """
-    return cache_registry.find(wanted.run_id, wanted.version).fleet.audit()
+    differences = cache_registry.find(wanted.run_id, wanted.version).fleet.audit()
+    shown = [shortened(difference, DIFFERENCE_BYTES_MAX) for difference in differences[:DIFFERENCES_MAX]]
+    return [*shown, f"and {left} more"] if (left := len(differences) - len(shown)) else shown
 
 
 def newest_answers(answers: dict[str, dict[str, Any]]) -> str:

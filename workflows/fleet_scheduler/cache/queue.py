@@ -3,7 +3,7 @@
 As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from api_types.messages.scheduling import PlacementRequest
@@ -29,9 +29,22 @@ class SchedulingQueue:
         """Queue a request; a newer one joins the end of the queue in place of the older."""
         owner = owner_of(place)
         self._state.queue.pop(owner, None)
+        self._state.withheld.pop(owner, None)
         if place.request_id not in self._answers:
             self._state.unplaced.pop(owner, None)
         self._state.queue[owner] = place
+
+    def withhold(self, place: PlacementRequest) -> None:
+        """Keep a request back until the account of its deployment is read."""
+        self.remove(place.namespace, place.name)
+        self._state.withheld[owner_of(place)] = place
+
+    def release_withheld(self, is_known: Callable[[PlacementRequest], bool]) -> None:
+        """Queue the requests of those deployments of which everything is known again."""
+        for owner, place in list(self._state.withheld.items()):
+            if is_known(place):
+                del self._state.withheld[owner]
+                self.add(place)
 
     def put_back(self, places: list[PlacementRequest]) -> None:
         """Queue requests before all others. One that arrived meanwhile is newer than the one put back."""
@@ -41,6 +54,7 @@ class SchedulingQueue:
         """Forget the request of a deployment."""
         self._state.queue.pop(f"{namespace}/{name}", None)
         self._state.unplaced.pop(f"{namespace}/{name}", None)
+        self._state.withheld.pop(f"{namespace}/{name}", None)
 
     def wait_for_capacity(self, place: PlacementRequest) -> None:
         """Keep a request that was not placed in full."""

@@ -4,19 +4,27 @@ Nothing here waits or calls out. How messages change it is in `inbox`, how entit
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import astuple, replace
 from datetime import timedelta
 from heapq import nsmallest
 from typing import Any
 
+from api_types.limits import POLICY_BYTES_MAX
 from api_types.messages.scheduling import PlacementRequest
+from api_types.messages.signals import FleetSchedulerSignals
+from api_types.names import workflow_id
 from api_types.packing import pack, unpack, unpack_bytes
-from scheduler import Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
+from api_types.payload_limits import wire_size
+from scheduler import Eviction, Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
 from workflows.fleet_scheduler.cache.admission import AdmissionTimeouts
 from workflows.fleet_scheduler.cache.answers import AnswerCache
-from workflows.fleet_scheduler.cache.carry_over import PackedFleet
+from workflows.fleet_scheduler.cache.carry_over import PackedFleet, fits
+from workflows.fleet_scheduler.cache.known_versions import KnownVersions
 from workflows.fleet_scheduler.cache.queue import SchedulingQueue
 from workflows.fleet_scheduler.cache.queueing_hints import QueueingHints
+from workflows.fleet_scheduler.cache.reservations import Reservations
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
+from workflows.fleet_scheduler.cache.verification import Verification
 
 # Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
 LEDGER_PAGE = 5_000
@@ -34,11 +42,17 @@ class SchedulerCache:
         self.queue = SchedulingQueue(state, self.fleet, self.answers)
         self.hints = QueueingHints()
         self.admission = AdmissionTimeouts(self.fleet, now)
-        # Placed, and not yet reported as started; some of them are released before that.
-        self.unbound: dict[str, None] = {}
-        self._released_unbound: list[str] = []
+        self.reservations = Reservations(self.fleet)
+        self.verification = Verification()
+        self.deployments, self.clusters = KnownVersions(), KnownVersions()
+        # Those that no answer to a request orders.
+        self.evictions: list[Eviction] = []
+        # Replicas that are gone, each with a deployment that waits for its nodes.
+        self.awaited_releases: list[tuple[str, Owner]] = []
         # Deployments that have to request placements again.
         self.resyncs: dict[Owner, None] = {}
+        # When each cluster last reported itself. A run asks for all missing accounts anew, so it need not know of earlier ones.
+        self.reported_at: dict[str, int] = {}
         if state.carried_extras:
             self._read_carried_extras(unpack(state.carried_extras))
         if state.arrived:
@@ -58,8 +72,6 @@ class SchedulerCache:
         """Read the next part of the carried fleet."""
         self._reader.read_next()
         if not self.parts_left:
-            reserved = [entry.uid for entry in self.fleet.entries() if entry.state == reasons.RESERVED]
-            self.unbound = dict.fromkeys((*reserved, *self._released_unbound))
             for info in self.fleet.clusters.values():
                 self.admission.update(info.view)
 
@@ -69,27 +81,47 @@ class SchedulerCache:
         return {
             "answers": self.answers.by_request,
             "unplaced": {owner: place.wire() for owner, place in state.unplaced.items()},
-            "clusters": state.clusters,
             "classes": state.classes,
             "silent": state.unresponsive,
+            "withheld": {owner: place.wire() for owner, place in state.withheld.items()},
             "leaving": state.deleting_clusters,
-            "takenBack": [uid for uid in self.unbound if (entry := self.unbound_entry(uid)) and entry.state == reasons.RELEASING],
+            "deletingDeployments": state.deleting_deployments,
+            "evictions": [list(astuple(eviction)) for eviction in self.evictions],
+            "awaitedReleases": self.awaited_releases,
+            "reservations": self.reservations.wire(),
+            "verification": self.verification.wire(),
+            "versions": {"deployments": self.deployments.wire(), "clusters": self.clusters.wire()},
         }
 
     def _read_carried_extras(self, extras: dict[str, Any]) -> None:
         state = self.state
         state.unplaced = {owner: PlacementRequest.model_validate(place) for owner, place in extras["unplaced"].items()}
-        state.clusters, state.classes = extras["clusters"], extras["classes"]
+        state.classes = extras["classes"]
         state.unresponsive, state.deleting_clusters = extras["silent"], extras["leaving"]
-        self._released_unbound = extras.get("takenBack", [])
+        state.deleting_deployments = extras.get("deletingDeployments", {})
+        self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
+        self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
+        state.withheld = {owner: PlacementRequest.model_validate(place) for owner, place in extras.get("withheld", {}).items()}
+        self.reservations.load(extras["reservations"])
+        self.verification.load(extras["verification"])
+        self.deployments.load(extras["versions"]["deployments"])
+        self.clusters.load(extras["versions"]["clusters"])
 
     def carried(self, packed: PackedFleet) -> SchedulerState:
         """Give everything in the form that continue-as-new carries; the next run rebuilds what is too large to be carried."""
         state = self.state
         carried = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers, "rebuild": packed.too_large}
-        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "clusters": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
+        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
+        left_out |= {"withheld": {}, "deleting_deployments": {}}
         # Thousands of messages may have arrived meanwhile, and most of them are alike.
-        return state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
+        following = state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
+        if fits(following):
+            return following
+        # So many messages cannot be carried. A rebuild asks everybody who sent one, but for the users who wrote the policy.
+        policies = [signal for signal in state.inbox if signal.name == FleetSchedulerSignals.SET_POLICY.name]
+        newest = [signal for signal in policies if wire_size(signal.payload) <= 2 * POLICY_BYTES_MAX][-1:]
+        left_out |= {"queue": {}, "asked_again": [], "survey": None}
+        return state.model_copy(update={**left_out, "rebuild": True, "arrived": pack(newest) if newest else ""})
 
     # --- the ledger ---------------------------------------------------------------------------------------------------------------
 
@@ -103,23 +135,103 @@ class SchedulerCache:
         page = {"version": self.fleet.version, "complete": not self.parts_left, "entries": pack(pack_rows(entries)), "after": more}
         return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
-    def unbound_entry(self, uid: str) -> LedgerEntry | None:
-        """Find a replica that was not reported as started; None for all others."""
-        return self.fleet.replica(uid) if uid in self.unbound else None
-
-    def expired_reservations(self) -> list[LedgerEntry]:
-        """Give the replicas that were not started within their time, released meanwhile or not, oldest first."""
-        limit = self.now() - self.fleet.options.reservation_ttl_seconds * 1000
-        waiting = [entry for uid in self.unbound if (entry := self.unbound_entry(uid))]
-        return sorted((entry for entry in waiting if entry.since <= limit), key=lambda entry: (entry.since, entry.uid))
-
     def release(self, uid: str) -> None:
         """Free the nodes of a replica."""
-        self.unbound.pop(uid, None)
+        self.reservations.release(uid)
+        self.verification.discard(uid)
         entry = self.fleet.replica(uid)
         if entry is not None:
             self.fleet.release(uid)
             self.hints.add_cluster(entry.cluster)
+            self.awaited_releases += [(uid, owner) for owner in self.waiting_for(entry)]
+
+    def waiting_for(self, entry: LedgerEntry) -> list[Owner]:
+        """Give the deployments with a placement that may be after a replica: its own, and the one that it was preempted for."""
+        owners = dict.fromkeys([(entry.namespace, entry.deployment), entry.nominated_for or (entry.namespace, entry.deployment)])
+        return [
+            owner
+            for owner in owners
+            if any(other.state == reasons.RESERVED and other.cluster == entry.cluster for other in self.fleet.owned(*owner).values())
+        ]
+
+    def is_reused(self, entry: LedgerEntry) -> bool:
+        """Tell whether nodes of a releasing replica are promised to a placement of its own deployment."""
+        owned = self.fleet.owned(entry.namespace, entry.deployment).values()
+        return any(other.reuse and other.state == reasons.RESERVED and other.cluster == entry.cluster for other in owned)
+
+    def give_back(self, uid: str, deployment_uid: str) -> None:
+        """Free the nodes of a replica that its deployment says it never started. Only the one that it was placed for can know."""
+        entry = self.fleet.replica(uid)
+        if entry is None:
+            return
+        if self.reservations.entry(uid) and entry.origin[0] in ("", deployment_uid):
+            self.release(uid)
+        else:
+            self.verification.add(entry)
+
+    def started_entry(self, uid: str) -> LedgerEntry | None:
+        """Find a replica whose workflow was started; None for all others."""
+        return None if self.reservations.entry(uid) else self.fleet.replica(uid)
+
+    def evict(self, entry: LedgerEntry, reason: str, detail: str) -> None:
+        """Have a deployment delete one of its replicas."""
+        self.evictions.append(Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment))
+
+    def forget_owner(self, namespace: str, name: str) -> None:
+        """Forget the requests of a deployment that does not run. What it may have started is checked before its nodes are freed."""
+        self.queue.remove(namespace, name)
+        self.end_queue_reservation(namespace, name)
+        for uid, entry in list(self.fleet.owned(namespace, name).items()):
+            if self.reservations.entry(uid):
+                self.verification.add(entry)
+
+    def has_doubts(self, namespace: str, name: str) -> bool:
+        """Tell whether it is checked for a replica of a deployment whether it runs. What is not there must not be placed as its own.
+
+        Nor what was reserved: the deployment would start it, and a check that found nothing before that frees its nodes.
+        """
+        owned = self.fleet.owned(namespace, name).values()
+        return any(entry.uid in self.verification.doubts and entry.state != reasons.RELEASING for entry in owned)
+
+    def withhold_doubtful(self) -> None:
+        """Keep requests back of deployments with a doubt that came after them."""
+        if self.verification.doubts:
+            for place in list(self.state.queue.values()):
+                if self.has_doubts(place.namespace, place.name):
+                    self.queue.withhold(place)
+
+    def release_withheld(self) -> None:
+        """Queue the requests of deployments of which everything is known again."""
+        missing = self.state.unresponsive
+        self.queue.release_withheld(
+            lambda place: (
+                workflow_id("ModelDeployment", place.namespace, place.name) not in missing
+                and not self.has_doubts(place.namespace, place.name)
+            )
+        )
+
+    def await_account(self, workflow_id: str, clusters: Iterable[str]) -> None:
+        """Have the account of an entity read at once; these clusters take no new replica until it is."""
+        state = self.state
+        state.unresponsive[workflow_id] = sorted({*state.unresponsive.get(workflow_id, ()), *clusters})
+        state.asked_again.append(workflow_id)
+        for name in state.unresponsive[workflow_id]:
+            view = self.fleet.cluster(name)
+            if view is not None and view.accounted:
+                self.fleet.put_cluster(replace(view, accounted=False), self.now())
+
+    def forget_fleet(self) -> None:
+        """Forget all that entities reported; a rebuild learns it anew."""
+        for entry in list(self.fleet.entries()):
+            self.fleet.release(entry.uid)
+        for name in list(self.fleet.clusters):
+            self.fleet.remove_cluster(name)
+            self.admission.forget(name)
+        self.reservations, self.verification = Reservations(self.fleet), Verification()
+        self.deployments, self.clusters = KnownVersions(), KnownVersions()
+        for known in (self.state.classes, self.state.unresponsive, self.state.deleting_clusters, self.state.deleting_deployments):
+            known.clear()
+        self.evictions, self.awaited_releases = [], []
 
     # --- the queue ----------------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from api_types import names
+from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
 
 
@@ -19,14 +21,42 @@ class ReceivedSignal(NamedTuple):
     payload: Any
 
 
+class SurveyProgress(Message):
+    """How far a rebuild is.
+
+    Attributes:
+        step: the number of the step; `after`: the page of visibility that is next; `listed`: there is none.
+        left: packed workflow ids, with their clusters, whose accounts are to be read before that.
+
+    """
+
+    step: int = 0
+    after: str = ""
+    listed: bool = False
+    left: str = ""
+
+
+class SecondPayload(Message):
+    """Texts of the carried state that have no room in its own payload: the last parts of the fleet, and the messages that arrived."""
+
+    fleet: list[str] = Field(default_factory=list)
+    arrived: str = ""
+
+
 class SchedulerState(BaseModel):
     """All that the scheduler carries.
 
     Attributes:
         inbox: signals that are not read yet.
         queue: requests that wait for a decision; `unplaced`: those that were decided and wait for capacity.
-        unresponsive: entities that did not answer a rebuild, with their clusters.
-        clusters, classes: the sequence and the generation that were last reported.
+        policy_lost: why the policy of an earlier scheduler is unknown.
+        announced: the epoch that was last announced to all.
+        survey: how far a rebuild is; None when it is complete.
+        unresponsive: entities whose accounts are missing, with the clusters that take no new replica for that long.
+        asked_again: those of them that are alive, and will answer at once.
+        withheld: requests that wait for the account of their deployment, by deployment.
+        deleting_deployments: the uids of those that wait until nothing is charged to them, by namespace/name.
+        classes: the generation that each last reported.
         deleting_clusters: the charged replicas that were last reported to each; None: not reported yet.
 
     """
@@ -42,13 +72,46 @@ class SchedulerState(BaseModel):
     queue: dict[str, PlacementRequest] = Field(default_factory=dict)
     unplaced: dict[str, PlacementRequest] = Field(default_factory=dict)
     answers: str = ""
-    clusters: dict[str, int] = Field(default_factory=dict)
     policy: dict[str, Any] | None = None
     policy_problem: str = ""
-    unresponsive: dict[str, str] = Field(default_factory=dict, alias="silent")
+    policy_lost: str = ""
+    announced: int = 0
+    survey: SurveyProgress | None = None
+    unresponsive: dict[str, list[str]] = Field(default_factory=dict, alias="silent")
+    asked_again: list[str] = Field(default_factory=list)
+    withheld: dict[str, PlacementRequest] = Field(default_factory=dict)
     deleting_clusters: dict[str, list[str] | None] = Field(default_factory=dict, alias="leaving")
+    deleting_deployments: dict[str, str] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
     reservations_checked: int = Field(default=0, alias="holdsSeen")
     audit: list[str] = Field(default_factory=list)
     decided: int = 0
     placed: int = 0
+
+    def take_over(self, second: SecondPayload) -> None:
+        """Add what was carried beside this."""
+        self.fleet += second.fleet
+        self.arrived = self.arrived or second.arrived
+
+    def raise_epoch(self, seen: int) -> None:
+        """Take an epoch that is greater than one that an entity has seen."""
+        if seen > self.epoch:
+            self.epoch = seen + 1
+
+    def may_be_occupied(self, cluster: str) -> bool:
+        """Whether a replica that is not known may be on a cluster: the account of one that may name it is missing."""
+        return any(cluster in clusters or workflow_id.startswith("modeldeployment/") for workflow_id, clusters in self.unresponsive.items())
+
+    def may_have_replicas(self, namespace: str, deployment: str) -> bool:
+        """Whether a replica that is not known may be of a deployment: its account is missing, or that of a cluster, which may name it."""
+        for workflow_id in self.unresponsive:
+            kind, *_, name = workflow_id.split("/")
+            if kind == "inferencecluster":
+                return True
+            if workflow_id == names.workflow_id("ModelReplica", namespace, name) and names.may_be_replica_of(name, deployment):
+                return True
+        return False
+
+    def is_accounted(self, cluster: str) -> bool:
+        """Whether nothing is unknown about what is on a cluster."""
+        return not any(cluster in clusters for clusters in self.unresponsive.values())

@@ -21,6 +21,16 @@ def access_of(state: ModelReplicaState) -> ClusterAccess | None:
     return ClusterAccess(known.connection, known.facts)
 
 
+def connection_problem(state: ModelReplicaState) -> str:
+    """Say that the cluster cannot be reached now, and why as far as it reports that; empty while it can."""
+    name, known = state.start.cluster, state.cluster
+    if known is None:
+        return f"InferenceCluster {name} does not exist, or has not started; apply it again, or skip what is on it with `delete --force`"
+    if known.connected and access_of(state) is not None:
+        return ""
+    return f"InferenceCluster {name} is not connected{f': {known.problem}' if known.problem else ''}"
+
+
 def is_unreachable(state: ModelReplicaState) -> bool:
     """Tell whether the cluster has been unresponsive for so long that its endpoints must be withdrawn."""
     return bool(state.cluster and state.cluster.unreachable_for_seconds)

@@ -1,16 +1,19 @@
 """When a ModelReplica applies, and why: a pure decision over its state and the time."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from api_types.messages.cluster_work import Applied
+from workflows.entity import backoff
 from workflows.model_replica.decisions.observation import drift
 from workflows.model_replica.state import ModelReplicaState
 
 # An observation may be older than the last apply: drift counts once it persists for so long.
-DRIFT_DELAY = timedelta(seconds=2)
+DRIFT_DELAY = backoff.repair(0)
 
-_ALWAYS = datetime.min.replace(tzinfo=UTC)
+# Repairs that follow one another within this time are a fight over a field, and each waits longer than the one before. It exceeds the
+# longest of these waits, so that a fight that goes on stays one.
+DRIFT_MEMORY = timedelta(minutes=15)
 
 ApplyReason = Literal["spec", "copies", "drift"]
 
@@ -33,20 +36,31 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
     applied = state.applied
     if applied is None or state.applied_generation != state.generation or state.applied_inputs != state.inputs():
         return ApplyDecision("spec", state.drift_since)
-    copies_due = _copies_due(applied, state.copies_due)
-    if copies_due and copies_due <= now:
+    if _copies_are_due(state, applied):
         return ApplyDecision("copies", state.drift_since)
     if state.observed is None or not drift(applied, state.observed):
-        return ApplyDecision(None, "", copies_due)
+        return ApplyDecision(None, "")
     since = state.drift_since or now.isoformat()
-    drift_due = datetime.fromisoformat(since) + DRIFT_DELAY
+    drift_due = _drift_due(state, datetime.fromisoformat(since), now)
     if drift_due > now:
-        return ApplyDecision(None, since, min(copies_due or drift_due, drift_due))
-    return ApplyDecision("drift", since, copies_due)
+        return ApplyDecision(None, since, drift_due)
+    return ApplyDecision("drift", since)
 
 
-def _copies_due(applied: Applied, due: str) -> datetime | None:
-    """Give when copies of Secrets are compared with their sources; None if there are none. Copies have no digest."""
-    if all(item.digest for item in applied.inventory):
-        return None
-    return datetime.fromisoformat(due) if due else _ALWAYS
+def _copies_are_due(state: ModelReplicaState, applied: Applied) -> bool:
+    """Tell whether copies of Secrets shall be compared with their sources. Copies have no digest."""
+    return bool(state.copies_due) and not all(item.digest for item in applied.inventory)
+
+
+def recent_repairs(state: ModelReplicaState, now: datetime) -> int:
+    """Count the repairs of drift that followed one another, up to now."""
+    if not state.drift_repaired_at or now - datetime.fromisoformat(state.drift_repaired_at) > DRIFT_MEMORY:
+        return 0
+    return state.drift_repairs
+
+
+def _drift_due(state: ModelReplicaState, since: datetime, now: datetime) -> datetime:
+    repairs = recent_repairs(state, now)
+    if not repairs:
+        return since + DRIFT_DELAY
+    return max(since + DRIFT_DELAY, datetime.fromisoformat(state.drift_repaired_at) + backoff.repair(repairs))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from api_types.messages.scheduling import ReplicaAccount
+from api_types.payload_limits import shortened
 from workflows.entity.conditions import TRUE, condition_of, is_true
 from workflows.model_replica.decisions.cache import cache_status
 from workflows.model_replica.decisions.cluster import is_unreachable
@@ -53,6 +54,10 @@ def status_of(state: ModelReplicaState) -> dict[str, Any]:
     return status | observed_status(state.applied, state.observed, endpoint(state)) | cache_status(state)
 
 
+# A deployment carries and shows the message of each of its replicas, which may be a thousand; the replica itself has it in full.
+REPORT_MESSAGE_MAX = 200
+
+
 def report_of(state: ModelReplicaState) -> ReplicaReport:
     """Give what the deployment must know."""
     ready = condition_of(state.conditions, "Ready")
@@ -62,7 +67,7 @@ def report_of(state: ModelReplicaState) -> ReplicaReport:
         endpoint=endpoint(state),
         phase="Terminating" if state.deleting else detailed_phase(state),
         generation=state.applied_generation,
-        message=state.teardown.message() if state.deleting else (ready.message if ready else ""),
+        message=shortened(state.teardown.message() if state.deleting else (ready.message if ready else ""), REPORT_MESSAGE_MAX),
     )
 
 

@@ -1,6 +1,6 @@
 """What the teardown of a ModelReplica does next: a pure decision over its state and the time."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
@@ -8,16 +8,25 @@ from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
 # `attempt`: delete the objects of the step on the cluster. `skip`: end the step because of `force`. `abandon`: end all steps on the
-# cluster. `wait`: try again later.
-Action = Literal["report", "drain", "release", "none needed", "attempt", "skip", "abandon", "wait", "wait for cluster"]
+# cluster. `wait`: try again later. `none needed`: there is nothing to do; `done`: it was done.
+Action = Literal["report", "drain", "release", "none needed", "done", "attempt", "skip", "abandon", "wait", "wait for cluster"]
+
+# A forced teardown still deletes what can be deleted at once: it ends when the cluster has not answered for so long.
+FORCED_LIMIT = timedelta(seconds=5)
+
+FORCED = "the teardown was forced"
 
 
 class StepDecision(NamedTuple):
-    """What to do about the current step; `reason` of an abandonment, `check_at` of a wait whose end is known."""
+    """What to do about the current step.
+
+    `reason` is that of an abandonment, `check_at` that of a wait whose end is known, `limit` that of an attempt that is the last one.
+    """
 
     action: Action
     reason: str = ""
     check_at: datetime | None = None
+    limit: timedelta | None = None
 
 
 def has_objects(state: ModelReplicaState) -> bool:
@@ -36,7 +45,7 @@ def decide_step(state: ModelReplicaState, now: datetime) -> StepDecision:
     if number == WITHDRAW:
         return StepDecision("report")
     if number == DRAIN:
-        return StepDecision("drain" if state.served else "none needed")
+        return _decide_drain(state, now)
     if number == RELEASE:
         return StepDecision("release")
     if not has_objects(state):
@@ -44,22 +53,42 @@ def decide_step(state: ModelReplicaState, now: datetime) -> StepDecision:
     return _decide_on_cluster(state, now)
 
 
+def _decide_drain(state: ModelReplicaState, now: datetime) -> StepDecision:
+    if not state.served:
+        return StepDecision("none needed")
+    if state.forced:
+        return StepDecision("skip")
+    if not state.teardown.drain_until:
+        return StepDecision("drain")
+    until = datetime.fromisoformat(state.teardown.drain_until)
+    return StepDecision("wait", check_at=until) if until > now else StepDecision("done")
+
+
 def _decide_on_cluster(state: ModelReplicaState, now: datetime) -> StepDecision:
-    if state.cluster is None or access_of(state) is None:
+    if state.cluster is not None and not state.cluster.present:
+        return StepDecision("abandon", "the InferenceCluster was deleted")
+    if access_of(state) is None:
         if state.forced:
             return StepDecision("abandon", "the teardown was forced while the cluster was not connected")
         return StepDecision("wait for cluster")
-    if not state.cluster.present:
-        return StepDecision("abandon", "the InferenceCluster was deleted")
     if state.forced and state.teardown.attempts:
         return StepDecision("skip")
+    if state.forced:
+        limit = _forced_limit(state, now)
+        return StepDecision("attempt", limit=limit) if limit > timedelta() else StepDecision("abandon", FORCED)
     if state.retry_at and (retry_at := datetime.fromisoformat(state.retry_at)) > now:
         return StepDecision("wait", check_at=retry_at)
     return StepDecision("attempt")
 
 
+def _forced_limit(state: ModelReplicaState, now: datetime) -> timedelta:
+    if not state.teardown.forced_at:
+        return FORCED_LIMIT
+    return datetime.fromisoformat(state.teardown.forced_at) + FORCED_LIMIT - now
+
+
 def decide_after_failure(state: ModelReplicaState) -> StepDecision:
     """Decide what to do after an attempt that failed."""
     if state.forced == "all":
-        return StepDecision("abandon", "the teardown was forced")
+        return StepDecision("abandon", FORCED)
     return StepDecision("skip" if state.forced else "wait")

@@ -23,7 +23,7 @@ NAMESPACES = ("ml-team", "a", "b")
 VALUE = b"hf_aVeryPrivateTokenThatNobodyMaySee"
 
 
-@pytest_asyncio.fixture(params=["directory", pytest.param("cluster", marks=pytest.mark.testbed)])
+@pytest_asyncio.fixture(params=["directory", pytest.param("cluster", marks=pytest.mark.testbed("asked for"))])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SecretStore]:
     """Each form of the store, empty."""
     if request.param == "directory":

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.notifier import ChangeNotifier
+from activities.clusters.watch.notifier import ChangeNotifier, Undelivered
 from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
 from api_types.messages.observations import Observed
 
@@ -64,3 +64,24 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
         await enough.wait()
     task.cancel()
     assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
+
+
+async def test_observations_are_numbered_in_their_order_also_when_one_seemed_lost() -> None:
+    sent: list[int] = []
+    enough = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        notifier.enqueue(owner)
+        sent.append(observed.order.sequence)
+        if len(sent) == 2:
+            enough.set()
+            raise Undelivered
+        return True
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    notifier.enqueue(CLUSTER)
+    task = asyncio.create_task(notifier.run(cast(ObservationIndex, Changing())))
+    async with asyncio.timeout(60):
+        await enough.wait()
+    task.cancel()
+    assert sent == [1, 2]

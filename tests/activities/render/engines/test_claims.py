@@ -8,6 +8,8 @@ from activities.render.engines.claims import plugin_resources
 from activities.render.engines.spec import DeviceRequest, Member
 from activities.render.inputs.findings import DRAUnavailable
 from activities.render.replica import InvalidSpec
+from api_types.resources.replica_spec import replica_spec
+from scheduler import deployment_view, to_wire
 from tests.activities.render.builders import (
     GPU,
     a_cluster,
@@ -20,6 +22,7 @@ from tests.activities.render.builders import (
     render,
     the,
 )
+from tests.scheduler.builders import IS_GPU, IS_NIC, cluster, fleet, gpu, nic, pool, settled
 
 CEL = 'device.driver == "gpu.nvidia.com" &&\n  device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("40Gi"))\n'
 EFA = {"name": "efa", "deviceClassName": "efa.networking.k8s.aws", "count": 16}
@@ -60,10 +63,17 @@ def test_wkl_22_two_requests_are_one_claim_with_all_devices_for_the_container() 
     assert "limits" not in container(rendered)["resources"]
 
 
-def test_wkl_23_only_what_placement_resolved_is_claimed() -> None:
-    # Synthetic requests never reach a replica: they only steered placement.
-    rendered = render(an_engine("main", a_member(requests=[GPU])))
-    assert [request["name"] for request in requests_of(rendered)] == ["gpu"]
+def test_wkl_23_a_request_that_a_synthetic_device_matches_is_not_claimed() -> None:
+    requests = [{"name": "nic", "selectors": [{"cel": IS_NIC}]}, {"name": "gpu", "count": 2, "selectors": [{"cel": IS_GPU}]}]
+    member = {"nodeSelector": {"devices": requests}, "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1"}]}}}
+    template = {"spec": {"engines": [{"name": "main", "members": [member]}]}}
+    manifest = {"metadata": {"name": "qwen", "namespace": "ml"}, "spec": {"replicas": 1, "template": template}}
+    world = fleet(cluster("eu-1", pool("h100", 1, nic(claim="Synthetic"), gpu())))
+    settled(world, deployment_view(manifest))
+    (entry,) = world.entries()
+    spec = replica_spec(template["spec"], "eu-1", to_wire(entry)["engines"])
+    rendered = render(*spec["engines"])
+    assert [(request["name"], request["exactly"]["count"]) for request in requests_of(rendered)] == [("gpu", 2)]
 
 
 def test_wkl_24_a_coordinating_leader_claims_nothing_but_is_placed_like_the_others() -> None:

@@ -1,16 +1,14 @@
 """The scheduler's cache alone: what each message changes, and which requests are decided again because of it. No server is needed."""
 
-import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from api_types import names
-from api_types.errors import StaleSnapshot
-from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import KnownReplica, Released, ReportClass, ReportCluster, Revoked, SetPolicy
-from api_types.packing import unpack
+from api_types.messages.scheduling import Bound, Forget, Released, ReportCluster, Revoked
+from api_types.packing import pack, share, unpack
+from scheduler import to_wire
 from scheduler.decide import decide
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state
@@ -18,46 +16,31 @@ from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
 from tests.scheduler.builders import cluster, deployment, engine
-from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
+from tests.workflows.fleet_scheduler.cache.builders import MINUTE, START, Clock, as_ordered, cache_with, carried, cycle, read, reopened
 from tests.workflows.fleet_scheduler.requests import place
-from workflows.fleet_scheduler.cache import cache_registry, carry_over
-from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, audit_ledger, newest_answers, pack_cache
+from workflows.fleet_scheduler.cache import cache_registry
+from workflows.fleet_scheduler.cache.carry_over import (
+    CacheVersion,
+    audit_ledger,
+)
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
+from workflows.fleet_scheduler.cache.state import ReceivedSignal
 from workflows.fleet_scheduler.decide_activity import schedule_request
-from workflows.fleet_scheduler.inbox import READ_AT_ONCE, Inbox
-from workflows.fleet_scheduler.outgoing import PLACEMENTS_AT_ONCE, batches
-
-START = 1_700_000_000_000
-MINUTE = 60_000
+from workflows.fleet_scheduler.inbox import READ_AT_ONCE
 
 
-class Clock:
-    """A time that a test sets."""
-
-    def __init__(self) -> None:
-        self.ms = START
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-def cache_with(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
-    made = SchedulerCache(SchedulerState(), clock)
-    for view in views:
-        made.fleet.put_cluster(view)
-    if policy:
-        made.state.inbox.append(ReceivedSignal("set_policy", SetPolicy(policy=policy).wire()))
-    return made
-
-
-def read(made: SchedulerCache) -> bool:
-    return Inbox(made, LOG).read()
-
-
-def cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
-    """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
-    return [request.name for request in run_cycle(made, *((kind, order.wire()) for kind, order in orders))]
+def test_a_batch_takes_requests_by_priority_and_then_by_arrival() -> None:
+    made = cache_with(Clock(), cluster("a", 2), policy={"priorityClasses": {"high": 100}})
+    cycle(made)
+    high = PlacementPolicy(priority_class="high")
+    views = [
+        deployment(name="first"),
+        deployment(name="urgent", policy=high),
+        deployment(name="second"),
+        deployment(name="alarm", policy=high),
+    ]
+    assert cycle(made, *(("place", place(view)) for view in views)) == ["urgent", "alarm", "first", "second"]
+    assert sorted(entry.deployment for entry in made.fleet.entries()) == ["alarm", "urgent"]
 
 
 def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_it_expires() -> None:
@@ -81,76 +64,18 @@ def test_sch_18_4_10_a_queue_reservation_ends_with_its_deployment_and_is_carried
     cycle(made)
     cycle(made, ("place", place(deployment(engine(copies=4), name="big"))))
     assert snapshot.load(snapshot.dump(made.fleet)).queue_reservations == made.fleet.queue_reservations
-    made.state.inbox.append(ReceivedSignal("forget", {"kind": "ModelDeployment", "namespace": "ml", "name": "big", "uid": "u"}))
+    gone = Forget(kind="ModelDeployment", namespace="ml", name="big", uid=deployment(name="big").uid)
+    made.state.inbox.append(ReceivedSignal("forget", gone.wire()))
     assert cycle(made, ("place", place(deployment(name="small")))) == ["small"]
     assert made.next_queue_reservation_expiry() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
 
 
-def carried(made: SchedulerCache) -> SchedulerState:
-    """Carry a cache over to the next run, the way the workflow does, through JSON."""
-    run_id = uuid.uuid4().hex
-    cache_registry.register(run_id, made)
-    packed = pack_cache(CacheVersion(run_id=run_id, version=made.fleet.version))
-    state = made.carried(PackedFleet.model_validate_json(packed.model_dump_json(by_alias=True)))
-    return SchedulerState.model_validate_json(state.model_dump_json(by_alias=True))
-
-
-def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
-    made = SchedulerCache(state, clock)
-    while made.parts_left:
-        made.read_part()
-    return made
-
-
-def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
-    clock = Clock()
-    made = cache_with(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+def test_a_policy_that_is_too_large_is_refused_with_its_size() -> None:
+    made = cache_with(Clock(), policy={"priorityClasses": {f"class-{n}" * 8: n for n in range(1_000)}})
     cycle(made)
-    cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
-    made.answers.record("one", {"epoch": 3})
-    made.state.unresponsive = {"modelreplica/ml/lost": "b"}
-    made.state.deleting_clusters = {"b": ["ml/x"]}
-    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
-    kept = made.carried_extras()
-    entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
-    state = carried(made)
-    assert (state.inbox, state.unplaced, state.clusters) == ([], {}, {})
-    again = reopened(state, clock)
-    assert again.carried_extras() == kept
-    assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
-    assert again.fleet.options == made.fleet.options
-    assert (list(again.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
-    assert not again.state.rebuild
-
-
-def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
-    cycle(made)
-    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
-    monkeypatch.setattr(carry_over, "CARRIED_CHARACTERS_MAX", 10)
-    again = reopened(carried(made), clock)
-    assert again.state.rebuild
-    assert (list(again.fleet.clusters), again.fleet.options.profile) == ([], "dense")
-    assert again.state.inbox == [("released", {"uid": "later"})]
-
-
-def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry_over, "ANSWERS_CHARACTERS_MAX", 2_000)
-    answers = {f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex} for i in range(200)}
-    kept = unpack(newest_answers(answers))
-    assert list(kept) == list(answers)[-len(kept) :]
-    assert 0 < len(kept) < len(answers)
-
-
-def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused() -> None:
-    made = cache_with(Clock(), cluster("a", 1))
-    cache_registry.register("run-1", made)
-    assert audit_ledger(CacheVersion(run_id="run-1", version=made.fleet.version)) == []
-    for version in (CacheVersion(run_id="run-1", version=made.fleet.version + 1), CacheVersion(run_id="run-2", version=made.fleet.version)):
-        with pytest.raises(StaleSnapshot, match="is not in this process"):
-            pack_cache(version)
+    assert made.state.policy is None
+    assert made.state.policy_problem.endswith("bytes of JSON; at most 65536 are stored")
 
 
 def test_sch_9_2_a_recount_finds_what_was_charged_wrongly() -> None:
@@ -169,17 +94,6 @@ def test_the_ledger_is_read_in_pages_that_are_one_account() -> None:
     assert [entry.uid for entry in unpack_rows(unpack(page["entries"]))] == uids[2:]
     assert (page["version"], page["after"], "state" in page) == (made.fleet.version, "", False)
     assert unpack(made.ledger_page("")["state"]) == decision_state(made.fleet)
-
-
-def test_large_answers_are_sent_in_batches_in_order() -> None:
-    requests = [
-        SignalRequest(workflow_id=f"w{i}", signal="placed", payload={"placements": [{}] * size})
-        for i, size in enumerate((300, 300, 300, 900, 1))
-    ]
-    sent = list(batches(requests))
-    assert [[request.workflow_id for request in part] for part in sent] == [["w0", "w1"], ["w2"], ["w3"], ["w4"]]
-    assert PLACEMENTS_AT_ONCE == 800
-    assert list(batches([])) == []
 
 
 US, EU = {"region": "us"}, {"region": "eu"}
@@ -267,6 +181,16 @@ def test_sch_18_5_4_an_evicted_deployment_asks_again_at_once_and_when_it_is_read
     assert made.next_timeout() == timedelta(minutes=15, seconds=1)
 
 
+def test_h5_a_report_with_packed_admissions_is_read_and_one_that_cannot_be_unpacked_changes_nothing() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 2))
+    name, report = reported(clock, 1, "one", "Admitted")
+    for sequence, packed in enumerate((pack(share(report.manifest["status"]["capacity"]["admission"])), "no such text")):
+        manifest = {"metadata": {"name": "a"}, "status": {"capacity": {"observedAt": START, "admission": {"$packed": packed}}}}
+        cycle(made, (name, report.model_copy(update={"sequence": sequence + 1, "manifest": manifest})))
+        assert [seen.workload for seen in made.fleet.clusters["a"].view.admission] == ["one"]
+
+
 def test_sch_18_5_4_a_deployment_that_waits_too_long_for_admission_asks_again() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 2))
@@ -290,11 +214,6 @@ def test_sch_18_5_4_a_deployment_that_waits_too_long_for_admission_asks_again() 
     # The next run keeps the timeout.
     clock.ms = START
     assert reopened(carried(made), clock).next_timeout() == timedelta(minutes=15, seconds=1)
-
-
-def as_ordered(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
-    """The replicas as a deployment reports them that carried out its answers, but for the changes."""
-    return [KnownReplica(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
 
 
 def test_wfl_4_an_update_in_an_answer_that_was_overtaken_is_ordered_again() -> None:
@@ -342,12 +261,91 @@ def test_wfl_4_a_replica_that_was_released_before_it_was_started_is_revoked_acro
     clock = Clock()
     made = cache_with(clock, cluster("a", 2))
     cycle(made, ("place", place(deployment(want=2))))
-    made.unbound = dict.fromkeys(entry.uid for entry in made.fleet.entries())
     cycle(made, ("place", place(deployment(want=1), 2)))
     again = reopened(carried(made), clock)
-    assert again.expired_reservations() == []
+    assert again.reservations.expired(clock()) == []
     clock.ms += 11 * MINUTE
-    assert sorted(entry.state for entry in again.expired_reservations()) == [RELEASING, RESERVED]
-    (leaving,) = (entry for entry in again.expired_reservations() if entry.state == RELEASING)
-    cycle(again, ("revoked", Revoked(uid=leaving.uid)))
-    assert [entry.state for entry in again.expired_reservations()] == [RESERVED]
+    expired = again.reservations.expired(clock())
+    assert sorted(entry.state for entry in expired) == [RELEASING, RESERVED]
+    (leaving,) = (entry for entry in expired if entry.state == RELEASING)
+    cycle(again, ("revoked", Revoked(uid=leaving.uid, deployment_uid=leaving.origin[0])))
+    assert [entry.state for entry in again.reservations.expired(clock())] == [RESERVED]
+
+
+def a_report(uid: str, sequence: int, nodes: int) -> tuple[str, ReportCluster]:
+    """A report of cluster `a`, of an object with this uid."""
+    pools = [{"name": "p", "nodes": nodes, "devices": []}]
+    conditions = [{"type": "Ready", "status": "True"}]
+    manifest = {"metadata": {"name": "a", "uid": uid}, "status": {"conditions": conditions, "gpuPools": pools}}
+    return "report_cluster", ReportCluster(name="a", uid=uid, sequence=sequence, manifest=manifest)
+
+
+def nodes_of(made: SchedulerCache) -> int:
+    view = made.fleet.cluster("a")
+    return sum(pool.nodes for pool in view.pools) if view else 0
+
+
+def test_a_cluster_that_was_applied_again_begins_anew_once_it_has_said_so_itself() -> None:
+    made = cache_with(Clock())
+    cycle(made, a_report("first", 9, 10))
+    cycle(made, a_report("second", 1, 2))
+    assert (nodes_of(made), list(made.state.unresponsive)) == (10, ["inferencecluster/a"])
+    # Its account names the uid that there is.
+    made.clusters.settle("a", "second")
+    cycle(made, a_report("second", 1, 2))
+    assert nodes_of(made) == 2
+    cycle(made, a_report("first", 10, 10))
+    assert nodes_of(made) == 2
+
+
+def test_a_request_that_is_late_changes_nothing() -> None:
+    made = cache_with(Clock(), cluster("a", 9))
+    view = deployment(want=1)
+    cycle(made, ("place", place(view, 2, sequence=2)))
+    assert cycle(made, ("place", place(deployment(want=5), 1, sequence=1))) == []
+    assert len(list(made.fleet.entries())) == 1
+
+
+ACCOUNT = {"namespace": "ml", "deployment": "m", "name": "m", "cluster": "a", "index": 0}
+
+
+def test_a_deployment_that_does_not_run_keeps_no_capacity_once_its_replicas_have_been_checked() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    made.forget_owner("ml", "m")
+    (doubt,) = made.verification.due(made.now())
+    facts = made.verification.facts([doubt], {}, [], made.now())
+    cycle(made, *((message.name, Released.model_validate(message.payload)) for message in facts.messages))
+    assert (facts.present, list(made.fleet.entries())) == ([], [])
+    # One that was started keeps its nodes.
+    cycle(made, ("place", place(deployment(), 2)))
+    (entry,) = made.fleet.entries()
+    made.forget_owner("ml", "m")
+    account = {**ACCOUNT, "uid": entry.uid, "entry": {"uid": entry.uid}}
+    assert made.verification.facts(made.verification.due(made.now()), {doubt.workflow_id: account}, [], made.now()).present == [entry.uid]
+
+
+def test_a_deployment_that_does_not_answer_is_asked_about_its_reservation_ever_more_rarely() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    asked: list[int] = []
+    for minute in range(240):
+        clock.ms = START + minute * MINUTE
+        expired = made.reservations.expired(clock())
+        made.reservations.asked((entry.uid for entry in expired), clock())
+        asked += [minute] * len(expired)
+        # Other messages ask nobody again.
+        assert made.reservations.expired(clock()) == []
+    assert asked == [10, 20, 40, 80, 160]
+
+
+def test_a_replica_that_is_reported_after_its_nodes_were_freed_is_charged_and_checked() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    cycle(made, ("released", Released(uid=entry.uid)))
+    cycle(made, ("bound", Bound(entries={entry.uid: to_wire(entry)})))
+    assert [found.state for found in made.fleet.entries()] == [RELEASING]
+    assert [doubt.uid for doubt in made.verification.due(made.now())] == [entry.uid]

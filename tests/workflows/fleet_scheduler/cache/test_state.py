@@ -7,7 +7,7 @@ from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 
 CARRIED: dict[str, Any] = {
     "inbox": [["released", {"uid": "u-1"}], ["place", None]],
-    "silent": {"modelreplica/ml/lost": "b"},
+    "silent": {"modelreplica/ml/lost": ["b"]},
     "leaving": {"old": ["?"], "new": None},
 }
 
@@ -16,7 +16,7 @@ def test_what_an_earlier_version_carried_is_read_and_written_again_in_the_same_f
     state = SchedulerState.model_validate(CARRIED)
     assert state.inbox == [ReceivedSignal("released", {"uid": "u-1"}), ReceivedSignal("place", None)]
     assert [signal.name for signal in state.inbox] == ["released", "place"]
-    assert state.unresponsive == {"modelreplica/ml/lost": "b"}
+    assert state.unresponsive == {"modelreplica/ml/lost": ["b"]}
     assert state.deleting_clusters == {"old": ["?"], "new": None}
     written = state.model_dump(mode="json", by_alias=True)
     assert {field: written[field] for field in CARRIED} == CARRIED

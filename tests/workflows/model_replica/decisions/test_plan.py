@@ -1,17 +1,19 @@
 """When a replica applies, and why (spec/workloads.md 105), as a table."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.workflows.model_replica.builders import APPLIED, DEPLOYMENT, SECRET_COPY, a_replica, observed
-from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyDecision, decide_apply
+from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyDecision, decide_apply, recent_repairs
 
 NOW = datetime(2026, 11, 21, 14, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 JUST_NOW = (NOW - timedelta(seconds=1)).isoformat()
 LONG_AGO = (NOW - timedelta(minutes=1)).isoformat()
+YESTERDAY = (NOW - timedelta(days=1)).isoformat()
 WITH_COPY = APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]})
 DRIFTED = observed(digest="other")
 
@@ -39,13 +41,22 @@ CASES = [
     Case("drift may still be an old observation", {"observed": DRIFTED, "drift_since": JUST_NOW},
          ApplyDecision(None, JUST_NOW, NOW + DRIFT_DELAY - timedelta(seconds=1))),
     Case("wkl-105 drift persists", {"observed": DRIFTED, "drift_since": LONG_AGO}, ApplyDecision("drift", LONG_AGO)),
+    Case("the first repair of a fight was just now: the next one waits for 4 s after it",
+         {"observed": DRIFTED, "drift_since": LONG_AGO, "drift_repairs": 1, "drift_repaired_at": JUST_NOW},
+         ApplyDecision(None, LONG_AGO, NOW + timedelta(seconds=3))),
+    Case("the waits of a fight grow up to 5 min",
+         {"observed": DRIFTED, "drift_since": LONG_AGO, "drift_repairs": 40, "drift_repaired_at": JUST_NOW},
+         ApplyDecision(None, LONG_AGO, NOW + timedelta(seconds=299))),
+    Case("the wait of a fight is over",
+         {"observed": DRIFTED, "drift_since": LONG_AGO, "drift_repairs": 3, "drift_repaired_at": LONG_AGO},
+         ApplyDecision("drift", LONG_AGO)),
+    Case("wkl-105 drift that comes back after a long time is repaired at once",
+         {"observed": DRIFTED, "drift_since": LONG_AGO, "drift_repairs": 40, "drift_repaired_at": YESTERDAY},
+         ApplyDecision("drift", LONG_AGO)),
     Case("drift is over", {"drift_since": LONG_AGO}, ApplyDecision(None, "")),
     Case("copies are due", {"applied": WITH_COPY, "copies_due": LONG_AGO}, ApplyDecision("copies", "")),
-    Case("copies were never compared", {"applied": WITH_COPY}, ApplyDecision("copies", "")),
-    Case("copies are due later", {"applied": WITH_COPY, "copies_due": LATER.isoformat()}, ApplyDecision(None, "", LATER)),
+    Case("copies are not due", {"applied": WITH_COPY}, ApplyDecision(None, "")),
     Case("without copies none are due", {"copies_due": LONG_AGO}, ApplyDecision(None, "")),
-    Case("the earlier of two checks", {"applied": WITH_COPY, "copies_due": LATER.isoformat(), "observed": DRIFTED},
-         ApplyDecision(None, NOW.isoformat(), NOW + DRIFT_DELAY)),
 ]  # fmt: skip
 
 
@@ -55,3 +66,19 @@ def test_what_was_applied_and_observed_decides_about_an_apply(case: Case) -> Non
     before = replica.model_dump()
     assert decide_apply(replica, NOW) == case.decision
     assert replica.model_dump() == before, "a decision changes nothing"
+
+
+def test_a_controller_that_rewrites_a_field_all_the_time_is_overwritten_ever_more_rarely() -> None:
+    replica, repaired = a_replica(observed=DRIFTED), []
+    for second in range(3600):
+        now = NOW + timedelta(seconds=second)
+        decision = decide_apply(replica, now)
+        replica.drift_since = decision.drift_since
+        if decision.reason == "drift":
+            repaired.append(second)
+            replica.drift_repairs, replica.drift_repaired_at = recent_repairs(replica, now) + 1, now.isoformat()
+            replica.drift_since = ""
+    waits = [later - earlier for earlier, later in itertools.pairwise(repaired)]
+    assert repaired[0] == DRIFT_DELAY.total_seconds()
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (4, 300)

@@ -7,7 +7,7 @@ import pytest
 
 from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from tests.workflows.model_replica.builders import CLUSTER, a_replica
-from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step
+from workflows.model_replica.decisions.teardown_plan import FORCED, FORCED_LIMIT, StepDecision, decide_after_failure, decide_step
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 NOW = datetime(2026, 11, 21, 14, tzinfo=UTC)
@@ -15,6 +15,7 @@ LATER, EARLIER = NOW + timedelta(minutes=5), NOW - timedelta(minutes=5)
 ROUTE, ENGINES = 3, 7
 
 ATTEMPT, NONE_NEEDED, SKIP = StepDecision("attempt"), StepDecision("none needed"), StepDecision("skip")
+LAST = StepDecision("attempt", limit=FORCED_LIMIT)
 GONE = StepDecision("abandon", "the InferenceCluster was deleted")
 UNCONNECTED = CLUSTER.model_copy(update={"connection": None})
 DELETED = CLUSTER.model_copy(update={"present": False})
@@ -33,7 +34,9 @@ class Case(NamedTuple):
 CASES = [
     Case("the endpoint is withdrawn by a report", WITHDRAW, {}, 0, StepDecision("report")),
     Case("requests may be running", DRAIN, {}, 0, StepDecision("drain")),
+    Case("ruling-74 running requests are not waited for when that is forced", DRAIN, {"forced": "step"}, 0, SKIP),
     Case("a replica that never served has no requests", DRAIN, {"served": False}, 0, NONE_NEEDED),
+    Case("a replica that never served has nothing to skip either", DRAIN, {"served": False, "forced": "step"}, 0, NONE_NEEDED),
     Case("the inventory has nothing of the step", ROUTE, {}, 0, NONE_NEEDED),
     Case("the inventory has objects of the step", ENGINES, {}, 0, ATTEMPT),
     Case("the sweep always follows an apply", SWEEP, {}, 0, ATTEMPT),
@@ -47,7 +50,7 @@ CASES = [
     Case("the cluster was deleted", ENGINES, {"cluster": DELETED}, 0, GONE),
     Case("the backoff holds", ENGINES, {"retry_at": LATER.isoformat()}, 1, StepDecision("wait", check_at=LATER)),
     Case("the backoff is over", ENGINES, {"retry_at": EARLIER.isoformat()}, 1, ATTEMPT),
-    Case("ruling-74 a step is tried once before it is skipped", ENGINES, {"forced": "step"}, 0, ATTEMPT),
+    Case("ruling-74 a step is tried once before it is skipped", ENGINES, {"forced": "step"}, 0, LAST),
     Case("ruling-74 a forced step is skipped after an attempt", ENGINES, {"forced": "step"}, 1, SKIP),
     Case("ruling-74 force does not wait for the backoff", ENGINES, {"forced": "all", "retry_at": LATER.isoformat()}, 1, SKIP),
     Case("capacity is released last", RELEASE, {"cluster": None}, 0, StepDecision("release")),
@@ -66,3 +69,21 @@ def test_the_next_action_follows_from_the_state(case: Case) -> None:
 )
 def test_ruling_74_force_decides_after_a_failure(forced: str, decision: StepDecision) -> None:
     assert decide_after_failure(a_replica(forced=forced)) == decision
+
+
+@pytest.mark.parametrize(
+    ("until", "decision"),
+    [(LATER, StepDecision("wait", check_at=LATER)), (EARLIER, StepDecision("done"))],
+    ids=["they have time left", "their time is over"],
+)
+def test_running_requests_have_their_time(until: datetime, decision: StepDecision) -> None:
+    assert decide_step(a_replica(teardown=TeardownProgress(number=DRAIN, drain_until=until.isoformat())), NOW) == decision
+
+
+@pytest.mark.parametrize(
+    ("seconds", "decision"),
+    [(0, LAST), (2, LAST._replace(limit=FORCED_LIMIT - timedelta(seconds=2))), (5, StepDecision("abandon", FORCED))],
+)
+def test_all_steps_of_a_forced_teardown_have_one_limit(seconds: int, decision: StepDecision) -> None:
+    forced_at = (NOW - timedelta(seconds=seconds)).isoformat()
+    assert decide_step(a_replica(teardown=TeardownProgress(number=ENGINES, forced_at=forced_at), forced="all"), NOW) == decision

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from api_types.messages.cluster_work import ClusterFacts
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.entity.failures import Failure
@@ -28,6 +29,7 @@ class Case(NamedTuple):
     warnings: tuple[Warned, ...] = ()
 
 
+WITHOUT_GATEWAY = CLUSTER.model_copy(update={"facts": ClusterFacts(gateway_message="Gateway does not exist")})
 UNREACHABLE = CLUSTER.model_copy(update={"unreachable_for_seconds": 400})
 CONFLICT = {"failure": Failure("NameConflict", "Deployment ml/x is another's"), "failure_reason": "NameConflict"}
 STARTS = {"ModelReady": ("ModelStarting", NOT_READY), "RoutingReady": ("Configuring", NOT_ROUTED)}
@@ -93,6 +95,7 @@ PHASES: list[tuple[str, dict[str, Any], tuple[str, str], str]] = [
     ("applying", NEW | {"applied": None}, ("Applying", "Progressing"), ""),
     ("starting", NEW, ("Starting", "Progressing"), ""),
     ("a pod is lost, others serve", {}, ("Degraded", "Degraded"), URL),
+    ("the gateway of the cluster lost its address", {"cluster": WITHOUT_GATEWAY}, ("Degraded", "Degraded"), ""),
     ("rolling out", {"generation": 2}, ("Updating", "Progressing"), URL),
     ("invalid from the start", NEW | {"failure": Failure("InvalidInput", "no")}, ("Failed", "Failed"), ""),
     ("the cluster is silent for long", {"cluster": UNREACHABLE, "serving": False}, ("Unreachable", "Degraded"), ""),

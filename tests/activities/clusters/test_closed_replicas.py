@@ -1,0 +1,140 @@
+"""Which deployments are told of replicas that do not run, and how often. Temporal is in the place of a real one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from activities.clusters import closed_replicas
+from activities.clusters.activities import ClusterActivities
+from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
+from activities.messaging.search_attributes import CLUSTER, DEPLOYMENT, NAMESPACE
+from api_types.messages.cluster_work import Connection, WatchCluster
+from tests.environment.idle_clusters import IdlePool
+
+EU = "modelreplica/ml/chat-eu-0"
+US = "modelreplica/ml/chat-us-0"
+ROUNDS = 20
+
+
+@dataclass
+class Temporal:
+    """Visibility with closed runs by cluster, the workflows that run again, and the deployments that were signalled."""
+
+    closed: dict[str, str]
+    running: set[str] = field(default_factory=set)
+    down: bool = False
+    listings: int = 0
+    looks: int = 0
+    told: Counter[str] = field(default_factory=Counter)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def list_workflows(self, query: str) -> AsyncIterator[Any]:
+        assert '"Terminated"' in query
+        self.listings += 1
+        if self.listings >= ROUNDS:
+            self.enough.set()
+        if self.down:
+            raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
+        for workflow_id, cluster in self.closed.items():
+            found = {CLUSTER: cluster, NAMESPACE: "ml", DEPLOYMENT: workflow_id.rsplit("/", 1)[-1].partition("-")[0]}
+            yield SimpleNamespace(id=workflow_id, typed_search_attributes=found)
+
+    def get_workflow_handle(self, workflow_id: str) -> Any:
+        async def describe() -> Any:
+            self.looks += 1
+            status = WorkflowExecutionStatus.RUNNING if workflow_id in self.running else WorkflowExecutionStatus.TERMINATED
+            info = SimpleNamespace(first_run_id="run")
+            return SimpleNamespace(status=status, run_id="run", raw_description=SimpleNamespace(workflow_execution_info=info))
+
+        async def signal(name: str, _payload: Any) -> None:
+            assert name == "check_replicas"
+            self.told[workflow_id] += 1
+
+        return SimpleNamespace(describe=describe, signal=signal)
+
+    async def rounds(self, cluster: str = "eu") -> None:
+        """Look for closed replicas of a cluster some times."""
+        self.listings = 0
+        self.enough.clear()
+        task = asyncio.create_task(DeploymentNotifier(ClosedReplicas(), cast(Client, self), cluster).run())
+        try:
+            async with asyncio.timeout(60):
+                await self.enough.wait()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_replicas, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(closed_replicas, "LISTING_SECONDS", 0.0)
+
+
+async def test_the_deployment_of_a_closed_replica_on_the_cluster_is_told_once_in_a_while() -> None:
+    temporal = Temporal({EU: "eu", US: "us"})
+    await temporal.rounds()
+    assert temporal.told == {"modeldeployment/ml/chat": 1}
+    assert temporal.looks == 1
+
+
+async def test_one_that_stays_closed_is_told_again_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now = 0.0
+    monkeypatch.setattr(loop, "time", lambda: now)
+    temporal = Temporal({EU: "eu"})
+    notifier = DeploymentNotifier(ClosedReplicas(), cast(Client, temporal), "eu")
+    told_at = []
+    for now in map(float, range(0, 1000, 15)):
+        before = temporal.told.total()
+        await notifier.notify()
+        told_at += [now] * (temporal.told.total() - before)
+    assert told_at == [0, 60, 180, 420, 900]
+
+
+async def test_one_that_runs_again_is_not_told() -> None:
+    temporal = Temporal({EU: "eu"}, running={EU})
+    await temporal.rounds()
+    assert temporal.told == {}
+
+
+async def test_what_is_not_found_in_an_outage_of_the_server_is_found_after_it() -> None:
+    temporal = Temporal({EU: "eu"}, down=True)
+    await temporal.rounds()
+    assert temporal.told == {}
+    temporal.down = False
+    await temporal.rounds()
+    assert temporal.told == {"modeldeployment/ml/chat": 1}
+
+
+async def test_one_listing_serves_the_clusters_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_replicas, "LISTING_SECONDS", 100_000.0)
+    temporal = Temporal({EU: "eu", US: "us"})
+    closed = ClosedReplicas()
+    found = await asyncio.gather(*(closed.on_cluster(cast(Client, temporal), cluster) for cluster in ("eu", "us", "oslo")))
+    assert [[each.workflow_id for each in on] for on in found] == [[EU], [US], []]
+    assert temporal.listings == 1
+
+
+class NoticedError(Exception):
+    """A round began."""
+
+
+async def test_the_watch_of_a_cluster_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def notify(notifier: DeploymentNotifier) -> None:
+        del notifier
+        raise NoticedError
+
+    monkeypatch.setattr(DeploymentNotifier, "notify", notify)
+    order = WatchCluster(connection=Connection(cluster="eu", namespace="n", name="eu"), cluster_uid="u")
+    environment = ActivityEnvironment(client=cast(Client, Temporal({})))
+    with pytest.raises(NoticedError):
+        await environment.run(ClusterActivities(IdlePool()).watch_cluster, order)

@@ -1,0 +1,51 @@
+"""The wait for what an apply copies ends when all of it is in the store; no cluster is asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.clients.secrets.directory import SecretDirectory
+from activities.render.inputs.settings import RenderSettings
+from activities.secrets.store import StoredSecret
+from activities.workloads.activities import WorkloadActivities
+from api_types.errors import TransientError
+from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from tests.activities.render.builders import a_member, an_engine
+
+
+def a_reference(kind: str, name: str) -> dict[str, Any]:
+    return {"name": name.upper(), "valueFrom": {kind: {"name": name, "key": "x"}}}
+
+
+async def test_the_wait_ends_when_the_last_of_what_is_missing_is_there(tmp_path: Path) -> None:
+    store, no_clusters = SecretDirectory(tmp_path), None
+    activities = WorkloadActivities(no_clusters, store, RenderSettings(secrets_propagation="all"))  # type: ignore[arg-type]
+    env = [a_reference("secretKeyRef", "hub"), a_reference("configMapKeyRef", "tuning")]
+    order = ApplyReplica(
+        connection=Connection(cluster="eu", namespace="modelplane-system", name="eu"),
+        facts=ClusterFacts(),
+        namespace="ml",
+        name="qwen-eu-0",
+        uid="u",
+        generation=1,
+        deployment="qwen",
+        cluster="eu",
+        index=0,
+        spec={"clusterName": "eu", "engines": [an_engine("main", a_member(env=env))]},
+    )
+
+    async def look() -> None:
+        await ActivityEnvironment().run(activities.await_copies, order)
+
+    with pytest.raises(TransientError, match=r"ConfigMap ml/tuning does not exist.*Secret ml/hub does not exist"):
+        await look()
+    await store.put(StoredSecret("ml", "hub", {"x": b"value"}))
+    with pytest.raises(TransientError) as caught:
+        await look()
+    # Temporal tries again, and no value is in what it shows.
+    assert not caught.value.non_retryable
+    assert "value" not in str(caught.value)
+    await store.put(StoredSecret("ml", "tuning", {"x": b"fast"}, kind="ConfigMap"))
+    await look()

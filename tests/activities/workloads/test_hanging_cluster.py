@@ -1,0 +1,111 @@
+"""A cluster that hangs takes no slots from the others: applies to those go on."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.clients.kubernetes import session
+from activities.clients.kubernetes.client import KubernetesCluster
+from activities.clients.kubernetes.kubeconfig import Access
+from activities.clients.kubernetes.session import Session
+from activities.clients.secrets.directory import SecretDirectory
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
+from activities.render.inputs.settings import RenderSettings
+from activities.workloads.activities import WorkloadActivities
+from api_types.errors import ClusterUnreachable
+from api_types.messages.cluster_work import Applied, ApplyReplica, ClusterFacts, Connection
+from tests.environment.api_server import ApiServer, api_server
+
+SLOTS = 10
+SILENT_SECONDS = 0.5
+# As the retry policy of an apply has it.
+RETRY_SECONDS = 1
+# A request to a server that hangs ends after 30 s.
+WITHIN_SECONDS = 15
+REQUESTS_AT_ONCE = 4
+
+
+MEMBER = {
+    "role": "Standalone",
+    "nodePoolName": "h100",
+    "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}],
+    "template": {"spec": {"containers": [{"name": "engine", "image": "busybox"}]}},
+}
+
+
+class HttpPool(ClusterPool):
+    """Clients of servers without TLS, which no kubeconfig may name."""
+
+    def __init__(self, servers: dict[str, ApiServer]) -> None:
+        self.clients = {
+            name: KubernetesCluster(Session(name, Access(server=server.address), REQUESTS_AT_ONCE)) for name, server in servers.items()
+        }
+
+    async def at(self, connection: Connection) -> ClusterApi:
+        return self.clients[connection.cluster]
+
+    async def close(self) -> None:
+        for client in self.clients.values():
+            await client.close()
+
+
+def an_order(cluster: str, number: int) -> ApplyReplica:
+    return ApplyReplica(
+        connection=Connection(cluster=cluster, namespace="s", name=cluster),
+        facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1"),
+        namespace="ml",
+        name=f"r{number}",
+        uid=f"u{number}",
+        generation=1,
+        deployment="d",
+        cluster=cluster,
+        index=0,
+        spec={"clusterName": cluster, "engines": [{"name": "main", "members": [MEMBER]}]},
+    )
+
+
+class Slots:
+    """The slots of a worker: an apply that fails because its cluster does not answer leaves its slot, and waits for another one."""
+
+    def __init__(self, workloads: WorkloadActivities) -> None:
+        self._workloads = workloads
+        self._free = asyncio.Semaphore(SLOTS)
+        self.unreachable = 0
+
+    async def apply(self, order: ApplyReplica) -> Applied:
+        while True:
+            async with self._free:
+                try:
+                    return await ActivityEnvironment().run(self._workloads.apply_replica, order)
+                except ClusterUnreachable:
+                    self.unreachable += 1
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def test_applies_go_on_beside_a_cluster_that_hangs_and_to_that_one_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SILENT_SECONDS", SILENT_SECONDS)
+    async with AsyncExitStack() as stack:
+        names = ["hanging", "a", "b", "c"]
+        servers = {name: await stack.enter_async_context(api_server(hangs=name == "hanging")) for name in names}
+        pool = HttpPool(servers)
+        stack.push_async_callback(pool.close)
+        slots = Slots(WorkloadActivities(pool, SecretDirectory(tmp_path), RenderSettings()))
+        hanging = [asyncio.create_task(slots.apply(an_order("hanging", number))) for number in range(4 * SLOTS)]
+        # The hanging cluster has every slot before the others ask for one.
+        await asyncio.sleep(SILENT_SECONDS / 2)
+        others = [slots.apply(an_order(name, number)) for name in names[1:] for number in range(5)]
+        async with asyncio.timeout(WITHIN_SECONDS):
+            applied = await asyncio.gather(*others)
+        assert all(each.inventory for each in applied)
+        assert not any(each.done() for each in hanging)
+        assert servers["hanging"].running_max <= REQUESTS_AT_ONCE
+
+        servers["hanging"].answering.set()
+        async with asyncio.timeout(WITHIN_SECONDS):
+            await asyncio.gather(*hanging)
+        assert max(server.running_max for server in servers.values()) <= REQUESTS_AT_ONCE

@@ -1,0 +1,227 @@
+"""The largest lawful message of every type fits a payload, or is an item of a list that is split.
+
+Every message of `api_types/messages` is built with each of its fields as large as admission and the workflows let it be, and texts that do
+not compress. Whoever adds a message or a field says here how large it may get.
+"""
+
+import importlib
+import pkgutil
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args, get_origin
+
+import pytest
+
+from api_types import messages
+from api_types.base import Message
+from api_types.limits import CLASS_BYTES_MAX, REPLICAS_MAX, SELECTORS_BYTES_MAX
+from api_types.messages.delivery import SignalBatch, SignalRequest
+from api_types.messages.entities import SetSpec, SetTemplate, StartReplica, StartReplicas
+from api_types.messages.scheduling import (
+    Bound,
+    KnownReplica,
+    Occupied,
+    PlacementRequest,
+    PlacementResponse,
+    ReplicaAccount,
+    ReplicaEviction,
+    ReplicaPlacement,
+    ReportCluster,
+)
+from api_types.payload_limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, split_by_size, wire_size
+
+CLUSTERS = 400
+POOLS = 8
+ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@cache
+def text(size: int, seed: object = "") -> str:
+    """Give a text that does not compress, the same for the same seed."""
+    return "".join(random.Random(f"{seed}/{size}").choices(ALPHABET, k=size))  # noqa: S311 - repeatable on purpose
+
+
+# What every replica of one deployment shares: its labels, selectors and environment.
+LABELS = [(text(253, n), text(63, n)) for n in range(32)]
+REQUESTS = [
+    {"name": text(63, n), "deviceClass": text(253, n), "count": 8, "selectors": [text(SELECTORS_BYTES_MAX // 8, n)]} for n in range(8)
+]
+MANIFEST = {"spec": text(MANIFEST_BYTES_MAX - 100)}
+
+
+def entry(replica: int) -> dict[str, Any]:
+    """Give the ledger entry of a replica: two engines of two members on pools of its own cluster."""
+    members = [
+        {"role": role, "pool": text(63, f"{replica % CLUSTERS}/{role}"), "requests": REQUESTS, "need": text(16), "draw": [[text(63), 8]]}
+        for role in ("Leader", "Worker")
+    ]
+    return {
+        "uid": text(36, replica),
+        "namespace": text(63),
+        "deployment": text(63),
+        "cluster": text(63, replica % CLUSTERS),
+        "index": replica,
+        "name": text(63, replica),
+        "engines": [{"engine": text(63, name), "members": members} for name in range(2)],
+        "template": text(16),
+        "labels": [list(label) for label in LABELS],
+        "origin": [text(36), text(60)],
+    }
+
+
+ENTRIES = [entry(replica) for replica in range(REPLICAS_MAX)]
+
+
+def identity(replica: int) -> dict[str, Any]:
+    found = ENTRIES[replica]
+    return {field: found[field] for field in ("uid", "name", "cluster", "index")}
+
+
+def start(replica: int) -> StartReplica:
+    """Give the start of a replica whose environment has 130 kB."""
+    return StartReplica(
+        **identity(replica),
+        namespace=text(63),
+        deployment=text(63),
+        deployment_uid=text(36),
+        generation=1,
+        spec={"env": text(130_000)},
+        entry=ENTRIES[replica],
+        labels=dict(LABELS),
+    )
+
+
+def placements(count: int) -> list[ReplicaPlacement]:
+    return [ReplicaPlacement(**identity(n), action="Create", entry=ENTRIES[n], after=[text(36, f"after {n}")]) for n in range(count)]
+
+
+def evictions(count: int) -> list[ReplicaEviction]:
+    return [ReplicaEviction(uid=text(36, n), name=text(63, n), cluster=text(63, n % CLUSTERS), reason=text(200)) for n in range(count)]
+
+
+def report() -> ReportCluster:
+    """Report eight pools, each of another class of the largest size."""
+    metadata = {"annotations": {"a": text(MANIFEST_BYTES_MAX - 20_000)}, "labels": dict(LABELS)}
+    pools = [{"name": text(63, n), "nodes": 1_000, "devices": [{"attributes": text(CLASS_BYTES_MAX, n)}]} for n in range(POOLS)]
+    manifest = {"metadata": metadata, "spec": {"nodePools": [{"name": text(63, n)} for n in range(POOLS)]}, "status": {"gpuPools": pools}}
+    return ReportCluster(name=text(63), uid=text(36), sequence=1, manifest=manifest)
+
+
+# What bounds a collection or a tree of a message that has no largest instance below.
+BOUNDS = {
+    "CacheSite": "labels of a manifest",
+    "CacheAccount": "a name per cluster",
+    "CacheUse": "a name per volume of one replica",
+    "CacheChanged": "labels of a manifest, a word per cluster",
+    "ResolveRevision": "the spec of a manifest",
+    "ApplyCache": "the spec of a manifest",
+    "CacheApplied": "constant texts",
+    "DeleteCacheObjects": "steps are constants",
+    "CapacityPool": "a number per count of devices on a node",
+    "CapacityQueue": "the names of one cluster's tenants and pools",
+    "CapacitySnapshot": "an item per pool and queue, packed admissions; `tests/activities/clusters/capacity/test_large_cluster.py`",
+    "ClusterFacts": "kinds that we apply, and device classes of eight pools",
+    "WatchCluster": "eight pools",
+    "ApplyReplica": "the spec of a manifest, and objects of one replica",
+    "AppliedEngine": "two members",
+    "Applied": "objects of one replica",
+    "RunTeardownStep": "objects of one replica",
+    "TeardownStepResult": "objects of one replica",
+    "PruneResult": "objects of one replica",
+    "SignalRequest": "one other message",
+    "SignalBatch": "split by size",
+    "SignalBatchResult": "a workflow id per signal of a batch",
+    "Broadcast": "one other message",
+    "Scale": "a number",
+    "Replace": "a manifest",
+    "SetLabels": "labels and one annotation of a manifest",
+    "ClassChanged": "CLASS_BYTES_MAX",
+    "StartReplicas": "split by size",
+    "StartedReplicas": "a name per replica of a batch",
+    "ReplicaChanged": "LEFT_BEHIND_KEPT",
+    "ObservedWorkload": "a hash per member and revision",
+    "ObservedReplica": "objects of one replica",
+    "ObservedCluster": "an item per pool",
+    "ObservedCache": "a volume and a Job per artifact",
+    "ReplicaEviction": "a part of an answer",
+    "ReplicaPlacement": "a part of an answer",
+    "ReportClass": "CLASS_BYTES_MAX",
+    "SetPolicy": "POLICY_BYTES_MAX",
+    "Version": "SUPERSEDED_MAX",
+}
+
+WHOLE: dict[str, Message] = {
+    "an answer with a thousand placements": PlacementResponse(
+        request_id=text(60), epoch=1, generation=1, placements=placements(REPLICAS_MAX), message=text(2_000)
+    ),
+    "an answer that evicts a thousand replicas": PlacementResponse(
+        request_id=text(60), epoch=1, generation=1, evictions=evictions(REPLICAS_MAX)
+    ),
+    "a request of a deployment with a thousand replicas": PlacementRequest(
+        request_id=text(60),
+        namespace=text(63),
+        name=text(63),
+        uid=text(36),
+        generation=1,
+        wanted=REPLICAS_MAX,
+        need={"engines": text(MANIFEST_BYTES_MAX)},
+        kept=[
+            KnownReplica(uid=text(36, n), name=text(63, n), cluster=text(63, n % CLUSTERS), template=text(16, n % 3), ready=True)
+            for n in range(REPLICAS_MAX)
+        ],
+        returned=[text(36, f"returned {n}") for n in range(REPLICAS_MAX)],
+    ),
+    "the entries of a thousand started replicas": Bound(entries={found["uid"]: found for found in ENTRIES}),
+    "the start of one replica": start(0),
+    "the template of one replica": SetTemplate(generation=2, spec=MANIFEST, entry=ENTRIES[0], labels=dict(LABELS)),
+    "the account of one replica": ReplicaAccount(**identity(0), namespace=text(63), deployment=text(63), entry=ENTRIES[0]),
+    "the report of a cluster with eight classes": report(),
+    "the replicas on a cluster that is being deleted": Occupied(
+        cluster=text(63), sequence=1, replicas=[f"{text(63)}/{text(54)}-{text(8, n)}" for n in range(POOLS * 1_000)]
+    ),
+    "a manifest": SetSpec(request_id=text(36), by=text(63), manifest=MANIFEST),
+}
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_the_largest_lawful_message_is_one_payload_and_comes_back_whole(what: str) -> None:
+    message = WHOLE[what]
+    assert wire_size(message.wire()) <= PAYLOAD_BYTES_MAX
+    assert wire_size(message) <= PAYLOAD_BYTES_MAX
+    assert type(message).model_validate(message.wire()) == message
+    split_by_size([SignalRequest(workflow_id=text(200), signal="s", payload=message.wire())], name=str)
+
+
+def test_starts_and_templates_of_many_replicas_are_split() -> None:
+    starts = [start(n) for n in range(17)]
+    batches = split_by_size(starts, name=lambda each: each.name)
+    assert [each.name for batch in batches for each in batch] == [each.name for each in starts]
+    assert all(wire_size(StartReplicas(replicas=batch)) <= PAYLOAD_BYTES_MAX for batch in batches)
+    template = SetTemplate(generation=2, spec={"env": text(130_000)}, entry=ENTRIES[0]).wire()
+    signals = [SignalRequest(workflow_id=text(200, n), signal="set_template", payload=template) for n in range(17)]
+    batches_of_signals = split_by_size(signals, name=str)
+    assert all(wire_size(SignalBatch(signals=batch)) <= PAYLOAD_BYTES_MAX for batch in batches_of_signals)
+
+
+def test_every_message_that_may_grow_has_a_largest_instance_or_a_bound() -> None:
+    shown = {type(message).__name__ for message in WHOLE.values()}
+    assert {model.__name__ for model in growing()} == shown | set(BOUNDS)
+    assert shown.isdisjoint(BOUNDS)
+
+
+def growing() -> Iterator[type[Message]]:
+    """Give the messages with a collection, or a tree that this package does not describe."""
+    for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
+        for model in vars(importlib.import_module(module.name)).values():
+            if isinstance(model, type) and issubclass(model, Message) and model.__module__ == module.name:
+                annotations = [field.annotation for field in model.model_fields.values()]
+                if any({list, dict, Any} & set(parts(annotation)) for annotation in annotations):
+                    yield model
+
+
+def parts(annotation: Any) -> Iterator[Any]:
+    """Give the types of an annotation, containers as their origin."""
+    yield get_origin(annotation) or annotation
+    for argument in get_args(annotation):
+        yield from parts(argument)

@@ -1,0 +1,80 @@
+"""What is shared, packed or compacted comes back equal, and takes as little as what differs."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api_types.base import Message
+from api_types.messages.scheduling import PlacementResponse, ReplicaPlacement
+from api_types.packing import PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
+from api_types.payload_limits import wire_size
+from client.temporal.converter import DATA_CONVERTER
+from tests.random_cases import random_cases
+
+# Few different texts, so that subtrees repeat; some are too short to be shared.
+TEXTS = st.sampled_from(["", "a", "x" * 39, "x" * 60, "device.attributes['gpu.nvidia.com'].productName == 'H100'"])
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([0.0, 1.0]) | TEXTS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+    max_leaves=60,
+)
+
+
+def a_tree(replica: int, text: str) -> dict[str, Any]:
+    """A ledger entry's shape: an identity, and what all replicas have."""
+    return {"uid": f"{replica:036d}", "engines": [{"members": [{"pool": f"pool-{replica % 3}", "requests": [{"selectors": [text]}]}]}]}
+
+
+class Holder(Message):
+    """A message with a list that may be large, and one beside it."""
+
+    items: Compact[list[dict[str, Any]]]
+    name: str = ""
+
+
+@random_cases(300)
+@given(TREES)
+def test_a_shared_tree_comes_back_with_the_same_types(tree: Any) -> None:
+    sent = json.loads(json.dumps(share(tree)))
+
+    assert json.dumps(unshare(sent)) == json.dumps(tree)
+    assert json.dumps(unshare(unpack(pack(share(tree))))) == json.dumps(tree)
+
+
+def test_what_repeats_is_written_once() -> None:
+    text = "device.capacity['gpu.nvidia.com'].memory >= quantity('80Gi')"
+    written = json.dumps(share([a_tree(replica, text) for replica in range(100)]))
+
+    assert written.count(text) == 1
+    assert written.count("pool-1") == 1
+
+
+def test_what_is_small_stays_readable_and_what_is_large_is_packed() -> None:
+    few = [a_tree(replica, "cel") for replica in range(10)]
+    many = [a_tree(replica, "cel" * 10_000) for replica in range(1_000)]
+
+    assert Holder(items=few).wire()["items"] == few == compact(few)
+    assert list(Holder(items=many, name="n").wire()["items"]) == ["$packed"]
+    assert wire_size(Holder(items=many)) < PLAIN_BYTES_MAX < wire_size(many)
+    assert expand(compact(many)) == many
+
+
+def test_a_compact_field_is_read_in_full_as_the_converter_brings_it() -> None:
+    converter = DATA_CONVERTER.payload_converter
+    for size in (1, 1_000):
+        held = Holder(items=[a_tree(replica, "cel" * 100) for replica in range(size)], name="n")
+        assert converter.from_payload(converter.to_payload(held), Holder) == held
+        assert Holder.model_validate(held.wire()) == held
+
+
+def test_an_answer_with_a_thousand_large_entries_is_one_payload_and_the_same_answer() -> None:
+    placements = [
+        ReplicaPlacement(uid=f"{n:036d}", name="r" * 63, cluster=f"c{n}", index=n, action="Create", entry=a_tree(n, "cel" * 10_000))
+        for n in range(1_000)
+    ]
+    answer = PlacementResponse(request_id="r", epoch=1, generation=1, placements=placements)
+
+    assert wire_size(answer.wire()) < PLAIN_BYTES_MAX
+    assert PlacementResponse.model_validate(answer.wire()) == answer

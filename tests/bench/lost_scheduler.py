@@ -1,0 +1,127 @@
+"""How soon a scheduler that lost its memory decides again; prints one JSON line with the target beside what was measured.
+
+Clusters are simulated at the interface of their activities; all else is real: server, workers, and a workflow for each cluster, deployment
+and replica. When everything is placed, the scheduler is terminated, all workers are stopped without grace and visibility begins to leave
+out one entity in a hundred. `fresh_decided_s` is the time from the start of the new workers, and of a fresh deployment with them, until
+that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas that
+are on another cluster than before, or nowhere, and `placed_twice` deployments with more replicas than they want: both have to be 0.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+if not __package__:  # run by its path; the tests are no installed package
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from temporalio.client import Client
+
+from activities.messaging import querying
+from activities.messaging.messages import Survey
+from api_types import names
+from api_types.packing import unpack
+from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.model.inputs import LedgerEntry
+from tests.bench.one_line import one_line
+from tests.bench.temporal_burst import note, placed_count, until
+from tests.workflows.environment.harness import a_deployment
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet
+from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
+from workflows.fleet_scheduler.rebuild import activities
+
+TARGETS = {"fresh_decided_s": 10.0, "moved": 0.0, "placed_twice": 0.0}
+POOLS = ("blue", "green")
+LEFT_OUT = 100
+SETUP_SECONDS = 1_800.0
+
+
+async def entries(fleet: ProtocolFleet) -> list[LedgerEntry]:
+    """Read the whole ledger, page by page."""
+    handle = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+    found: list[LedgerEntry] = []
+    after = ""
+    while True:
+        page = await handle.query("ledger_page", after)
+        found += unpack_rows(unpack(page["entries"]))
+        after = page["after"]
+        if not after:
+            return found
+
+
+async def stale(client: Client, wanted: Survey) -> querying.Listing:
+    """List a page without one entity in a hundred."""
+    listing = await querying.list_entities(client, wanted)
+    found = {name: cluster for number, (name, cluster) in enumerate(listing.found.items()) if number % LEFT_OUT != LEFT_OUT - 1}
+    return querying.Listing(found, listing.after)
+
+
+async def fill(fleet: ProtocolFleet, chosen: argparse.Namespace) -> int:
+    """Make clusters with room for twice as many replicas, and the replicas; gives how many there are."""
+    each: int = -(-chosen.replicas // chosen.deployments)
+    wanted: int = each * chosen.deployments
+    nodes = -(-2 * wanted // (chosen.clusters * len(POOLS))) + 1
+    await apply_clusters(fleet, {f"cluster-{number:04}": dict.fromkeys(POOLS, nodes) for number in range(chosen.clusters)})
+    started = time.perf_counter()
+    await fleet.submit([a_deployment(f"bench-{number:04}", NAMESPACE, replicas=each) for number in range(chosen.deployments)])
+
+    async def running() -> bool:
+        return await fleet.running("ModelReplica") >= wanted
+
+    async with asyncio.timeout(SETUP_SECONDS):
+        while not await running():  # noqa: ASYNC110 - what is checked is in another process
+            await asyncio.sleep(1)
+    note(f"{wanted} replicas run", time.perf_counter() - started)
+    return wanted
+
+
+async def lose(fleet: ProtocolFleet) -> float:
+    """Lose scheduler and workers; give the seconds until a fresh deployment is placed."""
+    await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+    await fleet.lose_workers()
+    started = time.perf_counter()
+    await asyncio.gather(fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE)))
+    await until(lambda: placed_count(fleet, "fresh", 1), 0.05)
+    return time.perf_counter() - started
+
+
+async def measure(chosen: argparse.Namespace) -> dict[str, float]:
+    """Fill the fleet, lose the scheduler, and compare the ledger with that of before."""
+    async with simulated_fleet() as fleet:
+        wanted = await fill(fleet, chosen)
+        before = {entry.uid: entry.cluster for entry in await entries(fleet)}
+        with patch.object(activities, "list_entities", stale):
+            seconds = await lose(fleet)
+            note("a fresh deployment is placed", seconds)
+            await until_known(fleet, chosen.clusters, SETUP_SECONDS)
+            after = await entries(fleet)
+        clusters = {entry.uid: entry.cluster for entry in after}
+        owners = Counter(entry.deployment for entry in after)
+        each = wanted // chosen.deployments
+        return {
+            "fresh_decided_s": round(seconds, 3),
+            "moved": sum(clusters.get(uid) != cluster for uid, cluster in before.items()),
+            "placed_twice": sum(count > each for count in owners.values()),
+            "replicas_before": len(before),
+        }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Read the sizes from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clusters", type=int, default=300)
+    parser.add_argument("--replicas", type=int, default=10_000)
+    parser.add_argument("--deployments", type=int, default=100)
+    chosen = parser.parse_args(arguments)
+    with one_line() as say:
+        figures = asyncio.run(measure(chosen))
+        met = all(figures[name] <= target for name, target in TARGETS.items())
+        say({**vars(chosen), **figures, "targets": TARGETS, "met": met})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,118 @@
+"""A workflow that gives workers tasks on clusters, as entities do, and says how long each task waited for a worker."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ActivityError
+
+from activities.clusters.activities import ClusterActivities
+from activities.workloads.activities import WorkloadActivities
+from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connect, Connection, RunTeardownStep, WatchCluster
+from workflows.entity.calls import activity_options
+
+LOAD_QUEUE = "queue-load"
+
+
+def connection(cluster: str, queue: str = "") -> Connection:
+    """How to reach one of the clusters."""
+    return Connection(cluster=cluster, namespace="modelplane-system", name=cluster, task_queue=queue)
+
+
+@workflow.defn(sandboxed=False)
+class QueueLoad:
+    """Watches clusters for as long as it runs, and carries out one of each other task for every signal."""
+
+    def __init__(self) -> None:
+        self.rounds: list[str] = []
+        self.done = 0
+
+    @workflow.signal
+    def work_on(self, cluster: str) -> None:
+        """Connect to a cluster, apply and tear down something there."""
+        self.rounds.append(cluster)
+
+    @workflow.query
+    def completed(self) -> int:
+        """Count the signals whose work is done."""
+        return self.done
+
+    @workflow.run
+    async def run(self, clusters: list[str]) -> None:
+        """Run until terminated."""
+        for cluster in clusters:
+            order = WatchCluster(connection=connection(cluster), cluster_uid=cluster)
+            workflow.start_activity_method(
+                ClusterActivities.watch_cluster, order, **activity_options.on_cluster(activity_options.WATCH, f"watch {cluster}")
+            )
+        while True:
+            await workflow.wait_condition(lambda: len(self.rounds) > self.done)
+            await asyncio.gather(*map(self._work, self.rounds[self.done :]))
+
+    async def _work(self, cluster: str) -> None:
+        facts, at = ClusterFacts(), connection(cluster)
+        step = RunTeardownStep(connection=at, facts=facts, uid="u", workload_name="w", workload_namespace="n", number=4)
+        apply = ApplyReplica(
+            connection=at, facts=facts, namespace="n", name="r", uid="u", generation=1, deployment="d", cluster=cluster, index=0, spec={}
+        )
+        await asyncio.gather(
+            workflow.execute_activity_method(
+                ClusterActivities.connect_cluster,
+                Connect(connection=at),
+                **activity_options.on_cluster(activity_options.CONNECT, f"connect {cluster}"),
+            ),
+            workflow.execute_activity_method(
+                WorkloadActivities.teardown_replica_step,
+                step,
+                **activity_options.on_cluster(activity_options.TEARDOWN_STEP, f"tear down on {cluster}"),
+            ),
+            _refused(
+                workflow.execute_activity_method(
+                    WorkloadActivities.apply_replica, apply, **activity_options.on_cluster(activity_options.APPLY, f"apply to {cluster}")
+                )
+            ),
+        )
+        self.done += 1
+
+
+async def _refused(apply: Any) -> None:
+    """An apply of an empty spec ends as soon as a worker has it."""
+    try:
+        await apply
+    except ActivityError:
+        return
+
+
+async def watching(handle: WorkflowHandle[Any, Any], *, since: Any = None) -> Counter[str]:
+    """Count the watches that run, by the identity of their worker; only those with a heartbeat after `since`, if given."""
+    pending = (await handle.describe()).raw_description.pending_activities
+    return Counter(
+        each.last_worker_identity
+        for each in pending
+        if each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+        and (since is None or each.last_heartbeat_time.ToDatetime(tzinfo=since.tzinfo) > since)
+    )
+
+
+async def waits(handle: WorkflowHandle[Any, Any]) -> dict[str, timedelta]:
+    """Give for how long the tasks of each type that are done waited for a worker, the longest of each."""
+    scheduled: dict[int, Any] = {}
+    longest: dict[str, timedelta] = {}
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled[event.event_id] = event
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            order = scheduled[event.activity_task_started_event_attributes.scheduled_event_id]
+            name = order.activity_task_scheduled_event_attributes.activity_type.name
+            wait = event.event_time.ToDatetime() - order.event_time.ToDatetime()
+            longest[name] = max(wait, longest.get(name, wait))
+    return longest
+
+
+async def start_load(client: Client, name: str, clusters: list[str]) -> WorkflowHandle[Any, Any]:
+    """Start the workflow."""
+    return await client.start_workflow(QueueLoad.run, clusters, id=name, task_queue=LOAD_QUEUE)

@@ -1,0 +1,50 @@
+"""Work of one class on clusters leaves the slots of the others alone, on a real Temporal server with clusters that are stood in for."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+import worker
+from api_types import queues
+from api_types.settings import QueueSettings, Settings, WorkerSettings
+from tests.environment.idle_clusters import IdlePool
+from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, start_load, waits, watching
+from tests.workflows.environment.harness import eventually
+from tests.workflows.environment.short_runs import server_with_short_runs
+
+pytestmark = pytest.mark.testbed
+
+CLUSTERS = [f"c{number}" for number in range(300)]
+# On a busy machine; a task that finds no slot waits for as long as the watches last.
+SOON = timedelta(seconds=10)
+
+
+@asynccontextmanager
+async def served_here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+    """A server, a worker for clusters with its default limits, and one for the workflow of these tests."""
+    monkeypatch.setattr(worker, "KubernetesPool", IdlePool)
+    settings = Settings(queues=QueueSettings(serve=(queues.CLUSTERS,)), worker=WorkerSettings(graceful_shutdown_seconds=0))
+    async with server_with_short_runs(events=10_000) as client, AsyncExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(1))
+        for each in worker.build_workers(client, settings, worker.build_activities(settings), threads).values():
+            await stack.enter_async_context(each)
+        await stack.enter_async_context(Worker(client, task_queue=LOAD_QUEUE, workflows=[QueueLoad]))
+        yield client
+
+
+async def test_a_worker_that_watches_300_clusters_still_connects_applies_and_tears_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served_here(monkeypatch) as client:
+        load = await start_load(client, "load", CLUSTERS)
+        await eventually(lambda: watching(load), lambda seen: sum(seen.values()) == len(CLUSTERS), what="every watch running")
+        for cluster in CLUSTERS[:5]:
+            await load.signal(QueueLoad.work_on, cluster)
+        await eventually(lambda: load.query(QueueLoad.completed), lambda done: done == 5, within=30, what="the work on five clusters")
+        waited = await waits(load)
+        assert set(waited) == {"connect_cluster", "apply_replica", "teardown_replica_step"}
+        assert max(waited.values()) < SOON, waited
+        await load.terminate("the test ends")

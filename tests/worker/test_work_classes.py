@@ -1,0 +1,61 @@
+"""Each activity on clusters runs on the queue of its class, with the slots that the settings give this class. No server is needed."""
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+from activities.caches.activities import CacheActivities
+from activities.caches.revisions import RevisionActivities
+from activities.clusters.activities import ClusterActivities
+from activities.workloads.activities import WorkloadActivities
+from api_types.queues import ClusterWork
+from api_types.settings import CacheSettings, ClusterSettings, SecretSettings, Settings, TeardownSettings, WorkerSettings
+from worker import build_activities, work_on_clusters
+
+OWNERS = (ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33)
+
+
+def settings(folder: Path) -> Settings:
+    return Settings(worker=LIMITS, cluster=ClusterSettings(max_concurrent_requests=7), secrets=SecretSettings(directory=folder))
+
+
+def test_every_activity_on_clusters_has_one_class(tmp_path: Path) -> None:
+    classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
+    served = Counter(each.__name__ for of_class in classes.values() for each in of_class.activities)
+    defined = {name for owner in OWNERS for name, member in vars(owner).items() if hasattr(member, "__temporal_activity_definition")}
+    # A cluster waits for a worker on the queue of the task that nobody took.
+    assert served == Counter({**dict.fromkeys(defined, 1), "await_worker": 2})
+
+
+def test_what_waits_has_slots_of_its_own(tmp_path: Path) -> None:
+    classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
+    slots = {work: of_class.slots for work, of_class in classes.items()}
+    waiting = {ClusterWork.CALL: 22, ClusterWork.WATCH: 22, ClusterWork.TEARDOWN: 33, ClusterWork.WAIT: 33}
+    assert slots == {**waiting, ClusterWork.APPLY: 11, ClusterWork.CACHE: 11}
+
+
+def test_the_limit_of_requests_reaches_the_clients_of_clusters(tmp_path: Path) -> None:
+    assert build_activities(settings(tmp_path)).pool.requests_at_once == 7
+
+
+def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_of_a_cluster(tmp_path: Path) -> None:
+    given = settings(tmp_path).model_copy(
+        update={
+            "cluster": ClusterSettings(unreachable_after=77),
+            "teardown": TeardownSettings(drain_seconds=7),
+            "cache": CacheSettings(max_attempts=5, evict_grace=9),
+        }
+    )
+    assert build_activities(given).clusters._settings == {
+        "withdraw_after_seconds": 77,
+        "drain_seconds": 7,
+        "cache_attempts_max": 5,
+        "cache_evict_grace_seconds": 9,
+    }
+
+
+def test_pods_are_deleted_without_grace_only_where_that_is_set(tmp_path: Path) -> None:
+    for force_after, limit in ((None, None), (600, timedelta(seconds=600))):
+        made = build_activities(settings(tmp_path).model_copy(update={"teardown": TeardownSettings(force_after=force_after)}))
+        assert (made.workloads.force_after, made.caches.force_after) == (limit, limit)

@@ -1,0 +1,145 @@
+"""What workflows carry from run to run does not grow for ever: every collection in a carried state has a bound, and it stands here.
+
+A new collection fails this test until someone says here what bounds it, and tests that where it is a number or a time.
+"""
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from api_types.resources.status import LeftBehind
+from workflows.entity.admission import REQUESTS_KEPT, accept_request
+from workflows.entity.conditions import EVENTS_KEPT, with_event
+from workflows.entity.state import LEFT_BEHIND_KEPT, EntityState
+from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.inference_class import ClassState
+from workflows.inference_cluster.state import ClusterState
+from workflows.model_cache.state import CacheState
+from workflows.model_deployment.state import DeploymentState
+from workflows.model_replica.state import ModelReplicaState
+
+STATES = (ClassState, ClusterState, CacheState, DeploymentState, ModelReplicaState, SchedulerState)
+
+# By the class that declares the field; `Message`s and what users write are whole values that replace one another, so they are not entered.
+BOUNDS = {
+    "EntityState.labels": "the manifest, whose size is limited",
+    "EntityState.annotations": "the manifest, whose size is limited",
+    "EntityState.spec": "the manifest, whose size is limited",
+    "EntityState.conditions": "one per type, and types are constants",
+    "EntityState.events": "EVENTS_KEPT",
+    "EntityState.requests": "REQUESTS_KEPT",
+    "EntityState.changing_requests": "REQUESTS_SHOWN",
+    "EntityState.left_behind": "LEFT_BEHIND_KEPT",
+    "EntityState.receivers": "one per workflow that is reported to at present; replaced by every check",
+    "ClassState.clusters": "one per cluster that uses the class; dropped when it unregisters or does not run",
+    "ClassState.unanswered": "one per cluster that uses the class; emptied by every pass",
+    "ClusterState.classes": "one per class of the spec; dropped when it leaves the spec",
+    "ClusterState.registered_classes": "one per class of the spec; dropped when it leaves the spec",
+    "ClusterState.pools": "one per pool of the spec",
+    "ClusterState.occupied": "one per replica on the cluster; replaced by every report of the scheduler",
+    "ClusterState.caches": "one per cache that has objects here; dropped when it has none",
+    "CacheState.stagings": "one per cluster that is selected or holds objects; dropped by `can_forget`",
+    "CacheState.users": "one per deployment and replica that uses the cache; dropped when it unregisters or does not run",
+    "CacheState.reported": "one per user, and dropped with it",
+    "ClusterStaging.copies": "one per artifact on the cluster; removed when no pod mounts it and a newer one is complete",
+    "User.claims": "one per volume that pods of one replica mount",
+    "DeploymentState.replicas": "one per replica; dropped when it is gone",
+    "DeploymentState.scheduler_conditions": "one per type, and types are constants",
+    "DeploymentState.sent_labels": "the labels of the manifest",
+    "DeploymentState.revisions": "REVISIONS_MAX",
+    "DeploymentState.evictions": "one per replica; emptied by every pass",
+    "DeploymentState.unknown": "one per replica that reports and is not tracked; dropped when its account was read",
+    "DeploymentState.revoked": "one per replica; emptied by every pass",
+    "DeploymentState.returned": "one per placement that was given back; dropped when the scheduler has answered a request with it",
+    "DeploymentState.requested_returned": "a part of `returned`",
+    "DeploymentState.lost": "one per replica; dropped when it is started again",
+    "DeploymentState.leaving": "one per replica; dropped when it is gone",
+    "ModelReplicaState.entry": "its ledger entry",
+    "ModelReplicaState.cache_mounted": "one per volume that was assigned since the replica was last Ready",
+    "ModelReplicaState.picker_flags": "the flags of an annotation",
+    "ModelReplicaState.overdue": "one per engine of the spec",
+    "TeardownProgress.waiting": "one per object of the inventory; replaced by every attempt",
+    "TeardownProgress.outcomes": "one per step of the teardown, and steps are constants",
+    "TeardownProgress.skipped": "one per object of the inventory",
+    "SchedulerState.fleet": "the packed fleet: one entry per cluster and replica, and what decisions left behind for a limited time",
+    "SchedulerState.inbox": "emptied by every pass",
+    "SchedulerState.queue": "one request per deployment",
+    "SchedulerState.unplaced": "one request per deployment; dropped when it is placed or deleted",
+    "SchedulerState.policy": "the fleet policy",
+    "SchedulerState.asked_again": "a part of `unresponsive`",
+    "SchedulerState.withheld": "one request per deployment; dropped when its account is read",
+    "SchedulerState.unresponsive": "one per entity that did not answer a rebuild",
+    "SchedulerState.deleting_clusters": "one per cluster that is being deleted",
+    "SchedulerState.deleting_deployments": "one per deployment that is being deleted; dropped when nothing is charged to it",
+    "SchedulerState.classes": "one per class; dropped when it is deleted",
+    "SchedulerState.audit": "replaced by every recount",
+}
+
+
+def collections_of(model: type[BaseModel]) -> Iterator[str]:
+    """Name the collections of a model, and of the models of workflows that it consists of."""
+    for declared in reversed(model.__mro__):
+        for name in getattr(declared, "__annotations__", {}):
+            field = model.model_fields.get(name)
+            if field is None or not issubclass(declared, BaseModel):
+                continue
+            for part in _parts(field.annotation):
+                if part in (list, dict, set, tuple):
+                    yield f"{declared.__name__}.{name}"
+                elif isinstance(part, type) and issubclass(part, BaseModel) and part.__module__.startswith("workflows."):
+                    yield from (
+                        found for found in collections_of(part) if not found.startswith(("TrackedReplica.", "Revision.", "KnownClass."))
+                    )
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Give the types of an annotation, the containers among them as their origin."""
+    origin = get_origin(annotation)
+    if origin is None:
+        yield annotation
+        return
+    if origin not in (Union, UnionType, Annotated):
+        yield origin
+    for argument in get_args(annotation):
+        yield from _parts(argument)
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+def test_every_collection_that_is_carried_has_a_bound(state: type[BaseModel]) -> None:
+    assert {name for name in collections_of(state) if name not in BOUNDS} == set()
+
+
+def test_no_bound_is_declared_for_what_does_not_exist() -> None:
+    assert set(BOUNDS) - {name for state in STATES for name in collections_of(state)} == set()
+
+
+def test_a_collection_without_a_bound_is_found() -> None:
+    class Careless(EntityState):
+        names_seen: list[str] | None = None
+
+    assert "Careless.names_seen" in set(collections_of(Careless))
+
+
+def test_what_is_left_behind_is_listed_up_to_a_number_the_newest_last() -> None:
+    state = EntityState()
+    for number in range(LEFT_BEHIND_KEPT + 5):
+        state.add_left_behind([an_object(number)])
+    state.add_left_behind([an_object(10), an_object(10_000)])
+    assert len(state.left_behind) == LEFT_BEHIND_KEPT
+    assert [item.name for item in state.left_behind[-3:]] == [f"x-{LEFT_BEHIND_KEPT + 4}", "x-10", "x-10000"]
+
+
+def an_object(number: int) -> LeftBehind:
+    return LeftBehind(kind="Job", name=f"x-{number}", location="eu", reason="deletion was forced")
+
+
+def test_requests_and_events_are_kept_up_to_a_number() -> None:
+    state = EntityState()
+    for number in range(REQUESTS_KEPT + 5):
+        accept_request(state, f"r{number}")
+        state.events = with_event(state.events, "Normal", "Tested", f"number {number}", now="")
+    assert (len(state.requests), len(state.events)) == (REQUESTS_KEPT, EVENTS_KEPT)
+    assert state.requests[-1] == f"r{REQUESTS_KEPT + 4}"

@@ -1,0 +1,49 @@
+"""What visibility knows of an entity, and how often it is told."""
+
+from functools import partial
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.messaging.search_attributes import PHASE, READY
+from api_types import names
+from tests.environment.waiting import TIMEOUT_SECONDS
+from tests.workflows.environment.harness import a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluster, protocol_fleet
+
+pytestmark = [pytest.mark.slow, pytest.mark.testbed]
+
+
+async def test_what_visibility_knows_from_the_start_is_not_written_again_and_changes_are() -> None:
+    async with protocol_fleet(clients=1) as fleet:
+        await fleet.add([ReportedCluster("eu", {"blue": 1})])
+        await fleet.apply(a_deployment("chat", NAMESPACE, replicas=1))
+        (replica,) = await eventually(lambda: _of_kind(fleet.client, "ModelReplica"), bool, within=TIMEOUT_SECONDS, what="a replica")
+        deployment = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "chat"))
+        for handle in (deployment, fleet.client.get_workflow_handle(replica)):
+            await eventually(partial(_tasks, handle), bool, within=TIMEOUT_SECONDS, what="a workflow task")
+            assert await _written(handle) == 0
+            seen = (await handle.describe()).typed_search_attributes
+            shown = await handle.query("describe")
+            ready = next(condition for condition in shown["status"]["conditions"] if condition["type"] == "Ready")
+            assert (seen.get(PHASE), seen.get(READY)) == (shown["status"]["phase"], ready["status"])
+
+        # A spec that is refused is another phase.
+        await fleet.apply({"metadata": {"name": "refused", "namespace": NAMESPACE}, "kind": "ModelDeployment", "spec": {}})
+        refused = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "refused"))
+        await eventually(partial(_written, refused), bool, within=TIMEOUT_SECONDS, what="search attributes")
+        assert (await refused.describe()).typed_search_attributes.get(PHASE) == "Pending"
+
+
+async def _of_kind(client: Client, kind: str) -> list[str]:
+    return [row.id async for row in client.list_workflows(f'WorkflowType = "{kind}"')]
+
+
+async def _tasks(handle: "WorkflowHandle[object, object]") -> int:
+    return [event.HasField("workflow_task_completed_event_attributes") async for event in handle.fetch_history_events()].count(True)
+
+
+async def _written(handle: "WorkflowHandle[object, object]") -> int:
+    return [event.HasField("upsert_workflow_search_attributes_event_attributes") async for event in handle.fetch_history_events()].count(
+        True
+    )

@@ -1,0 +1,62 @@
+"""Connections that deliver every signal three times: at once, again at once, and late, as after an attempt whose confirmation was lost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from temporalio.client import Interceptor, OutboundInterceptor, SignalWorkflowInput, StartWorkflowInput, WorkflowHandle
+from temporalio.service import RPCError
+
+from client.temporal.queries import RetriedQueries
+
+LATE_SECONDS = 1.5
+
+
+class DoubledSignals(RetriedQueries):
+    """What was signalled is counted by name."""
+
+    def __init__(self, sent: Counter[str]) -> None:
+        super().__init__()
+        self._sent = sent
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - the SDK's name
+        return _Doubling(super().intercept_client(next), self._sent)
+
+
+class _Doubling(OutboundInterceptor):
+    def __init__(self, inner: OutboundInterceptor, sent: Counter[str]) -> None:
+        super().__init__(inner)
+        self._sent = sent
+        # Kept, or they could be garbage collected before they ran.
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:  # noqa: A002 - the SDK's name
+        await super().signal_workflow(input)
+        self._sent[input.signal] += 1
+        await self._repeat(input)
+        task = asyncio.create_task(self._repeat_late(input))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
+        handle = await super().start_workflow(input)
+        if input.start_signal:
+            self._sent[input.start_signal] += 1
+            await super().start_workflow(input)
+        return handle
+
+    async def _repeat(self, sent: SignalWorkflowInput) -> None:
+        # Its receiver may have ended with the first one.
+        with suppress(RPCError):
+            await super().signal_workflow(sent)
+
+    async def _repeat_late(self, sent: SignalWorkflowInput) -> None:
+        await asyncio.sleep(LATE_SECONDS)
+        await self._repeat(sent)
+
+
+def doubling(sent: Counter[str]) -> Callable[[], Interceptor]:
+    """Give what makes such connections."""
+    return lambda: DoubledSignals(sent)

@@ -1,0 +1,132 @@
+"""Workflow tasks that are executed twice: entities on a real Temporal server, with a worker that undoes one task of theirs.
+
+Right after a certain signal was sent, other messages arrive at its sender. If the decision to send it is not in the history by then, the
+task is undone: its local activity gives back what no workflow can read, so the task fails, and is executed again with what has arrived.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.search_attributes import attributes_of
+from activities.messaging.sending import send_signal, send_signals
+from api_types import queues
+from api_types.messages.delivery import EntityRef, MessageT, Signal, SignalBatch, SignalBatchResult, SignalRequest
+from api_types.messages.signals import ENTITIES, FleetSchedulerSignals
+from api_types.settings import QueueSettings, Settings, WorkerSettings
+from tests.workflows.environment.harness import Json, eventually
+from tests.workflows.environment.protocol_fleet import protocol_server
+from worker import build_activities, build_workers
+from workflows.entity.state import EntityState
+
+# Nobody serves it: what is sent to a workflow there stays in its history.
+UNSERVED = "nobody"
+UNREADABLE: Any = "an attempt that is undone"
+# Of counted processor time; what is sent at all is sent within a second.
+WITHIN = 15
+
+
+@dataclass
+class Interruption:
+    """After which signal other messages arrive at its sender. It happens once."""
+
+    signal: Signal[Any, Any]
+    is_meant: Callable[[Any], bool]
+    messages: Sequence[SignalRequest]
+    happened: bool = False
+
+    def meets(self, requests: Sequence[SignalRequest]) -> bool:
+        return any(each.signal == self.signal.name and self.is_meant(self.signal.parse(each.payload)) for each in requests)
+
+
+@dataclass
+class InterruptedClient(EntityClient):
+    """Sends as the client that users' workers have, but is interrupted once."""
+
+    interruption: Interruption | None = None
+
+    @activity.defn(name="tell")
+    async def signal(self, request: SignalRequest) -> bool:
+        sent = await send_signal(activity.client(), request)
+        return UNREADABLE if await self._is_undone([request]) else sent
+
+    @activity.defn(name="tell_many")
+    async def signal_many(self, batch: SignalBatch) -> SignalBatchResult:
+        missing = await send_signals(activity.client(), batch.signals)
+        return UNREADABLE if await self._is_undone(batch.signals) else SignalBatchResult(missing=missing)
+
+    async def _is_undone(self, requests: Sequence[SignalRequest]) -> bool:
+        now = self.interruption
+        if now is None or now.happened or not now.meets(requests):
+            return False
+        now.happened = True
+        for message in now.messages:
+            await send_signal(activity.client(), message)
+        return activity.info().is_local
+
+
+@dataclass
+class UndoneTasks:
+    """The server and the worker, and what tests do with them."""
+
+    client: Client
+    messaging: InterruptedClient = field(default_factory=InterruptedClient)
+
+    async def start(self, entity: EntityRef[Any], state: EntityState) -> None:
+        """Start an entity in the midst of its life."""
+        await self._start(entity.workflow_id, queues.WORKFLOWS, state.model_dump(mode="json", by_alias=True))
+
+    async def start_receivers(self, *entities: EntityRef[Any]) -> None:
+        """Start workflows that run and do nothing."""
+        for entity in entities:
+            await self._start(entity.workflow_id, UNSERVED, None)
+
+    async def _start(self, workflow_id: str, queue: str, state: Json | None) -> None:
+        kind, *scope, name = workflow_id.split("/")
+        kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals) if each.kind.lower() == kind)
+        attributes = attributes_of(kind, "/".join(scope), name)
+        await self.client.start_workflow(kind, state, id=workflow_id, task_queue=queue, search_attributes=attributes)
+
+    async def send(self, message: SignalRequest) -> None:
+        await send_signal(self.client, message)
+
+    def interrupt(self, signal: Signal[Any, MessageT], is_meant: Callable[[MessageT], bool], *messages: SignalRequest) -> None:
+        """Have messages arrive right after a signal was sent for the first time."""
+        self.messaging.interruption = Interruption(signal, is_meant, messages)
+
+    async def until_received(
+        self, by: EntityRef[Any], signal: Signal[Any, MessageT], holds: Callable[[list[MessageT]], bool]
+    ) -> list[MessageT]:
+        """Wait until the interruption has happened, and what a receiver has got of one signal holds."""
+
+        async def received() -> list[Json]:
+            history = await self.client.get_workflow_handle(by.workflow_id).fetch_history()
+            signals = [event.workflow_execution_signaled_event_attributes for event in history.events]
+            own = [each for each in signals if each.signal_name == signal.name]
+            return [(await self.client.data_converter.decode(each.input.payloads))[0] for each in own]
+
+        def complete(messages: list[Json]) -> bool:
+            interruption = self.messaging.interruption
+            return (interruption is None or interruption.happened) and holds([signal.parse(message) for message in messages])
+
+        found = await eventually(received, complete, what=f"{signal} to {by.workflow_id}", within=WITHIN)
+        return [signal.parse(message) for message in found]
+
+
+@contextlib.asynccontextmanager
+async def undone_tasks() -> AsyncIterator[UndoneTasks]:
+    """Start server and worker, and stop them at the end."""
+    async with protocol_server() as client:
+        tasks = UndoneTasks(client)
+        settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS,)), worker=WorkerSettings(graceful_shutdown_seconds=0))
+        activities = replace(build_activities(settings), messaging=tasks.messaging)
+        with ThreadPoolExecutor() as threads:
+            workers = build_workers(client, settings, activities, threads)
+            async with workers[queues.WORKFLOWS]:
+                yield tasks

@@ -1,0 +1,50 @@
+"""The protocol holds in a hundred thousand steps with faults, from the seed of every run; `explore.py` goes on from others."""
+
+import pytest
+
+from tests.random_cases import SEED, cases
+from tests.workflows.explorer.explore import EPISODE_STEPS, Episode, explore
+from tests.workflows.explorer.world import Chances
+
+STEPS = 100_000
+
+# Episodes in which something was found, and what.
+FOUND = {
+    500039: "a new life of a deployment starts a replica on nodes that one which it does not track still uses",
+    500121: "a replica of a higher priority starts before the preempted one of another deployment is gone",
+    700026: "an orphan that visibility does not list is not charged",
+    600078: "a replica that was started counts nodes of another one as its own",
+    500037: "a deployment is deleted while a terminated replica of its name, which it does not track, has objects",
+    700006: "a deployment is deleted before the scheduler has told it of a replica",
+    910001: "a cluster is deleted while the account of a deployment with a replica there is missing",
+    600018: "an account that arrives with the first pass of a run leaves its cluster closed",
+    920014: "a late report makes a cluster of one that is gone",
+    940078: "of two placements that wait, both start when the first of two preempted replicas is gone",
+    940016: "a late request of an earlier deployment outdates one that is being deleted",
+}
+# The same, with workflow tasks that are executed twice.
+FOUND_UNDONE = {
+    8: "a placement is given back whose replica was started by a task that was undone",
+    100027: "a deployment is deleted while the account of a terminated replica of it is missing",
+    300317: "the account of a terminated cluster arrives after the report of the next one of its name",
+}
+
+
+@pytest.mark.random
+@pytest.mark.slow
+def test_no_order_of_messages_losses_and_restarts_overcommits_or_loses_anything() -> None:
+    outcome = explore(SEED, cases(STEPS), Chances())
+    assert outcome.steps >= cases(STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FOUND, ids=FOUND.get)
+def test_what_was_found_once_is_not_found_again(seed: int) -> None:
+    # They were found when no task was undone: that takes other choices.
+    Episode(seed, Chances(undone=0.0, interrupted=0.0)).run(EPISODE_STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FOUND_UNDONE, ids=FOUND_UNDONE.get)
+def test_what_was_found_once_with_undone_tasks_is_not_found_again(seed: int) -> None:
+    Episode(seed, Chances()).run(EPISODE_STEPS)

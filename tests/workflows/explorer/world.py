@@ -1,0 +1,289 @@
+"""A fleet without Temporal and without clusters: workflows that run, signals on their way, and what runs on each cluster.
+
+The decisions are those of the product. What stands in for Temporal is a list of running workflows and signals that are delivered at once,
+twice, late or, where a test says so, never. Every choice comes from one generator, so that a seed repeats a whole exploration.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from api_types.messages.delivery import SignalRequest
+from api_types.names import FLEET_SCHEDULER_ID
+
+START = 1_700_000_000_000
+
+# How long after it was sent a repeated signal may still arrive.
+LATE_MS = 120_000
+# What visibility lags behind.
+VISIBILITY_LAG_MS = 1_000
+# What the watch of a cluster lags behind.
+WATCH_LAG_MS = 1_000
+
+Receiver = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How likely each fault is, each time that it can happen."""
+
+    repeated: float = 0.03
+    late: float = 0.05
+    lost: float = 0.0
+    silent: float = 0.1
+    unlisted: float = 0.1
+    failed: float = 0.05
+    user: float = 0.08
+    terminated: float = 0.006
+    scheduler_lost: float = 0.002
+    continued: float = 0.02
+    undone: float = 0.01
+    interrupted: float = 0.2
+
+
+@dataclass
+class Pod:
+    """What one replica has on a cluster: nodes of a pool, while its objects are there."""
+
+    uid: str
+    workflow_id: str
+    deployment_id: str
+    nodes: dict[tuple[str, str], int]
+    since: int = 0
+
+
+@dataclass
+class Clusters:
+    """What is really there: the nodes of each pool, and what runs on them.
+
+    `excused`: pools that lost nodes. What was decided before may still be applied; until all of that fits again they prove nothing.
+    """
+
+    nodes: dict[tuple[str, str], int] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    excused: set[tuple[str, str]] = field(default_factory=set)
+    removed: dict[str, tuple[Pod, int]] = field(default_factory=dict)
+
+    def used(self) -> Counter[tuple[str, str]]:
+        found: Counter[tuple[str, str]] = Counter()
+        for pod in self.pods.values():
+            found.update(pod.nodes)
+        return found
+
+    def set_nodes(self, pool: tuple[str, str], count: int) -> None:
+        if count < self.nodes.get(pool, 0):
+            self.excused.add(pool)
+        self.nodes[pool] = count
+
+    def apply(self, pod: Pod) -> None:
+        pod.since = self.pods[pod.uid].since if pod.uid in self.pods else pod.since
+        # Objects have the names of their replica: those of another uid of that name are the same objects.
+        for uid, other in list(self.pods.items()):
+            if other.workflow_id == pod.workflow_id and other.nodes.keys() & pod.nodes.keys():
+                del self.pods[uid]
+        self.pods[pod.uid] = pod
+
+    def remove(self, uid: str, now: int) -> None:
+        if pod := self.pods.pop(uid, None):
+            self.removed[uid] = (pod, now)
+
+    def watched(self, cluster: str, now: int) -> list[str]:
+        """Name the replicas of which the watch of a cluster sees objects, a moment late."""
+        self.removed = {uid: (pod, at) for uid, (pod, at) in self.removed.items() if now - at < WATCH_LAG_MS}
+        pods = [pod for pod in self.pods.values() if now - pod.since >= WATCH_LAG_MS] + [pod for pod, _ in self.removed.values()]
+        return sorted({pod.workflow_id.partition("/")[2] for pod in pods if any(name == cluster for name, _ in pod.nodes)})
+
+    def excuse_no_more(self, charged: Counter[tuple[str, str]]) -> None:
+        """End the excuse of pools where all that runs fits, and all that the scheduler has charged knowing their nodes."""
+        used = self.used()
+        self.excused -= {pool for pool in self.excused if max(used[pool], charged[pool]) <= self.nodes[pool]}
+
+    def overcommitted(self) -> list[str]:
+        return [
+            f"{'/'.join(pool)}: {count} of {self.nodes.get(pool, 0)} nodes are used"
+            for pool, count in self.used().items()
+            if count > self.nodes.get(pool, 0) and pool not in self.excused
+        ]
+
+
+class Node(ABC):
+    """One running workflow: signals that arrived, and the steps that it takes."""
+
+    def __init__(self, world: "World", workflow_id: str) -> None:
+        self.world = world
+        self.workflow_id = workflow_id
+        self.started_ms = world.ms
+        self.first_run = world.random.getrandbits(64)
+        self.mail: deque[tuple[str, Any]] = deque()
+        self.receivers: dict[str, Receiver] = {}
+
+    def handle(self) -> None:
+        """Handle all signals that arrived: handlers only store."""
+        while self.mail:
+            name, payload = self.mail.popleft()
+            if name in self.receivers:
+                self.receivers[name](payload)
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether there is anything to do now."""
+
+    @abstractmethod
+    def wakes_at(self) -> int | None:
+        """Give the time in ms of its next timer."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Go on to the next point where another workflow could act."""
+
+    def knows_all(self) -> bool:
+        """Whether this is a scheduler that has read all accounts."""
+        return False
+
+    @abstractmethod
+    def account(self) -> Any:
+        """Answer the query of that name."""
+
+    def memo(self) -> Any:
+        """Give what its memo holds of its connection; None for all but clusters."""
+        return None
+
+
+@dataclass
+class World:
+    """All of it. `ended`: accounts of workflows that are closed, which still answer queries; `memos`: those of closed clusters."""
+
+    random: Random
+    chances: Chances
+    ms: int = START
+    running: dict[str, Node] = field(default_factory=dict)
+    ended: dict[str, Any] = field(default_factory=dict)
+    memos: dict[str, Any] = field(default_factory=dict)
+    late: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    clusters: Clusters = field(default_factory=Clusters)
+    start_scheduler: Callable[[], Node] | None = None
+    trace: deque[str] = field(default_factory=lambda: deque(maxlen=5000))
+    steps: int = 0
+
+    # --- time -----------------------------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.ms / 1000, tz=UTC)
+
+    # --- chance ---------------------------------------------------------------------------------------------------------------------
+
+    def happens(self, chance: float) -> bool:
+        return chance > 0 and self.random.random() < chance
+
+    def note(self, text: str) -> None:
+        self.trace.append(f"{self.steps} {(self.ms - START) / 1000:.3f} {text}")
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Have something happen at a random time, within the time that a signal may be late."""
+        self.late.append((self.ms + self.random.randrange(LATE_MS), act))
+
+    # --- workflows ------------------------------------------------------------------------------------------------------------------
+
+    def start(self, node: Node) -> None:
+        self.note(f"start {node.workflow_id}")
+        self.running[node.workflow_id] = node
+        self.ended.pop(node.workflow_id, None)
+
+    def end(self, node: Node) -> None:
+        """Complete a workflow."""
+        if self.running.get(node.workflow_id) is node:
+            self.note(f"complete {node.workflow_id}")
+            self.ended[node.workflow_id], self.memos[node.workflow_id] = node.account(), node.memo()
+            del self.running[node.workflow_id]
+
+    def terminate(self, workflow_id: str) -> None:
+        """End a workflow where it stands, as an operator may. What it was just sending may still arrive."""
+        node = self.running.pop(workflow_id)
+        self.note(f"terminate {workflow_id}")
+        self.ended[workflow_id], self.memos[workflow_id] = node.account(), node.memo()
+
+    def listed(self, prefixes: Iterable[str]) -> list[str]:
+        """Give what visibility lists: what has started a moment ago is not there yet."""
+        wanted = tuple(f"{prefix.lower()}/" for prefix in prefixes)
+        return sorted(
+            workflow_id
+            for workflow_id, node in self.running.items()
+            if workflow_id.startswith(wanted) and self.ms - node.started_ms >= VISIBILITY_LAG_MS
+        )
+
+    def query(self, workflow_id: str) -> Any:
+        """Give the account of a workflow: None if it does not exist or does not answer. A closed one answers as it was."""
+        node = self.running.get(workflow_id)
+        if node is None:
+            return self.ended.get(workflow_id)
+        if self.happens(self.chances.silent):
+            return None
+        node.handle()
+        return node.account()
+
+    # --- signals --------------------------------------------------------------------------------------------------------------------
+
+    def signal(self, request: SignalRequest) -> bool:
+        """Deliver a signal; False when its receiver does not run. The scheduler is started if it does not."""
+        if request.workflow_id == FLEET_SCHEDULER_ID and request.workflow_id not in self.running and self.start_scheduler is not None:
+            self.start(self.start_scheduler())
+        node = self.running.get(request.workflow_id)
+        if node is None:
+            return False
+        if self.happens(self.chances.lost):
+            self.note(f"lost: {request.signal} to {request.workflow_id}")
+            return True
+        node.mail.append((request.signal, request.payload))
+        return True
+
+    def send(self, requests: Iterable[SignalRequest]) -> set[str]:
+        """Send signals as an activity does, which may be executed twice, and an attempt of which may be late; gives who does not run."""
+        rows = list(requests)
+        attempts = 1 + self.happens(self.chances.repeated)
+        missing: set[str] = set()
+        for attempt in range(attempts):
+            # An attempt that is lost may have sent only some.
+            sent = rows if attempt == attempts - 1 else rows[: self.random.randrange(len(rows) + 1)]
+            for request in sent:
+                self.note(f"{request.signal} -> {request.workflow_id}")
+                if not self.signal(request):
+                    missing.add(request.workflow_id)
+        if rows and self.happens(self.chances.late):
+            again = self.random.choice(rows)
+            self.later(lambda: self._arrive_late(again))
+        return missing
+
+    def _arrive_late(self, request: SignalRequest) -> None:
+        self.note(f"late: {request.signal} -> {request.workflow_id}")
+        self.signal(request)
+
+    # --- going on -------------------------------------------------------------------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """Whether a workflow has something to do now."""
+        return any(node.mail or node.is_ready() for node in self.running.values())
+
+    def advance(self) -> None:
+        """Take one step of one workflow, or let time pass until there is one."""
+        self.steps += 1
+        due = [entry for entry in self.late if entry[0] <= self.ms]
+        if due:
+            self.late.remove(due[0])
+            due[0][1]()
+            return
+        ready = [node for node in self.running.values() if node.mail or node.is_ready()]
+        if ready:
+            node = self.random.choice(ready)
+            self.ms += self.random.randrange(20)
+            node.step()
+            return
+        wakes = [wake for node in self.running.values() if (wake := node.wakes_at()) is not None]
+        wakes += [entry[0] for entry in self.late]
+        self.ms = max(self.ms + 1, min(wakes, default=0))

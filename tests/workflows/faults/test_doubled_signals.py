@@ -1,0 +1,81 @@
+"""Every message between the entities arrives twice and once more later, on a real Temporal server (W1 of the protocol)."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from api_types import names
+from api_types.messages import signals
+from tests.workflows.environment import protocol_fleet
+from tests.workflows.environment.doubled_signals import doubling
+from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually
+from tests.workflows.environment.protocol_fleet import nodes_charged
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, simulated_plane
+
+pytestmark = pytest.mark.testbed
+
+NAMESPACE = "ml"
+# Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; and of a watch that misses a replica.
+NOT_SENT_HERE = {"force", "retry_now", "set_policy", "evict", "revoke", "revoked", "check_replicas"}
+ALL = {name for receiver in (*signals.ENTITIES, signals.FleetSchedulerSignals) for name in signals.signals_of(receiver)}
+
+
+def a_model(**more: Any) -> Json:
+    return a_deployment("qwen", NAMESPACE, modelCacheRef={"name": "weights"}, **more)
+
+
+async def placed(plane: ControlPlane, count: int, image: str) -> dict[str, str]:
+    """Wait until so many replicas are Ready with the newest template and charged once each; gives the cluster of each."""
+
+    def holds(seen: Json) -> bool:
+        shown = seen.get("status", {}).get("replicas")
+        return condition(seen, "Ready") == "True" and shown == {"total": count, "ready": count} and image in str(seen["spec"])
+
+    seen = await plane.until("ModelDeployment", "qwen", holds, NAMESPACE)
+
+    async def ledger() -> dict[str, str]:
+        return {entry["name"]: entry["cluster"] for entry in await plane.scheduler("ledger")}
+
+    shown = {placement["replica"]: placement["cluster"] for placement in seen["status"]["placements"]}
+    await eventually(ledger, lambda found: found == shown, what="the ledger")
+    assert nodes_charged(await plane.scheduler("ledger")).total() == count
+    assert await plane.scheduler("audit") == []
+    return shown
+
+
+async def test_w1_a_life_in_which_every_message_is_doubled_ends_as_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: Counter[str] = Counter()
+    monkeypatch.setattr(protocol_fleet, "RetriedQueries", doubling(sent))
+    async with simulated_plane(SimulatedClusters(settings={"drain_seconds": 1})) as plane:
+        await plane.apply(a_class())
+        for cluster in ("eu", "us"):
+            await plane.apply(a_cluster(cluster, nodes=4))
+            await plane.ready("InferenceCluster", cluster)
+        await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
+        await plane.apply(a_model(replicas=2))
+        first = await placed(plane, 2, "engine:1")
+        await plane.scale("qwen", NAMESPACE, 3)
+        assert (await placed(plane, 3, "engine:1")).items() >= first.items()
+        await plane.apply(a_model(replicas=3, image="registry.example/engine:2"))
+        before = await placed(plane, 3, "engine:2")
+        assert before.keys() >= first.keys()
+        labelled = a_model(replicas=3, image="registry.example/engine:2")
+        labelled["spec"]["template"]["metadata"] = {"labels": {"team": "blue"}}
+        await plane.apply(labelled)
+        await plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+        assert await placed(plane, 3, "engine:2") == before
+        await plane.delete("InferenceCluster", "eu", evict=True)
+        await plane.gone("InferenceCluster", "eu")
+        assert set((await placed(plane, 3, "engine:2")).values()) == {"us"}
+        for kind, name, namespace in (
+            ("ModelDeployment", "qwen", NAMESPACE),
+            ("ModelCache", "weights", NAMESPACE),
+            ("InferenceCluster", "us", ""),
+            ("InferenceClass", "h100-8x", ""),
+        ):
+            await plane.delete(kind, name, namespace)
+            await plane.gone(kind, name, namespace)
+        assert await plane.scheduler("ledger") == []
+        assert await plane.scheduler("audit") == []
+    assert {name for name in ALL - NOT_SENT_HERE if not sent[name]} == set()

@@ -1,0 +1,125 @@
+"""What the scheduler hands over to its next run: what fits is the same there, and what does not fit is rebuilt."""
+
+import uuid
+
+import pytest
+
+from api_types import payload_limits
+from api_types.errors import StaleSnapshot
+from api_types.messages.scheduling import ReportClass
+from api_types.packing import unpack
+from scheduler.fleet import snapshot
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, carried, cycle, reopened
+from tests.workflows.fleet_scheduler.requests import place
+from workflows.fleet_scheduler.cache import cache_registry, carry_over
+from workflows.fleet_scheduler.cache.carry_over import (
+    CacheVersion,
+    PackedFleet,
+    PackPage,
+    audit_ledger,
+    in_payloads,
+    joined,
+    newest_answers,
+    pack_cache,
+)
+from workflows.fleet_scheduler.cache.state import ReceivedSignal
+
+
+def noise(what: object) -> str:
+    """Give a text that does not compress, the same for the same thing."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, str(what)).hex
+
+
+def small_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a test fill payloads of a thirtieth of their size."""
+    for limit in ("PAYLOAD_BYTES_MAX", "LIST_BYTES_MAX", "CARRIED_BYTES_MAX"):
+        monkeypatch.setattr(payload_limits, limit, getattr(payload_limits, limit) // 30)
+
+
+def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+    cycle(made)
+    cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    made.answers.record("one", {"epoch": 3})
+    made.state.unresponsive = {"modelreplica/ml/lost": ["b"]}
+    made.state.deleting_clusters = {"b": ["ml/x"]}
+    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
+    kept = made.carried_extras()
+    entries = sorted(made.fleet.entries(), key=lambda entry: entry.uid)
+    state = carried(made)
+    assert (state.inbox, state.unplaced) == ([], {})
+    again = reopened(state, clock)
+    assert again.carried_extras() == kept
+    assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
+    assert again.fleet.options == made.fleet.options
+    assert (list(again.reservations.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
+    assert not again.state.rebuild
+
+
+def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
+    cycle(made)
+    made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
+    monkeypatch.setattr(payload_limits, "LIST_BYTES_MAX", 10)
+    again = reopened(carried(made), clock)
+    assert again.state.rebuild
+    assert (list(again.fleet.clusters), again.fleet.options.profile) == ([], "dense")
+    assert again.state.inbox == [("released", {"uid": "later"})]
+
+
+def test_h5_a_cache_larger_than_one_payload_is_packed_and_carried_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    small_payloads(monkeypatch)
+    # Of what can be carried, names that do not compress are a third for the fleet, a third beside it, and a fifth in messages.
+    made = cache_with(clock, *(cluster(noise(f"cluster {n}"), 1) for n in range(500)))
+    monkeypatch.setattr(snapshot, "CLUSTERS_PER_PART", 50)
+    made.state.classes = {noise(f"class {n}"): n for n in range(850)}
+    made.state.inbox = [ReceivedSignal("released", {"uid": noise(n)}) for n in range(500)]
+    inbox, extras, clusters = list(made.state.inbox), made.carried_extras(), sorted(made.fleet.clusters)
+    state = carried(made)
+    _, second = in_payloads(state)
+    assert (bool(second.fleet), bool(second.arrived)) == (True, True)
+    again = reopened(state, clock)
+    assert not again.state.rebuild
+    assert (again.carried_extras(), again.state.inbox, sorted(again.fleet.clusters)) == (extras, inbox, clusters)
+
+
+def test_h5_pages_that_were_packed_by_different_versions_are_not_put_together() -> None:
+    pages = [PackedFleet(fleet=["a"], pages=2, digest="one"), PackedFleet(fleet=["b"], pages=2, digest="two")]
+    assert joined(pages).too_large
+    assert joined([pages[0], pages[1].model_copy(update={"digest": "one"})]).fleet == ["a", "b"]
+
+
+def test_sch_14_more_messages_than_can_be_carried_lead_to_a_rebuild_and_the_newest_policy_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_payloads(monkeypatch)
+    made = cache_with(Clock(), cluster("a", 1), policy={"profile": "dense"})
+    cycle(made)
+    released = [ReceivedSignal("released", {"uid": noise(n)}) for n in range(3_000)]
+    made.state.inbox = [ReceivedSignal("set_policy", {"policy": {"profile": "spread"}}), *released]
+    state = carried(made)
+    again = reopened(state, Clock())
+    assert (again.state.rebuild, again.fleet.clusters) == (True, {})
+    assert again.state.inbox == [("set_policy", {"policy": {"profile": "spread"}})]
+    assert (again.state.epoch, again.fleet.options.profile) == (made.state.epoch, "dense")
+
+
+def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry_over, "ANSWERS_CHARACTERS_MAX", 2_000)
+    answers = {f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex} for i in range(200)}
+    kept = unpack(newest_answers(answers))
+    assert list(kept) == list(answers)[-len(kept) :]
+    assert 0 < len(kept) < len(answers)
+
+
+def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cache_registry.register("run-1", made)
+    assert audit_ledger(CacheVersion(run_id="run-1", version=made.fleet.version)) == []
+    for version in (PackPage(run_id="run-1", version=made.fleet.version + 1), PackPage(run_id="run-2", version=made.fleet.version)):
+        with pytest.raises(StaleSnapshot, match="is not in this process"):
+            pack_cache(version)

@@ -1,0 +1,95 @@
+"""What a rebuild lists and reads, step by step, with answers that a test gives. No server."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from api_types.packing import pack, unpack
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.environment.protocol_fleet import ReportedCluster
+from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, cycle
+from tests.workflows.fleet_scheduler.cycle import LOG
+from tests.workflows.fleet_scheduler.requests import place
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts
+from workflows.fleet_scheduler.rebuild.activities import AccountsPage, Listed, ListEntities, ReadAccounts
+from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.survey import Rebuild
+from workflows.fleet_scheduler.rebuild.unresponsive import MissingAccounts
+
+
+class Fleet:
+    """Deployments of which the first listing leaves some out, and some do not answer."""
+
+    def __init__(self, *deployments: str, omitted: str = "", silent: str = "") -> None:
+        self.deployments, self.omitted, self.silent = deployments, omitted, silent
+        self.listings = 0
+        self.read: list[str] = []
+
+    async def execute_activity(self, _: Any, wanted: ListEntities | ReadAccounts, **__: Any) -> Listed | AccountsPage:
+        if isinstance(wanted, ReadAccounts):
+            asked = list(unpack(wanted.entities))
+            self.read += asked
+            answered = {each.partition("/")[2]: f"uid-{each}" for each in asked if each != self.silent}
+            silent = {each: "" for each in asked if each == self.silent}
+            return AccountsPage(accounts=PackedAccounts(deployments=answered), unresponsive=silent)
+        if wanted.kinds != ["ModelDeployment"]:
+            return Listed()
+        self.listings += 1
+        listed = [each for each in self.deployments if self.listings > 1 or each != self.omitted]
+        return Listed(entities=pack(dict.fromkeys(listed, "")))
+
+
+@pytest.mark.parametrize("silent", ["", "modeldeployment/ml/a"])
+def test_a_deployment_that_one_listing_leaves_out_hears_of_the_epoch_and_none_is_read_twice(
+    monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """However long it has run: what it was given by the scheduler that was lost, and has not started, is void only from then on."""
+    fleet = Fleet("modeldeployment/ml/a", "modeldeployment/ml/b", omitted="modeldeployment/ml/b", silent=silent)
+
+    async def wait(*_: Any, **__: Any) -> None:
+        assert fleet.listings == 1, "the second listing is of a later time"
+
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(is_continue_as_new_suggested=lambda: False))
+    monkeypatch.setattr(workflow, "execute_activity", fleet.execute_activity)
+    monkeypatch.setattr(workflow, "sleep", wait)
+    made = cache_with(Clock())
+    rebuild = Rebuild(made, Adoption(made, Inbox(made, LOG), LOG))
+    rebuild.begin()
+    asyncio.run(rebuild.run())
+    assert made.state.survey is None
+    assert fleet.read == ["modeldeployment/ml/a", "modeldeployment/ml/b"]
+
+
+def test_a_cluster_that_only_a_late_account_names_is_asked_before_anything_on_it_is_evicted() -> None:
+    placed = cache_with(Clock(), cluster("a", 1))
+    cycle(placed, ("place", place(deployment())))
+    made = cache_with(Clock())
+    missing = MissingAccounts(made.state, Adoption(made, Inbox(made, LOG), LOG))
+    made.state.unresponsive["modeldeployment/ml/m"] = []
+    (entry,) = placed.fleet.entries()
+    late = Accounts(entries={entry.uid: entry}).packed()
+    missing._arrived.append((0, AccountsPage(accounts=late, answered=["modeldeployment/ml/m"])))
+    missing.adopt()
+    assert (made.state.unresponsive, made.fleet.rebuilding) == ({"inferencecluster/a": ["a"]}, True)
+    # It says that it is gone; then there is nothing to ask about any more.
+    made.clusters.end("a", "uid-a")
+    made.state.unresponsive.clear()
+    missing._adoption.await_unknown_clusters(made.fleet.entries())
+    assert made.state.unresponsive == {}
+
+
+def test_a_cluster_whose_account_is_older_than_the_report_of_the_next_one_is_asked_again() -> None:
+    made = cache_with(Clock())
+    inbox = Inbox(made, LOG)
+    missing = MissingAccounts(made.state, Adoption(made, inbox, LOG))
+    inbox.report_cluster(ReportedCluster("a", {"p": 1}).report(1, "second"))
+    made.state.unresponsive["inferencecluster/a"] = ["a"]
+    read = Accounts()
+    read.add("inferencecluster/a", ReportedCluster("a", {"p": 1}).report(9, "first").wire())
+    missing._arrived.append((made.now(), AccountsPage(accounts=read.packed(), answered=["inferencecluster/a"])))
+    missing.adopt()
+    assert (made.clusters["a"].uid, made.state.unresponsive) == ("second", {"inferencecluster/a": ["a"]})

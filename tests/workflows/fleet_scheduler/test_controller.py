@@ -1,0 +1,315 @@
+"""What the scheduler orders between two decisions, message by message and result by result, without a server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api_types.base import Message
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.scheduling import Bound, Forget, PlacementRequest, Released, ReportClass, ReportCluster
+from scheduler import LedgerEntry, reasons, to_wire
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.environment.protocol_fleet import ReportedCluster
+from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
+from tests.workflows.fleet_scheduler.requests import place
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.orders import Announce, Order, Send
+from workflows.fleet_scheduler.rebuild.accounts import Accounts
+from workflows.fleet_scheduler.rebuild.adoption import Adoption
+
+START = 1_700_000_000_000
+MINUTE = 60_000
+DEPLOYMENT = "modeldeployment/ml/m"
+
+
+class Scheduler:
+    """A scheduler of which a test sets the time, and reads what it orders."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        self.ms = START
+        self.cache = SchedulerCache(SchedulerState(), lambda: self.ms)
+        self.controller = SchedulerController(self.cache, Inbox(self.cache, LOG), LOG)
+        self.cache.fleet.put_cluster(cluster("a", nodes))
+
+    def receive(self, name: str, message: Any) -> list[PlacementRequest]:
+        return run_cycle(self.cache, (name, message.wire()))
+
+    def place(self, number: int = 1, uid: str = "", **fields: Any) -> list[PlacementRequest]:
+        view = deployment(uid=uid) if uid else deployment()
+        return self.receive("place", place(view, number, sequence=number, **fields))
+
+    def read_account(self, workflow_id: str, account: Message, asked_at: int | None = None) -> None:
+        read = Accounts()
+        read.add(workflow_id, account.wire())
+        Adoption(self.cache, Inbox(self.cache, LOG), LOG).adopt(read.packed(), asked_at)
+
+    def due(self) -> list[SignalRequest]:
+        return [signal for order in self.sends() for signal in order.signals]
+
+    def sends(self) -> Iterator[Send]:
+        orders: list[Order] = self.controller.due()
+        yield from (order for order in orders if isinstance(order, Send))
+
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        return list(self.cache.fleet.entries())
+
+
+def account_of(entry: LedgerEntry) -> dict[str, Any]:
+    """What the replica's own workflow answers."""
+    named = {"namespace": "ml", "deployment": "m", "name": entry.name, "cluster": entry.cluster, "index": entry.index}
+    return {**named, "uid": entry.uid, "entry": to_wire(entry), "started": True}
+
+
+def test_a_deployment_that_does_not_answer_is_asked_once_however_many_other_messages_arrive() -> None:
+    scheduler = Scheduler()
+    scheduler.place()
+    scheduler.ms += 11 * MINUTE
+    asked = []
+    for number in range(100):
+        scheduler.receive("report_class", ReportClass(name="other", generation=number + 1, spec={}))
+        asked += [signal.signal for signal in scheduler.due()]
+    assert asked == ["revoke"]
+
+
+def test_a_replica_that_was_released_unstarted_is_asked_about_as_rarely_as_one_that_was_asked_about_before() -> None:
+    scheduler = Scheduler(nodes=2)
+    scheduler.receive("place", place(deployment(want=2), 1, sequence=1))
+    scheduler.receive("place", place(deployment(want=1), 2, sequence=2))
+    (leaving,) = (entry for entry in scheduler.entries if entry.state == reasons.RELEASING)
+    asked = []
+    for minute in range(80):
+        scheduler.ms = START + minute * MINUTE
+        asked += [minute for signal in scheduler.due() if signal.signal == "revoke" and signal.payload["uid"] == leaving.uid]
+    assert asked == [10, 30, 70]
+
+
+def test_a_deployment_that_does_not_exist_is_forgotten_with_its_request_and_gets_no_capacity_again() -> None:
+    scheduler = Scheduler()
+    # Its request waits for a second node.
+    scheduler.receive("place", place(deployment(want=2), sequence=1))
+    scheduler.receive("place", place(deployment(name="rival"), sequence=1))
+    assert [(entry.deployment, len(scheduler.cache.state.unplaced)) for entry in scheduler.entries] == [("m", 2)]
+    for _ in range(3):
+        scheduler.ms += 11 * MINUTE
+        for order in scheduler.sends():
+            scheduler.controller.sent(order, {signal.workflow_id for signal in order.signals if signal.workflow_id == DEPLOYMENT})
+        # None of its replicas was ever started.
+        scheduler.controller.checked(scheduler.cache.verification.due(scheduler.ms), {}, [])
+        run_cycle(scheduler.cache)
+        assert [entry.deployment for entry in scheduler.entries] == ["rival"]
+    assert scheduler.cache.state.unplaced == {}
+
+
+def test_a_reservation_that_is_checked_is_not_given_to_the_next_deployment_of_its_name() -> None:
+    scheduler = Scheduler()
+    scheduler.place(uid="first")
+    (entry,) = scheduler.entries
+    scheduler.cache.forget_owner("ml", "m")
+    checked = scheduler.cache.verification.due(scheduler.ms)
+    # The check is on its way when the next deployment requests its first placement.
+    scheduler.cache.deployments.settle("ml/m", "second")
+    assert scheduler.place(uid="second") == []
+    scheduler.controller.checked(checked, {}, [])
+    assert [request.uid for request in run_cycle(scheduler.cache)] == ["second"]
+    (placed,) = scheduler.entries
+    assert (placed.uid != entry.uid, placed.origin[0]) == (True, "second")
+
+
+def test_a_deployment_that_was_created_while_its_signal_was_on_its_way_keeps_its_request() -> None:
+    scheduler = Scheduler()
+    scheduler.place(uid="first")
+    scheduler.ms += 11 * MINUTE
+    (order,) = scheduler.sends()
+    # The next one of that name is known by now.
+    scheduler.cache.deployments.settle("ml/m", "second")
+    scheduler.place(uid="second")
+    before = scheduler.cache.carried_extras()
+    scheduler.controller.sent(order, {DEPLOYMENT})
+    assert scheduler.cache.carried_extras() == before
+
+
+def test_a_replica_that_was_started_although_it_was_given_back_is_evicted() -> None:
+    scheduler = Scheduler()
+    scheduler.place()
+    (entry,) = scheduler.entries
+    scheduler.receive("released", Released(uid=entry.uid))
+    scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
+    doubts = scheduler.cache.verification.due(scheduler.ms)
+    scheduler.controller.checked(doubts, {doubt.workflow_id: account_of(entry) for doubt in doubts}, [])
+    run_cycle(scheduler.cache)
+    assert [found.state for found in scheduler.entries] == [reasons.RELEASING]
+    (evicted,) = scheduler.due()
+    assert (evicted.signal, evicted.workflow_id, evicted.payload["eviction"]["uid"]) == ("evict", DEPLOYMENT, entry.uid)
+    # The deployment may not know it, and needs its entry to delete it.
+    assert evicted.payload["eviction"]["entry"]["uid"] == entry.uid
+
+
+def test_an_epoch_that_had_to_be_raised_is_announced_to_all_once() -> None:
+    scheduler = Scheduler()
+    scheduler.cache.state.epoch = scheduler.cache.state.announced = 7
+    scheduler.place(epoch=100)
+    announced = [order.signal for order in scheduler.controller.due() if isinstance(order, Announce)]
+    assert [(signal.signal, signal.payload) for signal in announced] == [("resync", {"epoch": 101})]
+    assert set(announced[0].kinds) == {"ModelDeployment", "InferenceCluster", "InferenceClass"}
+    assert scheduler.controller.due() == []
+
+
+def test_what_a_request_gives_back_is_free_for_its_own_answer() -> None:
+    scheduler = Scheduler()
+    scheduler.place()
+    (entry,) = scheduler.entries
+    scheduler.place(2, returned=[entry.uid])
+    (again,) = scheduler.entries
+    assert again.uid != entry.uid
+
+
+@pytest.mark.parametrize("asked", ["the deployment that it was placed for", "another one of its name"])
+def test_only_the_deployment_that_a_replica_was_placed_for_can_give_it_back(asked: str) -> None:
+    scheduler = Scheduler()
+    scheduler.place(uid="first")
+    (entry,) = scheduler.entries
+    scheduler.cache.give_back(entry.uid, "first" if asked.startswith("the") else "second")
+    charged = [found.uid for found in scheduler.entries]
+    checked = [doubt.uid for doubt in scheduler.cache.verification.due(scheduler.ms)]
+    assert (charged, checked) == (([], []) if asked.startswith("the") else ([entry.uid], [entry.uid]))
+
+
+def test_a_replica_that_was_started_is_not_given_back_but_checked() -> None:
+    scheduler = Scheduler()
+    scheduler.place()
+    (entry,) = scheduler.entries
+    scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
+    scheduler.cache.give_back(entry.uid, entry.origin[0])
+    assert [found.uid for found in scheduler.entries] == [entry.uid]
+    assert [doubt.uid for doubt in scheduler.cache.verification.due(scheduler.ms)] == [entry.uid]
+
+
+def test_a_request_of_another_deployment_of_the_name_waits_until_one_of_them_has_said_which_there_is() -> None:
+    scheduler = Scheduler(nodes=9)
+    scheduler.place(uid="first")
+    assert scheduler.place(uid="second") == []
+    assert list(scheduler.cache.state.unresponsive) == [DEPLOYMENT]
+    scheduler.cache.deployments.settle("ml/m", "second")
+    assert [request.uid for request in scheduler.place(uid="second")] == ["second"]
+    assert scheduler.place(2, uid="first") == []
+
+
+def test_the_end_of_an_earlier_deployment_takes_nothing_from_the_one_of_its_name() -> None:
+    scheduler = Scheduler()
+    scheduler.place(uid="first")
+    scheduler.cache.deployments.settle("ml/m", "second")
+    scheduler.place(uid="second")
+    before = [entry.uid for entry in scheduler.entries]
+    scheduler.receive("forget", Forget(kind="ModelDeployment", namespace="ml", name="m", uid="first"))
+    assert [entry.uid for entry in scheduler.entries] == before
+
+
+@pytest.mark.parametrize(
+    ("missing", "waits"),
+    [
+        ("modelreplica/ml/m-0a1b2c3d", True),
+        ("modelreplica/other/m-0a1b2c3d", False),
+        ("modelreplica/ml/rival-0a1b2c3d", False),
+        ("inferencecluster/a", True),
+        ("modeldeployment/ml/rival", False),
+    ],
+)
+def test_a_deployment_is_not_gone_while_the_account_of_what_may_be_its_replica_is_missing(missing: str, *, waits: bool) -> None:
+    scheduler = Scheduler()
+    scheduler.receive("forget", Forget(kind="ModelDeployment", namespace="ml", name="m", uid="first", gone=True))
+    scheduler.cache.await_account(missing, ())
+    assert [signal.signal for signal in scheduler.due()] == ([] if waits else ["forgotten"])
+    scheduler.cache.state.unresponsive.clear()
+    assert [signal.signal for signal in scheduler.due()] == (["forgotten"] if waits else [])
+
+
+def reported(uid: str, sequence: int, *, deleting: bool = False) -> ReportCluster:
+    message = ReportedCluster("eu", {"p": 2}).report(sequence, uid)
+    if deleting:
+        message.manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return message
+
+
+def test_the_end_of_an_earlier_cluster_takes_nothing_from_the_one_of_its_name() -> None:
+    scheduler = Scheduler()
+    scheduler.receive("report_cluster", reported("first", 9))
+    scheduler.read_account("inferencecluster/eu", reported("second", 1))
+    scheduler.receive("forget", Forget(kind="InferenceCluster", name="eu", uid="first"))
+    assert scheduler.cache.fleet.cluster("eu") is not None
+    scheduler.receive("forget", Forget(kind="InferenceCluster", name="eu", uid="second"))
+    assert scheduler.cache.fleet.cluster("eu") is None
+
+
+def test_the_deployments_of_a_cluster_that_is_gone_before_its_replicas_request_placements_again_and_have_these_evicted() -> None:
+    scheduler = Scheduler()
+    scheduler.place()
+    (entry,) = scheduler.entries
+    scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
+    # Its deletion was forced.
+    scheduler.receive("forget", Forget(kind="InferenceCluster", name="a", uid="uid-a"))
+    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [("resync", DEPLOYMENT)]
+    scheduler.place(2)
+    assert [(found.uid, found.state) for found in scheduler.entries] == [(entry.uid, reasons.RELEASING)]
+
+
+def test_a_cluster_that_is_being_deleted_is_answered_to_each_report_and_the_next_one_of_its_name_to_none() -> None:
+    scheduler = Scheduler()
+    for sequence in (3, 4):
+        scheduler.receive("report_cluster", reported("first", sequence, deleting=True))
+        (occupied,) = scheduler.due()
+        assert (occupied.payload["uid"], occupied.payload["sequence"], occupied.payload["replicas"]) == ("first", sequence, [])
+        assert scheduler.due() == []
+    scheduler.read_account("inferencecluster/eu", reported("second", 1))
+    assert scheduler.due() == []
+    assert scheduler.cache.state.deleting_clusters == {}
+
+
+def test_the_first_report_of_a_cluster_that_is_older_than_the_scheduler_makes_it_known_only_if_it_says_so_itself() -> None:
+    scheduler = Scheduler()
+    scheduler.cache.state.epoch = START
+    late = reported("first", 9).model_copy(update={"created": START - 1})
+    scheduler.receive("report_cluster", late)
+    assert (scheduler.cache.fleet.cluster("eu"), list(scheduler.cache.state.asked_again)) == (None, ["inferencecluster/eu"])
+    scheduler.read_account("inferencecluster/eu", late.model_copy(update={"gone": True}))
+    # From now on it is known to be gone, however many of its reports are still late.
+    scheduler.receive("report_cluster", late)
+    assert (scheduler.cache.fleet.cluster("eu"), len(scheduler.cache.state.asked_again)) == (None, 1)
+    scheduler.read_account("inferencecluster/eu", reported("second", 1))
+    assert scheduler.cache.fleet.cluster("eu") is not None
+
+
+def test_the_first_report_of_a_cluster_that_was_applied_later_than_the_scheduler_was_started_is_taken_over_at_once() -> None:
+    scheduler = Scheduler()
+    scheduler.cache.state.epoch = START
+    scheduler.receive("report_cluster", reported("first", 9).model_copy(update={"created": START + 1_000}))
+    assert scheduler.cache.fleet.cluster("eu") is not None
+    assert scheduler.cache.state.asked_again == []
+
+
+def test_a_cluster_whose_account_says_that_it_is_gone_is_forgotten() -> None:
+    scheduler = Scheduler()
+    scheduler.receive("report_cluster", reported("first", 9))
+    scheduler.read_account("inferencecluster/eu", reported("first", 10).model_copy(update={"gone": True}))
+    assert scheduler.cache.fleet.cluster("eu") is None
+
+
+def test_an_account_that_was_asked_for_before_another_cluster_of_the_name_reported_itself_is_asked_for_again() -> None:
+    scheduler = Scheduler()
+    asked_at = scheduler.ms
+    scheduler.ms += 10
+    scheduler.receive("report_cluster", reported("second", 1))
+    scheduler.read_account("inferencecluster/eu", reported("first", 9), asked_at)
+    assert (scheduler.cache.clusters["eu"].uid, scheduler.cache.state.asked_again) == ("second", ["inferencecluster/eu"])
+    scheduler.read_account("inferencecluster/eu", reported("third", 1), scheduler.ms + 10)
+    assert scheduler.cache.clusters["eu"].uid == "third"
+
+
+def test_a_cluster_whose_name_is_no_part_of_a_workflow_id_is_not_taken_over() -> None:
+    scheduler = Scheduler()
+    scheduler.receive("report_cluster", ReportedCluster("a/b", {"p": 2}).report(1))
+    assert list(scheduler.cache.fleet.clusters) == ["a"]

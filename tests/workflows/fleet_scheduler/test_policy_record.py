@@ -1,0 +1,104 @@
+"""The fleet policy outlives the scheduler, and one that is lost is missed."""
+
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from api_types import names
+from api_types.messages.scheduling import SetPolicy
+from tests.workflows.environment.harness import a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from tests.workflows.environment.short_runs import runs
+from workflows.fleet_scheduler import policy_record
+
+pytestmark = pytest.mark.testbed
+
+
+async def set_profile(fleet: ProtocolFleet, profile: str) -> None:
+    scheduler = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+    await scheduler.signal("set_policy", SetPolicy(policy={"profile": profile}).wire())
+    await eventually(
+        lambda: fleet.scheduler("policy"), lambda seen: seen and seen["policy"]["profile"] == profile, what=f"policy {profile}"
+    )
+
+
+async def answered(fleet: ProtocolFleet) -> dict[str, Any]:
+    """Give the policy that a new scheduler has once its rebuild is complete."""
+    await eventually(lambda: fleet.scheduler("describe"), lambda seen: seen and not seen["status"]["rebuilding"], what="a scheduler")
+    answer: dict[str, Any] = await fleet.scheduler("policy")
+    return answer
+
+
+async def forget_closed_runs(client: Client) -> None:
+    """Have the server delete every closed run of the scheduler, as it does when their retention ends."""
+    closed = f'WorkflowId = "{names.FLEET_SCHEDULER_ID}" AND ExecutionStatus != "Running"'
+
+    async def left() -> int:
+        rows = [row async for row in client.list_workflows(closed)]
+        for row in rows:
+            execution = WorkflowExecution(workflow_id=row.id, run_id=row.run_id)
+            request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+            try:
+                await client.workflow_service.delete_workflow_execution(request)
+            except RPCError as error:
+                # Visibility still shows a run for a moment after it was deleted.
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+        return len(rows)
+
+    await eventually(left, lambda count: count == 0, what="no closed run")
+
+
+async def test_a_policy_outlives_the_scheduler_and_runs_that_end() -> None:
+    async with protocol_fleet(clients=1, events=40) as fleet:
+        assert (await answered(fleet))["lost"] == ""
+        await set_profile(fleet, "dense")
+        number = 0
+
+        async def several_runs() -> int:
+            nonlocal number
+            number += 1
+            report = ReportedCluster("c", {"p": number}).report(number).wire()
+            await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).signal("report_cluster", report)
+            return await runs(fleet.client, names.FLEET_SCHEDULER_ID)
+
+        await eventually(several_runs, lambda count: count > 1, what="a second run", longest_pause=0.1)
+        # Lost twice, once before it has done anything.
+        await fleet.terminate_scheduler()
+        await fleet.terminate_scheduler()
+        answer = await answered(fleet)
+        assert (answer["policy"]["profile"], answer["problem"], answer["lost"]) == ("dense", "", "")
+        # Another one takes its place.
+        await set_profile(fleet, "cheap")
+        await fleet.terminate_scheduler()
+        assert (await answered(fleet))["policy"]["profile"] == "cheap"
+
+
+async def test_a_policy_that_nobody_has_any_more_is_missed_until_one_is_set() -> None:
+    async with protocol_fleet(clients=1) as fleet:
+        await fleet.add([ReportedCluster("c", {"p": 2})])
+        await fleet.apply(a_deployment("first", NAMESPACE))
+        await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1, what="a replica")
+        # A fleet that never had a policy misses none.
+        await fleet.terminate_scheduler()
+        assert (await answered(fleet))["lost"] == ""
+        await set_profile(fleet, "dense")
+        # Nobody starts another one before the record is gone.
+        await fleet.lose_workers()
+        await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+        await forget_closed_runs(fleet.client)
+        await fleet.start_workers()
+        assert (await answered(fleet))["lost"] == policy_record.LOST
+        assert (await fleet.scheduler("describe"))["status"]["policyLost"] == policy_record.LOST
+        # Nor does the scheduler after it take the defaults for what was wanted.
+        await fleet.terminate_scheduler()
+        assert (await answered(fleet))["lost"] == policy_record.LOST
+        await set_profile(fleet, "cheap")
+        assert (await answered(fleet))["lost"] == ""
+        await fleet.terminate_scheduler()
+        answer = await answered(fleet)
+        assert (answer["policy"]["profile"], answer["lost"]) == ("cheap", "")

@@ -1,0 +1,283 @@
+"""Who is told that a replica is gone, that a deployment may end, that a cluster is empty; and what is charged until then. No server."""
+
+from typing import Any
+
+import pytest
+
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.scheduling import Bound, Forget, KnownReplica, Released, ReplicaAccount
+from api_types.names import workflow_id
+from scheduler import LedgerEntry, to_wire
+from scheduler.model.policy import PlacementPolicy
+from scheduler.model.reasons import BOUND, RELEASING, RESERVED
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.environment.protocol_fleet import ReportedCluster
+from tests.workflows.fleet_scheduler.cache.builders import Clock, as_ordered, cache_with, carried, cycle, reopened
+from tests.workflows.fleet_scheduler.cycle import LOG
+from tests.workflows.fleet_scheduler.requests import place
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.orders import Send
+from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts
+from workflows.fleet_scheduler.rebuild.adoption import Adoption
+
+HIGH = {"priorityClasses": {"high": 9}}
+
+
+def controller_of(made: SchedulerCache) -> SchedulerController:
+    return SchedulerController(made, Inbox(made, LOG), LOG)
+
+
+def due(made: SchedulerCache) -> list[SignalRequest]:
+    return [signal for order in controller_of(made).due() if isinstance(order, Send) for signal in order.signals]
+
+
+def sent(made: SchedulerCache, name: str) -> list[tuple[str, Any]]:
+    return [(signal.workflow_id, signal.payload) for signal in due(made) if signal.signal == name]
+
+
+def one_started(made: SchedulerCache) -> LedgerEntry:
+    """Place one replica and have it started."""
+    cycle(made, ("place", place(deployment())))
+    started(made)
+    (entry,) = made.fleet.entries()
+    return entry
+
+
+def by_owner(made: SchedulerCache) -> dict[str, LedgerEntry]:
+    return {entry.deployment: entry for entry in made.fleet.entries()}
+
+
+def started(made: SchedulerCache) -> None:
+    """Have every replica that is placed reported as started."""
+    cycle(made, ("bound", Bound(entries={entry.uid: to_wire(entry) for entry in made.fleet.entries()})))
+
+
+def preempted() -> tuple[SchedulerCache, LedgerEntry]:
+    """One node, whose replica was preempted by another deployment."""
+    made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
+    cycle(made, ("place", place(deployment(name="low"))))
+    started(made)
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+    cycle(made, ("place", place(deployment(name="high", policy=policy))))
+    owned = by_owner(made)
+    assert (owned["low"].state, owned["high"].state) == (RELEASING, RESERVED)
+    return made, owned["low"]
+
+
+def test_the_deployment_that_preempts_is_told_when_the_replica_of_the_other_one_is_gone() -> None:
+    made, victim = preempted()
+    cycle(made, ("released", Released(uid=victim.uid)))
+    # Also if this run of the scheduler ends before it is sent.
+    made = reopened(carried(made), Clock())
+    assert sent(made, "released") == [("modeldeployment/ml/high", Released(uid=victim.uid).wire())]
+    assert sent(made, "released") == []
+
+
+def test_nobody_is_told_of_a_replica_that_nothing_waits_for() -> None:
+    made = cache_with(Clock(), cluster("a", 2))
+    cycle(made, ("place", place(deployment(want=2))))
+    started(made)
+    first, _ = made.fleet.entries()
+    cycle(made, ("released", Released(uid=first.uid)))
+    assert sent(made, "released") == []
+
+
+def test_what_was_started_is_charged_in_full_whatever_it_once_waited_for() -> None:
+    """Its entry says that it reuses a node; with that a node of another replica of its deployment would count as free."""
+    made, _ = preempted()
+    successor = by_owner(made)["high"]
+    assert successor.reuse
+    lost = cache_with(Clock(), cluster("a", 3))
+    cycle(lost, ("bound", Bound(entries={successor.uid: to_wire(successor)})))
+    assert by_owner(lost)["high"].reuse == ()
+    made.fleet.bind(successor.uid)
+    assert (by_owner(made)["high"].state, by_owner(made)["high"].reuse) == (BOUND, ())
+    account = ReplicaAccount(
+        uid=successor.uid, namespace="ml", deployment="high", name=successor.name, cluster="a", index=0, entry=to_wire(successor)
+    )
+    read = Accounts()
+    read.add("modelreplica/ml/high", account.wire())
+    assert [entry.reuse for entry in read.entries.values()] == [()]
+
+
+def test_a_late_bound_after_a_request_starts_nothing_that_is_gone() -> None:
+    """A scheduler that lost its state does not know that it is: the deployment would start it again, on nodes that are free by then."""
+    made = cache_with(Clock(), cluster("a", 2))
+    entry = to_wire(one_started(made))
+    lost = cache_with(Clock(), cluster("a", 2))
+    asked = place(deployment(), 2)
+    assert cycle(lost, ("place", asked), ("bound", Bound(entries={entry["uid"]: entry}))) == []
+    (doubt,) = lost.verification.due(lost.now())
+    controller_of(lost).checked([doubt], {}, [])
+    assert cycle(lost) == ["m"]
+    assert [placement["action"] for placement in lost.answers[asked.request_id]["placements"]] == ["Create"]
+
+
+def test_a_replica_whose_nodes_are_promised_is_evicted_again_when_its_deployment_never_read_that() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment(template="v1"))))
+    started(made)
+    (entry,) = made.fleet.entries()
+    made.fleet.put_replica(entry.as_releasing(1))
+    cycle(made, ("place", place(deployment(template="v1"), 2)))
+    successor = next(found for found in made.fleet.entries() if found.state == RESERVED)
+    assert successor.reuse
+    kept = [each for each in as_ordered(made) if each.uid == entry.uid]
+    cycle(made, ("place", place(deployment(template="v1"), 3, kept)))
+    found = made.fleet.replica(entry.uid)
+    assert found is not None
+    assert found.state == RELEASING
+    assert [payload["eviction"]["uid"] for _, payload in sent(made, "evict")] == [entry.uid]
+
+
+# --- deployments that end -----------------------------------------------------------------------------------------------------------------
+
+
+def forget(name: str = "m", **fields: Any) -> tuple[str, Forget]:
+    known = {"kind": "ModelDeployment", "namespace": "ml", "name": name, "uid": deployment(name=name).uid, **fields}
+    return "forget", Forget(**known)
+
+
+def test_a_deployment_may_end_when_nothing_is_charged_to_it_and_not_before() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    started(made)
+    (entry,) = made.fleet.entries()
+    cycle(made, forget(gone=True))
+    assert sent(made, "forgotten") == []
+    # Its workflow is asked, and it is there: the deployment is to delete it. The next run of the scheduler still knows.
+    made = reopened(carried(made), Clock())
+    (doubt,) = made.verification.due(made.now())
+    account = ReplicaAccount(
+        uid=entry.uid, namespace="ml", deployment="m", name=entry.name, cluster="a", index=0, entry=to_wire(entry)
+    ).wire()
+    controller_of(made).checked([doubt], {doubt.workflow_id: account}, [])
+    made = reopened(carried(made), Clock())
+    ((receiver, evicted),) = sent(made, "evict")
+    assert (receiver, evicted["eviction"]["entry"]["uid"]) == ("modeldeployment/ml/m", entry.uid)
+    cycle(made, ("released", Released(uid=entry.uid)))
+    assert [(receiver, payload["uid"]) for receiver, payload in sent(made, "forgotten")] == [("modeldeployment/ml/m", deployment().uid)]
+    assert sent(made, "forgotten") == []
+
+
+def test_the_end_of_an_earlier_deployment_evicts_nothing_of_the_present_one() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, forget(gone=True, uid="earlier"))
+    # Its own account says which of the two there is, and it requests again.
+    assert cycle(made, ("place", place(deployment()))) == []
+    Adoption(made, Inbox(made, LOG), LOG).adopt(PackedAccounts(deployments={"ml/m": deployment().uid}))
+    made.state.unresponsive.clear()
+    assert list(made.resyncs) == [("ml", "m")]
+    assert cycle(made, ("place", place(deployment()))) == ["m"]
+    assert made.state.deleting_deployments == {}
+    cycle(made, forget(gone=True, uid="earlier"))
+    assert (made.state.deleting_deployments, made.verification.doubts) == ({}, {})
+
+
+def test_the_end_of_a_deployment_that_was_never_heard_of_waits_for_its_account() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    cycle(made, forget(gone=True, uid="another"))
+    assert (made.state.deleting_deployments, list(made.state.unresponsive)) == ({}, ["modeldeployment/ml/m"])
+
+
+# --- clusters -----------------------------------------------------------------------------------------------------------------------------
+
+
+def report(name: str, sequence: int = 1, **fields: Any) -> tuple[str, Any]:
+    return "report_cluster", ReportedCluster(name, {"p": 2}).report(sequence).model_copy(update=fields)
+
+
+def test_a_cluster_that_sees_objects_of_a_replica_which_the_ledger_does_not_have_takes_none_until_that_has_answered() -> None:
+    made = cache_with(Clock(), cluster("a", 2), cluster("c", 2))
+    cycle(made, ("place", place(deployment(name="known"))))
+    (known,) = made.fleet.entries()
+    cycle(made, report("c", replicas=[f"ml/{known.name}", "ml/forgotten-1"]))
+    asked = workflow_id("ModelReplica", "ml", "forgotten-1")
+    assert made.state.unresponsive == {asked: ["c"]}
+    view = made.fleet.cluster("c")
+    assert view is not None
+    assert not view.accounted
+    # A replica whose workflow was terminated still answers, and what it has there is charged.
+    entry = to_wire(known) | {"uid": "f", "name": "forgotten-1", "deployment": "forgotten", "cluster": "c"}
+    account = ReplicaAccount(
+        uid="f", namespace="ml", deployment="forgotten", name="forgotten-1", cluster="c", index=0, entry=entry, started=True
+    )
+    read = Accounts()
+    read.add(asked, account.wire())
+    Adoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
+    del made.state.unresponsive[asked]
+    cycle(made, report("c", 2, replicas=["ml/forgotten-1"]))
+    assert (made.state.unresponsive, by_owner(made)["forgotten"].cluster) == ({}, "c")
+
+
+@pytest.mark.parametrize("replica", ["", "ml", "ml/", "/x", "ml/x/y"])
+def test_a_report_with_a_replica_that_has_no_name_changes_nothing(replica: str) -> None:
+    made = cache_with(Clock())
+    cycle(made, report("c", replicas=[replica]))
+    assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {})
+
+
+def test_a_cluster_that_is_deleted_is_not_told_that_it_is_empty_while_an_account_is_missing() -> None:
+    made = cache_with(Clock())
+    name, deleted = report("c")
+    deleted.manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cycle(made, (name, deleted))
+    made.state.unresponsive["modeldeployment/ml/m"] = []
+    assert sent(made, "occupied") == []
+    made.state.unresponsive.clear()
+    assert [payload["replicas"] for _, payload in sent(made, "occupied")] == [[]]
+
+
+def test_a_late_report_of_a_cluster_makes_none_of_one_that_is_gone() -> None:
+    made = cache_with(Clock())
+    cycle(made, report("c", uid="second"))
+    cycle(made, ("forget", Forget(kind="InferenceCluster", name="c", uid="second")))
+    cycle(made, report("c", uid="first"))
+    assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {"inferencecluster/c": ["c"]})
+    # The one that was there last says that it is gone; another one that really is there would answer instead.
+    read = Accounts()
+    read.add("inferencecluster/c", report("c", uid="second", gone=True)[1].wire())
+    Adoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
+    del made.state.unresponsive["inferencecluster/c"]
+    cycle(made, report("c", uid="second"))
+    assert made.fleet.cluster("c") is None
+
+
+def test_the_end_of_a_cluster_does_not_end_the_wait_for_the_account_of_the_next_one() -> None:
+    made = cache_with(Clock())
+    cycle(made, report("c", uid="first"))
+    # It was applied again, and overtook the end of the first one.
+    cycle(made, report("c", uid="second"), ("forget", Forget(kind="InferenceCluster", name="c", uid="first")))
+    assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {"inferencecluster/c": ["c"]})
+
+
+@pytest.mark.parametrize("sequence", range(1, 7))
+def test_an_answer_after_the_first_of_two_is_gone_lets_no_placement_start_on_nodes_of_the_second(sequence: int) -> None:
+    """The uids of the placements, and with them who comes first in the ledger, follow from the request."""
+    made = cache_with(Clock(), cluster("a", 2), policy={**HIGH, "preemptionCooldownSeconds": 0})
+    cycle(made, ("place", place(deployment(name="low", want=2))))
+    started(made)
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+    first = place(deployment(name="high", want=2, policy=policy), sequence)
+    cycle(made, ("place", first))
+    promised = {placement["uid"]: set(placement["after"]) for placement in made.answers[first.request_id]["placements"]}
+    early = min(promised.values(), key=len)
+    assert sorted(map(len, promised.values())) == [1, 2]
+    cycle(made, ("released", Released(uid=next(iter(early)))))
+    again = place(deployment(name="high", want=2, policy=policy), sequence + 1, [KnownReplica(uid=uid) for uid in promised])
+    cycle(made, ("place", again))
+    now = {placement["uid"]: set(placement["after"]) for placement in made.answers[again.request_id]["placements"]}
+    assert sorted(len(after & now[uid]) for uid, after in promised.items()) == [0, 1]
+
+
+def test_a_deployment_that_lists_a_released_replica_as_terminating_is_told_that_it_is_gone() -> None:
+    made = cache_with(Clock(), cluster("a", 2))
+    cycle(made, ("place", place(deployment())))
+    started(made)
+    (entry,) = made.fleet.entries()
+    cycle(made, ("released", Released(uid=entry.uid)))
+    cycle(made, ("place", place(deployment(), 2, [KnownReplica(uid=entry.uid, terminating=True)])))
+    assert sent(made, "released") == [("modeldeployment/ml/m", Released(uid=entry.uid).wire())]

@@ -1,0 +1,50 @@
+"""A class and the clusters that use it, on a real Temporal server: also when one of the two is terminated and applied again."""
+
+import pytest
+
+from api_types import names
+from tests.workflows.environment.harness import ControlPlane, eventually, message
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+
+pytestmark = pytest.mark.testbed
+
+CLASS, CLUSTER = names.workflow_id("InferenceClass", "", "h100-8x"), names.workflow_id("InferenceCluster", "", "eu")
+
+
+async def users_of_the_class(plane: ControlPlane) -> list[str]:
+    seen = await plane.describe("InferenceClass", "h100-8x")
+    users: list[str] = seen.get("status", {}).get("clusters", [])
+    return users
+
+
+async def test_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
+    async with simulated_plane() as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await plane.ready("InferenceCluster", "eu")
+        await plane.client.get_workflow_handle(CLASS).terminate("lost on purpose")
+        await plane.apply(a_class())
+        await eventually(lambda: users_of_the_class(plane), lambda users: users == ["eu"], what="the registration of the cluster")
+        changed = a_class()
+        changed["spec"]["devices"][0]["count"] = 4
+        await plane.apply(changed)
+        await plane.until(
+            "InferenceCluster", "eu", lambda seen: [pool["devices"][0]["count"] for pool in seen["status"].get("gpuPools", ())] == [4]
+        )
+        await plane.delete("InferenceClass", "h100-8x")
+        held = await plane.until("InferenceClass", "h100-8x", lambda seen: "used by InferenceCluster eu" in message(seen, "Deleting"))
+        assert held["status"]["clusters"] == ["eu"]
+
+
+async def test_a_cluster_that_was_terminated_does_not_count_as_a_user_once_its_class_changes() -> None:
+    async with simulated_plane() as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await eventually(lambda: users_of_the_class(plane), lambda users: users == ["eu"], what="the registration of the cluster")
+        await plane.client.get_workflow_handle(CLUSTER).terminate("lost on purpose")
+        changed = a_class()
+        changed["spec"]["devices"][0]["count"] = 4
+        await plane.apply(changed)
+        await eventually(lambda: users_of_the_class(plane), lambda users: users == [], what="the end of the registration")
+        await plane.delete("InferenceClass", "h100-8x")
+        await plane.gone("InferenceClass", "h100-8x")

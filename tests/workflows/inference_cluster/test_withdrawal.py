@@ -1,0 +1,53 @@
+"""A cluster that does not answer for longer than `cluster.unreachableAfter`, on a real Temporal server."""
+
+from functools import partial
+
+import pytest
+
+from api_types.messages.observations import Observed, ObservedCluster
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, activities_scheduled, simulated_plane
+
+pytestmark = pytest.mark.testbed
+
+NAMESPACE = "ml-team"
+UNREACHABLE_AFTER_SECONDS = 3
+# How a replica tells its deployment.
+REPORT = "tell_many"
+
+
+async def the_placement(plane: ControlPlane) -> Json:
+    (placed,) = (await plane.describe("ModelDeployment", "qwen", NAMESPACE))["status"]["placements"]
+    shown: Json = placed
+    return shown
+
+
+async def endpoint(plane: ControlPlane) -> str:
+    return str((await the_placement(plane))["endpoint"])
+
+
+async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_deleted() -> None:
+    async with simulated_plane(SimulatedClusters(settings={"withdraw_after_seconds": UNREACHABLE_AFTER_SECONDS})) as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        cluster = await plane.ready("InferenceCluster", "eu")
+        await plane.apply(a_deployment("qwen", NAMESPACE))
+        await plane.ready("ModelDeployment", "qwen", NAMESPACE)
+        before = await the_placement(plane)
+        assert before["endpoint"] == f"http://10.245.0.1/{NAMESPACE}/{before['replica']}/v1"
+
+        async def observe(seen: ObservedCluster) -> None:
+            observed = Observed(owner_uid=cluster["metadata"]["uid"], digest="", cluster=seen)
+            await plane.handle("InferenceCluster", "eu").signal("observed", observed.wire())
+
+        await observe(ObservedCluster(reachable=False, error="no response"))
+        await eventually(partial(endpoint, plane), lambda shown: shown == "", what="the withdrawal of the endpoint")
+        silent = await plane.describe("ModelReplica", before["replica"], NAMESPACE)
+        assert silent["status"]["phase"] == "Unreachable"
+        assert (await the_placement(plane))["message"].startswith(
+            f"InferenceCluster eu has not answered for more than {UNREACHABLE_AFTER_SECONDS} s"
+        )
+        await observe(ObservedCluster(gateway_address="10.245.0.1"))
+        await eventually(partial(endpoint, plane), lambda shown: shown == before["endpoint"], what="the endpoint")
+        scheduled = await activities_scheduled(plane, "ModelReplica", before["replica"], NAMESPACE)
+        assert [name for name in scheduled if name != REPORT] == ["apply_replica"]

@@ -1,0 +1,93 @@
+"""How a cache follows a cluster: through reports that are late or doubled, and through another cluster of the same name."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+
+from activities.messaging.messages import SurveyResult
+from api_types.messages.caches import CacheSite
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.versions import Version
+from tests.workflows.model_cache.builders import a_copy, a_site
+from workflows.entity.context import EntityContext
+from workflows.model_cache import clusters
+from workflows.model_cache.sites import new_staging, record_site
+from workflows.model_cache.state import CacheState, ClusterStaging
+
+
+def after(*reports: CacheSite) -> ClusterStaging:
+    """Give what a cache has of a cluster that sent these reports, in order; an artifact was applied after the first one."""
+    staging = new_staging(reports[0])
+    staging.copies, staging.registered = [a_copy()], True
+    for report in reports[1:]:
+        record_site(staging, report)
+    return staging
+
+
+def test_a_late_report_is_ignored() -> None:
+    assert after(a_site(sequence=8), a_site(sequence=7, storage_class_name="late")).site == a_site(sequence=8)
+
+
+def test_a_cluster_that_was_applied_again_is_followed_and_what_it_holds_is_checked() -> None:
+    staging = after(a_site(uid="a", sequence=8), a_site(uid="b", sequence=0))
+    assert (staging.site.uid, staging.registered, staging.copies[0].applied_generation) == ("b", False, 0)
+
+
+def test_a_late_report_of_the_cluster_before_it_is_ignored() -> None:
+    staging = after(a_site(uid="a", sequence=8), a_site(uid="b", sequence=0))
+    staging.registered = True
+    assert not record_site(staging, a_site(uid="a", sequence=9))
+    assert (staging.site.uid, staging.registered) == ("b", True)
+
+
+def test_a_report_that_was_overtaken_by_the_deletion_is_ignored() -> None:
+    assert not after(a_site(sequence=8, present=False), a_site(sequence=8)).site.present
+
+
+@pytest.mark.parametrize("first", ["present", "earlier"])
+def test_of_two_clusters_of_a_name_a_cache_follows_the_one_that_answers_whichever_it_hears_of_first(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """A late report of the earlier one would have it refuse the present one for good."""
+    second, asked = {"present": "earlier", "earlier": "present"}[first], list[str]()
+
+    async def query(workflow_ids: Iterable[str], *_: str) -> SurveyResult:
+        asked.extend(workflow_ids)
+        return SurveyResult(answers={each: a_site("eu", uid="present").wire() for each in workflow_ids})
+
+    monkeypatch.setattr(clusters, "query_each", query)
+    state = CacheState(surveyed=True, stagings={"eu": new_staging(a_site("eu", uid=first))})
+    known = clusters.Clusters(EntityContext("ModelCache", state, lambda: None, "modelcache/ml/m", lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    if first == "earlier":
+        # It may have been taken for an earlier one before.
+        state.stagings["eu"].site_version = Version(uid=first, superseded=["present"])
+        second = "another"
+    known.reported(a_site("eu", uid=second))
+    assert (state.stagings["eu"].site.uid, state.stagings["eu"].doubted) == (first, True)
+    asyncio.run(known.survey())
+    known.reported(a_site("eu", uid="present", sequence=9))
+    known.reported(a_site("eu", uid="earlier", sequence=9))
+    asyncio.run(known.survey())
+    assert set(asked) == {"inferencecluster/eu"}
+    assert (state.stagings["eu"].site, state.stagings["eu"].doubted) == (a_site("eu", uid="present", sequence=9), False)
+
+
+def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[SignalRequest] = []
+
+    async def query(workflow_ids: Iterable[str], *_: str) -> SurveyResult:
+        return SurveyResult(answers={}, unresponsive=dict.fromkeys(workflow_ids, ""))
+
+    async def send(requests: Iterable[SignalRequest], _: str) -> None:
+        sent.extend(requests)
+
+    monkeypatch.setattr(clusters, "query_each", query)
+    monkeypatch.setattr(clusters, "send_all", send)
+    state = CacheState(surveyed=True, stagings={"eu": new_staging(a_site("eu", uid="known"))})
+    known = clusters.Clusters(EntityContext("ModelCache", state, lambda: None, "modelcache/ml/m", lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    known.reported(a_site("eu", uid="another"))
+    asyncio.run(known.survey())
+    assert [(request.workflow_id, request.signal) for request in sent] == [("inferencecluster/eu", "resync")]
+    assert state.stagings["eu"].site.uid == "known"

@@ -1,0 +1,24 @@
+"""Who uses a cache: one that does not run any more is dropped when it is reported to. No server is needed."""
+
+import asyncio
+
+import pytest
+
+from api_types.messages.caches import CacheUse
+from api_types.messages.delivery import SignalBatchResult
+from tests.workflows.environment.serverless import Serverless
+from workflows.model_cache.state import CacheState
+from workflows.model_cache.workflow import ModelCacheWorkflow
+
+SPEC = {"source": "HuggingFace", "huggingFace": {"repo": "example/model", "sizeGiB": 20}}
+
+
+def test_a_user_that_was_terminated_is_dropped_with_what_was_reported_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {"signal_many": SignalBatchResult(missing=["modeldeployment/ml/lost"])}
+    cache = ModelCacheWorkflow(CacheState(generation=1, spec=SPEC))
+    for name in ("lost", "runs"):
+        cache.users.register(CacheUse(workflow_id=f"modeldeployment/ml/{name}", uid=f"uid of {name}"))
+    asyncio.run(cache.users.report())
+    assert list(cache.state.users) == ["uid of runs"]
+    assert list(cache.state.reported) == ["modeldeployment/ml/runs"]

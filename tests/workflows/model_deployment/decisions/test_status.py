@@ -1,0 +1,94 @@
+"""The conditions of a deployment as pure functions of its state."""
+
+from typing import Any
+
+import pytest
+
+from api_types.messages.entities import ReplicaChanged
+from api_types.messages.scheduling import PlacedCondition
+from api_types.resources.status import Condition
+from workflows.model_deployment.decisions.status import conditions_of, status_of, without_retracted
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
+
+AT = "2026-01-01T00:00:00Z"
+
+
+def scheduler_conditions(*types: str) -> list[PlacedCondition]:
+    return [PlacedCondition(type=each, status="True", reason=each) for each in types]
+
+
+RETRACTED = [
+    ("what is not in the new answer ends", ["FullyScheduled", "Evicted"], ["FullyScheduled"], ["Ready", "FullyScheduled"]),
+    ("what is in both stays", ["Evicted"], ["Evicted"], ["Ready", "FullyScheduled", "Evicted"]),
+    ("what is from elsewhere stays", [], [], ["Ready", "FullyScheduled", "Evicted"]),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "left"), [row[1:] for row in RETRACTED], ids=[row[0] for row in RETRACTED])
+def test_a_condition_of_the_scheduler_ends_when_it_is_not_in_its_new_answer(before: list[str], now: list[str], left: list[str]) -> None:
+    held = [Condition(type=each, status="True", reason=each, last_transition_time=AT) for each in ("Ready", "FullyScheduled", "Evicted")]
+    found = without_retracted(held, scheduler_conditions(*before), scheduler_conditions(*now))
+    assert [condition.type for condition in found] == left
+
+
+PENDING = TrackedReplica(uid="a", name="a", cluster="c", index=0, generation=2)
+STARTING = PENDING.model_copy(update={"started": True, "message": "pulls its image"})
+OUTDATED = STARTING.model_copy(update={"ready": True, "applied_generation": 1})
+READY = OUTDATED.model_copy(update={"uid": "b", "name": "b", "applied_generation": 2})
+DELETED = STARTING.model_copy(update={"uid": "c", "name": "c", "deletion_reason": "Deleted"})
+PLACED = PlacedCondition(type="ReplicasScheduled", status="True", reason="Placed")
+SHORT = PlacedCondition(type="ReplicasScheduled", status="False", reason="InsufficientCapacity", message="1 of 2 placed")
+
+# The state; reason of ReplicasScheduled, of ReplicasReady; reason and message of Ready.
+TABLE: list[tuple[str, int, list[TrackedReplica], dict[str, Any], tuple[str, str, str, str]]] = [
+    ("nothing is wanted", 0, [], {}, ("ScaledToZero", "ScaledToZero", "ScaledToZero", "")),
+    ("the scheduler has not answered", 1, [], {"answered": False},
+     ("Scheduling", "NoReplicasScheduled", "Creating", "Scheduling: 0 of 1 replicas; waiting for the scheduler")),
+    ("there is not enough capacity", 2, [READY], {"shortfall": 1, "scheduler_conditions": [SHORT]},
+     ("InsufficientCapacity", "AllReplicasReady", "Unavailable", "InsufficientCapacity: 1 of 2 placed")),
+    ("nothing is started yet", 1, [PENDING], {}, ("Scheduling", "ModelStarting", "Creating", "Scheduling: 1 of 1 replicas")),
+    ("a replica is starting", 1, [STARTING], {},
+     ("ReplicasCreated", "ModelStarting", "Creating", "ModelStarting: 0 of 1 ready; a on c: pulls its image")),
+    ("one of two is ready", 2, [STARTING, READY], {},
+     ("ReplicasCreated", "ModelStarting", "Unavailable", "ModelStarting: 1 of 2 ready; a on c: pulls its image")),
+    ("a replica has an older template", 1, [OUTDATED], {},
+     ("ReplicasCreated", "AllReplicasReady", "Unavailable", "rolling out a new generation")),
+    ("steps are left", 1, [READY], {"more": True}, ("ReplicasCreated", "AllReplicasReady", "Unavailable", "rolling out a new generation")),
+    ("all are ready, one more is being deleted", 1, [READY, DELETED], {}, ("ReplicasCreated", "AllReplicasReady", "Available", "")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wanted", "replicas", "fields", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_conditions_follow_from_the_replicas_and_the_last_answer(
+    wanted: int, replicas: list[TrackedReplica], fields: dict[str, Any], expected: tuple[str, str, str, str]
+) -> None:
+    tracked = {replica.uid: replica for replica in replicas}
+    state = DeploymentState(spec={"replicas": wanted}, replicas=tracked, **{"scheduler_conditions": [PLACED], **fields})
+    conditions = dict(conditions_of(state))
+    ready = conditions["Ready"]
+    assert (conditions["ReplicasScheduled"].reason, conditions["ReplicasReady"].reason, ready.reason, ready.message) == expected
+    assert (ready.status == "True") == (ready.reason == "Available")
+
+
+WAITS = "0 of 1 ready; a on c: pulls its image"
+OBSERVED: list[tuple[str, TrackedReplica, list[tuple[str, str, str, str]]]] = [
+    ("sch-17-145 one is observed and not Ready", STARTING,
+     [("ReplicasScheduled", "True", "ReplicasCreated", "Scheduled 1 of 1 replicas"), ("ReplicasReady", "False", "ModelStarting", WAITS),
+      ("Ready", "False", "Creating", f"ModelStarting: {WAITS}")]),
+    ("sch-17-146 it is Ready", READY,
+     [("ReplicasScheduled", "True", "ReplicasCreated", "Scheduled 1 of 1 replicas"),
+      ("ReplicasReady", "True", "AllReplicasReady", "1 of 1 ready"), ("Ready", "True", "Available", "")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("replica", "expected"), [row[1:] for row in OBSERVED], ids=[row[0] for row in OBSERVED])
+def test_the_conditions_of_one_replica_in_full(replica: TrackedReplica, expected: list[tuple[str, str, str, str]]) -> None:
+    state = DeploymentState(spec={"replicas": 1}, replicas={replica.uid: replica}, scheduler_conditions=[PLACED])
+    assert [(kind, *verdict) for kind, verdict in conditions_of(state)] == expected
+
+
+def test_sch_17_146_the_endpoint_of_a_replica_that_serves_is_shown() -> None:
+    url = "http://10.0.0.1/ml/b/v1"
+    serving = READY.reported(ReplicaChanged(name="b", uid="b", sequence=1, phase="Ready", ready=True, serving=True, endpoint=url))
+    (placement,) = status_of(DeploymentState(spec=None, replicas={"b": serving}), "qwen")["placements"]
+    assert (placement["replica"], placement["endpoint"], placement["ready"]) == ("b", url, True)

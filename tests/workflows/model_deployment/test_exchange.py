@@ -1,0 +1,240 @@
+"""The exchange of a deployment with scheduler and replicas, message by message and without a server: what is given back stays unused."""
+
+import pytest
+
+from api_types.messages.entities import ReplicaChanged
+from api_types.messages.scheduling import Evict, Forgotten, Released, Resync, Revoke
+from api_types.resources.status import LeftBehind
+from tests.workflows.model_deployment.exchange import (
+    ENTRY,
+    EVICTION,
+    NOW,
+    PLACEMENT,
+    a_controller,
+    answer,
+    named,
+    started,
+    state_of,
+)
+from workflows.model_deployment.orders import Start
+from workflows.model_deployment.replicas import NAME_CONFLICT_RETRY
+from workflows.model_deployment.state import TrackedReplica
+
+
+@pytest.mark.parametrize("first", ["the answer", "the eviction"])
+def test_a_placement_that_was_evicted_before_its_answer_was_read_is_never_started(first: str) -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    placed, evicted = answer(controller, PLACEMENT), Evict(epoch=1, eviction=EVICTION)
+    if first == "the answer":
+        controller.placed(placed)
+        controller.evict(evicted)
+    else:
+        controller.evict(evicted)
+        controller.placed(placed)
+    orders = [*controller.next_orders({}), *controller.next_orders({})]
+    # A repeat of the answer, however late, starts nothing either.
+    controller.placed(placed)
+    assert started([*orders, *controller.next_orders({})]) == []
+    assert {payload["uid"] for payload in named(orders, "revoked")} == {"r"}
+    assert named(orders, "place")[-1]["returned"] == ["r"]
+
+
+def test_an_answer_to_a_request_that_left_no_trace_is_void_and_makes_the_deployment_request_again() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.placed(answer(controller))
+    controller.next_orders({})
+    before = state_of(controller).model_dump()
+    controller.next_orders({"name": "a", "state": "Absent"})
+    undone = answer(controller, PLACEMENT)
+
+    again = a_controller(**before)
+    assert again.next_orders({}) == []
+    again.placed(undone)
+    (request,) = named(again.next_orders({}), "place")
+    assert (request["kept"], request["sequence"] > int(undone.request_id.rpartition("/")[2])) == ([], True)
+    # Nor does a repeat of it, or an answer that nobody has asked for.
+    for request_id in (undone.request_id, "d/1/x", f"d/1/{'9' * 5_000}", "another/1/9999999999999", ""):
+        again.placed(undone.model_copy(update={"request_id": request_id}))
+        assert again.next_orders({}) == []
+
+
+def test_a_placement_that_was_given_back_before_its_answer_arrived_is_never_started() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    placed = answer(controller, PLACEMENT)
+    controller.revoke(Revoke(uid="r", epoch=1))
+    assert [payload["uid"] for payload in named(controller.next_orders({}), "revoked")] == ["r"]
+    controller.placed(placed)
+    assert started([*controller.next_orders({}), *controller.next_orders({})]) == []
+
+
+def test_a_placement_that_is_asked_about_with_its_answer_unread_is_used_and_confirmed() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.placed(answer(controller, PLACEMENT))
+    controller.revoke(Revoke(uid="r", epoch=1))
+    orders = controller.next_orders({})
+    assert (started(orders), named(orders, "revoked")) == (["r"], [])
+    assert list(named(orders, "bound")[0]["entries"]) == ["r"]
+
+
+def test_the_scheduler_is_not_told_for_ever_what_was_given_back() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.evict(Evict(epoch=1, eviction=EVICTION))
+    controller.next_orders({})
+    assert state_of(controller).returned == ["r"]
+    controller.placed(answer(controller))
+    assert state_of(controller).returned == []
+
+
+def test_a_replica_that_is_evicted_while_its_start_is_on_its_way_is_deleted_when_it_runs() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.placed(answer(controller, PLACEMENT))
+    orders = controller.next_orders({})
+    (start,) = [order for order in orders if isinstance(order, Start)]
+    controller.evict(Evict(epoch=1, eviction=EVICTION))
+    assert named(controller.next_orders({}), "revoked") == []
+    assert [payload["uid"] for payload in named(controller.replicas.started(start, []), "delete")] == ["r"]
+
+
+def test_a_new_scheduler_while_replicas_are_started_forgets_none_of_them() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.placed(answer(controller, PLACEMENT))
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    controller.resync(Resync(epoch=2))
+    assert list(named(controller.replicas.started(start, []), "bound")[0]["entries"]) == ["r"]
+
+
+def test_a_replica_that_was_started_by_an_earlier_deployment_and_is_being_deleted_is_deleted_by_this_one() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.evict(Evict(epoch=1, eviction=EVICTION.model_copy(update={"entry": {**ENTRY, "state": "Releasing"}})))
+    orders = controller.next_orders({})
+    (start,) = [order for order in orders if isinstance(order, Start)]
+    assert (start.replicas[0].restarted, start.replicas[0].deleting) == (True, True)
+
+
+def test_reports_of_an_earlier_run_do_not_outdate_those_of_a_replica_that_was_started_again() -> None:
+    tracked = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, started=True, bound=True, sequence=7)
+    controller = a_controller(replicas={"r": tracked}, lost={"r": NOW.isoformat()})
+    orders = controller.next_orders({})
+    (start,) = [order for order in orders if isinstance(order, Start)]
+    controller.replicas.started(start, [])
+    late = ReplicaChanged(name="qwen-0", uid="r", sequence=50, phase="Ready", ready=True)
+    controller.replicas.record_report(late)
+    assert not state_of(controller).replicas["r"].ready
+    controller.replicas.record_report(late.model_copy(update={"sequence": start.replicas[0].first_sequence + 1}))
+    assert state_of(controller).replicas["r"].ready
+
+
+@pytest.mark.parametrize("read", ["after the answer was read", "before the answer was read"])
+@pytest.mark.parametrize("told", ["by the scheduler", "by the replica"])
+def test_a_placement_after_a_replica_of_another_life_or_deployment_waits_until_that_is_gone(read: str, told: str) -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    controller.placed(answer(controller, PLACEMENT.model_copy(update={"after": ["x"]})))
+    if read == "after the answer was read":
+        assert started(controller.next_orders({})) == []
+    if told == "by the scheduler":
+        controller.released(Released(uid="x"))
+    else:
+        controller.replicas.record_report(ReplicaChanged(name="qwen-x", uid="x", sequence=9, phase="Gone"))
+    assert started(controller.next_orders({})) == ["r"]
+
+
+def test_a_late_answer_makes_nothing_wait_again_for_what_is_gone() -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    placed = answer(controller, PLACEMENT.model_copy(update={"after": ["x", "y"]}))
+    controller.placed(placed)
+    controller.next_orders({})
+    controller.released(Released(uid="x"))
+    controller.placed(placed)
+    controller.next_orders({})
+    assert state_of(controller).replicas["r"].after == ["y"]
+    # A new answer of the scheduler knows better than a message that never came.
+    controller.placed(answer(controller, PLACEMENT.model_copy(update={"action": "Keep"})))
+    assert started(controller.next_orders({})) == ["r"]
+
+
+def test_a_deployment_ends_when_the_scheduler_says_that_nothing_is_charged_to_it() -> None:
+    controller = a_controller(deletion_timestamp=NOW.isoformat(), epoch=5)
+    orders = controller.next_orders({})
+    assert [payload["gone"] for payload in named(orders, "forget")] == [False, True]
+    assert (controller.is_gone, named(controller.next_orders({}), "forget")) == (False, [])
+    # Neither the answer to an earlier deployment of its name, nor that of a scheduler that has lost its state meanwhile.
+    controller.forgotten(Forgotten(uid="another", epoch=5))
+    controller.forgotten(Forgotten(uid="d", epoch=4))
+    assert not controller.is_gone
+    controller.resync(Resync(epoch=6))
+    assert [payload["gone"] for payload in named(controller.next_orders({}), "forget")] == [True]
+    controller.forgotten(Forgotten(uid="d", epoch=6))
+    controller.next_orders({})
+    assert controller.is_gone
+
+
+def test_a_deployment_that_is_deleted_deletes_what_only_the_scheduler_knows_of_before_it_ends() -> None:
+    controller = a_controller(deletion_timestamp=NOW.isoformat(), epoch=1)
+    controller.next_orders({})
+    controller.evict(Evict(epoch=1, eviction=EVICTION.model_copy(update={"entry": {**ENTRY, "state": "Bound"}})))
+    # It may have been asked before that.
+    controller.forgotten(Forgotten(uid="d", epoch=1))
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    assert (start.replicas[0].deleting, controller.is_gone) == (True, False)
+    controller.replicas.started(start, [])
+    controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="r", sequence=start.replicas[0].first_sequence + 1, phase="Gone"))
+    assert [payload["gone"] for payload in named(controller.next_orders({}), "forget")] == [True]
+    controller.forgotten(Forgotten(uid="d", epoch=1))
+    assert controller.is_gone
+
+
+def test_a_deployment_asks_again_when_the_scheduler_does_not_say_that_nothing_is_charged_to_it() -> None:
+    controller = a_controller(deletion_timestamp=NOW.isoformat())
+    controller.next_orders({})
+    state_of(controller).release_check_at = NOW.isoformat()
+    assert [payload["gone"] for payload in named(controller.next_orders({}), "forget")] == [True]
+    assert state_of(controller).release_checks == 2
+
+
+def test_a_replica_that_only_a_late_eviction_names_is_forgotten_when_the_scheduler_says_that_it_is_gone() -> None:
+    controller = a_controller()
+    controller.evict(Evict(epoch=1, eviction=EVICTION.model_copy(update={"entry": {**ENTRY, "state": "Releasing"}})))
+    controller.released(Released(uid="r"))
+    assert state_of(controller).replicas == {}
+    assert started(controller.next_orders({})) == []
+
+
+def test_a_replica_that_ended_before_it_could_be_started_again_is_forgotten_with_what_it_left() -> None:
+    tracked = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, restarted=True, sequence=7)
+    controller = a_controller(replicas={"r": tracked})
+    left = LeftBehind(kind="Service", name="qwen", location="eu", reason="deletion was forced")
+    controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="r", sequence=8, phase="Gone", left_behind=[left]))
+    assert (state_of(controller).replicas, state_of(controller).left_behind) == ({}, [left])
+
+
+def test_a_start_whose_name_another_replica_still_has_is_tried_again_after_a_while_or_when_that_is_gone() -> None:
+    tracked = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY)
+    controller = a_controller(replicas={"r": tracked})
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    for _ in range(2):
+        controller.replicas.started(start, ["qwen-0"])
+    assert [(event.reason, event.count) for event in state_of(controller).events] == [("NameConflict", 1)]
+    # Each pass begins without a time for the next one.
+    controller.placements._context.requeue_time = None
+    assert started(controller.next_orders({})) == []
+    assert controller.placements._context.requeue_time == NOW + NAME_CONFLICT_RETRY
+    controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="other", sequence=1, phase="Gone"))
+    assert started(controller.next_orders({})) == ["r"]
+
+
+def test_a_replica_that_has_waited_for_its_name_waits_no_more_once_it_was_started() -> None:
+    waited = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, start_after=NOW.isoformat())
+    controller = a_controller(replicas={"r": waited})
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    controller.replicas.started(start, [])
+    assert state_of(controller).replicas["r"].start_after == ""

@@ -1,0 +1,294 @@
+"""What a replica orders, message by message and result by result, without Temporal: the end of its life above all."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from activities.render.objects.teardown import ENGINES, SWEEP
+from api_types.messages.caches import CacheChanged, CacheReport
+from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.observations import Observed, ObservedPool
+from api_types.messages.versions import ObservationOrder
+from api_types.names import inference_pool_name
+from tests.workflows.model_replica.builders import APPLIED, CLUSTER, DEPLOYMENT, WORKLOAD, a_replica, observed
+from tests.workflows.model_replica.controlled import BEGINNING, DONE, NO_ANSWER, QWEN, SCHEDULER, URL, Replica, a_start, remaining
+from workflows.entity.failures import Failure
+from workflows.model_replica.cache import ReplicaCache
+from workflows.model_replica.orders import Apply, DeleteObjects, Order, ReadMemo, Send
+from workflows.model_replica.reducers import messages
+from workflows.model_replica.state import ApplyInputs, ReplicaReport
+
+
+def test_a_deleted_replica_frees_its_nodes_before_its_deployment_forgets_it() -> None:
+    replica = Replica(a_replica(served=False)).delete()
+    replica.step()
+    assert replica.deletions() == [ENGINES, SWEEP]
+    assert replica.signals() == [(QWEN, "Terminating"), (SCHEDULER, "released"), (QWEN, "Gone")]
+    assert replica.controller.teardown.gone
+    assert replica.step() == []
+
+
+def test_a_replica_that_was_never_applied_has_nothing_to_delete() -> None:
+    replica = Replica(a_start(), memo=CLUSTER.wire()).delete()
+    replica.step()
+    assert (replica.deletions(), replica.signals()[-2:]) == ([], [(SCHEDULER, "released"), (QWEN, "Gone")])
+
+
+def test_a_replica_that_ran_before_is_searched_for_in_every_step_even_if_it_applies_nothing_more() -> None:
+    replica = Replica(a_start(restarted=True, first_sequence=1000), memo=CLUSTER.wire()).delete()
+    replica.now += timedelta(minutes=1)
+    replica.step()
+    replica.now += timedelta(minutes=1)
+    replica.step()
+    assert replica.deletions() == list(range(3, SWEEP + 1))
+    assert all(order.request.workload_namespace == "" for order in replica.orders if isinstance(order, DeleteObjects))
+    assert replica.state.sequence > 1000
+    assert replica.controller.teardown.gone
+
+
+def test_a_replica_that_ran_before_takes_over_what_is_there_and_prunes_the_rest() -> None:
+    replica = Replica(a_start(restarted=True), memo=CLUSTER.wire())
+    (order,) = [order for order in replica.step() if isinstance(order, Apply)]
+    assert (order.request.search, replica.state.prune, replica.state.inventory_complete) == (True, True, True)
+
+
+def test_a_first_apply_searches_nothing() -> None:
+    replica = Replica(a_start(), memo=CLUSTER.wire())
+    (order,) = [order for order in replica.step() if isinstance(order, Apply)]
+    assert (order.request.search, replica.state.prune) == (False, False)
+
+
+def test_nodes_are_not_freed_while_the_sweep_finds_something() -> None:
+    replica = Replica(a_replica(served=False), [DONE, remaining("v1/Pod/ml/p")]).delete()
+    replica.step()
+    assert not replica.controller.teardown.gone
+    assert replica.signals() == [(QWEN, "Terminating")] * 2
+    assert "Pod ml/p" in replica.deleting()[1]
+    replica.step()
+    assert replica.signals()[-2:] == [(SCHEDULER, "released"), (QWEN, "Gone")]
+
+
+@pytest.mark.parametrize("problem", ["the cluster does not answer", "the cluster is not known", "the cluster is not connected"])
+def test_nodes_are_not_freed_while_the_cluster_cannot_be_reached(problem: str) -> None:
+    unknown = {"the cluster is not known": None, "the cluster is not connected": CLUSTER.model_copy(update={"facts": None})}
+    replica = Replica(a_replica(served=False, cluster=unknown.get(problem, CLUSTER)), [NO_ANSWER] * 50).delete()
+    for _ in range(20):
+        replica.step()
+        replica.now += timedelta(minutes=20)
+    assert not replica.controller.teardown.gone
+    assert (SCHEDULER, "released") not in replica.signals()
+    replica.state.forced = "all"
+    replica.step()
+    assert replica.signals()[-2:] == [(SCHEDULER, "released"), (QWEN, "Gone")]
+    assert DEPLOYMENT.name in {item.name for item in replica.state.left_behind}
+
+
+def test_a_cluster_that_does_not_exist_is_not_looked_for_in_a_loop() -> None:
+    replica = Replica(a_replica(served=False, cluster=None)).delete()
+    for _ in range(24 * 60):
+        replica.step()
+        replica.now += timedelta(minutes=1)
+    assert len([order for order in replica.orders if isinstance(order, ReadMemo)]) < 110
+    reason, message = replica.deleting()
+    assert reason == "WaitingForCluster"
+    assert message.startswith("step 7 of 12: delete the engines; InferenceCluster eu does not exist, or has not started; apply it again")
+
+
+def test_the_condition_says_why_the_cluster_is_not_connected_while_an_attempt_waits_for_a_worker() -> None:
+    replica = Replica(a_replica(served=False)).delete()
+    while not isinstance((order := replica.controller.tear_down()[0]), DeleteObjects):
+        replica.carry_out(order)
+    problem = "WaitingForWorker: no worker serves task queue gpu-eu"
+    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, "connected": False, "problem": problem}))
+    assert replica.deleting() == (
+        "TearingDown",
+        f"step 7 of 12: delete the engines; InferenceCluster eu is not connected: {problem}",
+    )
+    assert not replica.controller.teardown.is_obsolete(order)
+
+
+@pytest.mark.parametrize("scope", ["step", "all"])
+def test_what_is_forced_ends_the_attempt_that_runs(scope: str) -> None:
+    replica = Replica(a_replica(served=False)).delete()
+    while not isinstance((order := replica.controller.tear_down()[0]), DeleteObjects):
+        replica.carry_out(order)
+    replica.state.forced = scope
+    assert replica.controller.teardown.is_obsolete(order)
+
+
+def test_a_forced_step_has_one_short_attempt_and_the_next_one_waits_again() -> None:
+    replica = Replica(a_replica(served=False, forced="step"), [NO_ANSWER, NO_ANSWER]).delete()
+    replica.step()
+    attempts = [order for order in replica.orders if isinstance(order, DeleteObjects)]
+    assert [(order.request.number, order.limit is not None) for order in attempts] == [(ENGINES, True), (SWEEP, False)]
+    assert (replica.state.forced, replica.controller.teardown.gone) == ("", False)
+    assert [item.name for item in replica.state.left_behind] == [DEPLOYMENT.name]
+
+
+def test_a_forced_step_that_succeeds_skips_no_other() -> None:
+    replica = Replica(a_replica(served=False, forced="step"), [DONE, NO_ANSWER]).delete()
+    replica.step()
+    assert (replica.state.forced, replica.controller.teardown.gone, replica.state.left_behind) == ("", False, [])
+
+
+def test_a_teardown_that_is_forced_as_a_whole_ends_with_the_first_failure() -> None:
+    replica = Replica(a_replica(served=False, inventory_complete=False, forced="all"), [NO_ANSWER]).delete()
+    replica.step()
+    assert replica.deletions() == [3]
+    assert replica.controller.teardown.gone
+    assert {item.kind for item in replica.state.left_behind} == {"Deployment", "label"}
+
+
+def test_the_pause_after_a_permanent_error_is_long() -> None:
+    replica = Replica(a_replica(served=False), [Failure("InvalidInput", "no such kind")] * 2).delete()
+    pauses = []
+    for _ in range(2):
+        replica.step()
+        due = datetime.fromisoformat(replica.state.retry_at)
+        pauses.append(due - replica.now)
+        replica.now = due
+    assert pauses == [timedelta(minutes=1), timedelta(minutes=2)]
+
+
+def test_a_running_drain_is_not_begun_again_by_the_next_run() -> None:
+    replica = Replica(a_replica()).delete()
+    replica.step()
+    continued = Replica(replica.state.model_copy(deep=True), now=BEGINNING + timedelta(seconds=10))
+    continued.step()
+    assert continued.context.requeue_time == BEGINNING + timedelta(seconds=CLUSTER.facts.drain_seconds if CLUSTER.facts else 0)
+    assert continued.deletions() == []
+
+
+def test_an_old_observation_changes_nothing() -> None:
+    def an_observation(run: int, ready: int) -> Observed:
+        order = ObservationOrder(cluster_uid="c", run=run, sequence=1)
+        return Observed(owner_uid="u", order=order, digest="", replica=observed(ready=ready))
+
+    state = a_replica()
+    assert messages.observed(state, an_observation(2, ready=1))
+    assert not messages.observed(state, an_observation(1, ready=0))
+    assert state.observed == observed(ready=1)
+
+
+def test_of_two_clusters_with_one_api_server_only_its_own_is_followed() -> None:
+    def an_observation(cluster: str, sequence: int, ready: int) -> Observed:
+        order = ObservationOrder(cluster=cluster, cluster_uid=f"uid of {cluster}", run=1, sequence=sequence)
+        return Observed(owner_uid="u", order=order, digest="", replica=observed(ready=ready))
+
+    state = a_replica()
+    own = state.start.cluster
+    assert messages.observed(state, an_observation(own, 1, ready=0))
+    assert not messages.observed(state, an_observation("another", 1, ready=0))
+    assert messages.observed(state, an_observation(own, 2, ready=1))
+    assert state.observed == observed(ready=1)
+
+
+class SlowCluster(Replica):
+    """A cluster that takes four seconds for each answer."""
+
+    def carry_out(self, order: Order) -> None:
+        if isinstance(order, DeleteObjects):
+            self.now += timedelta(seconds=4)
+        super().carry_out(order)
+
+
+def test_a_forced_teardown_takes_every_step_on_a_cluster_that_answers_however_slowly() -> None:
+    replica = SlowCluster(a_replica(served=False, forced="all", inventory_complete=False)).delete()
+    replica.step()
+    assert (replica.controller.teardown.gone, replica.state.left_behind) == (True, [])
+
+
+def test_wkl_82_a_passed_progress_deadline_is_one_warning_and_the_replica_becomes_ready_all_the_same() -> None:
+    late = observed(ready=0)
+    late = late.model_copy(update={"workloads": [late.workloads[0].model_copy(update={"overdue": True})]})
+    replica = Replica(a_replica(was_ready=False, serving=False, served=False, observed=late))
+    for _ in range(3):
+        replica.step()
+    warning = ("engine main has exceeded its progress deadline; still waiting for it", 1)
+    assert (replica.events("ProgressDeadlineExceeded"), replica.condition("Ready")[:2]) == ([warning], ("False", "Creating"))
+    replica.state.observed = observed()
+    replica.step()
+    assert (replica.events("ProgressDeadlineExceeded"), replica.condition("Ready")) == ([warning], ("True", "Available", ""))
+
+
+def test_wkl_78_a_gateway_without_an_address_withdraws_the_endpoint_and_touches_nothing_on_the_cluster() -> None:
+    replica = Replica(a_replica())
+    replica.step()
+    for sequence, address in ((2, ""), (3, "10.0.0.1")):
+        replica.controller.cluster_changed(
+            CLUSTER.model_copy(update={"sequence": sequence, "facts": ClusterFacts(gateway_address=address)})
+        )
+        replica.step()
+    assert replica.endpoints() == [URL, "", URL]
+    assert all(isinstance(order, Send) for order in replica.orders)
+
+
+def test_wkl_78_the_endpoint_stays_while_a_picker_restarts_that_guards_nothing() -> None:
+    without_picker = observed(pools=[ObservedPool(name=inference_pool_name(WORKLOAD), accepted=True)])
+    replica = Replica(a_replica(applied=APPLIED.model_copy(update={"routing_surface": "pool"}), observed=without_picker))
+    replica.step()
+    assert (replica.condition("Ready")[2], replica.condition("Serving")[0]) == ("the endpoint picker is not ready", "True")
+    assert replica.endpoints() == [URL]
+
+
+CACHED = {"spec": {"engines": [{"name": "main"}], "modelCacheRef": {"name": "weights"}}, "cache_claim": "c", "cache_registered": "weights"}
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Evicting", ""])
+def test_wkl_62_a_cache_that_fails_or_is_deleted_changes_nothing_on_the_cluster(phase: str) -> None:
+    replica = Replica(a_replica(**CACHED, applied_inputs=ApplyInputs("c", {})))
+    cache = ReplicaCache(replica.context)
+    cache.record_report(CacheReport(cache="weights", uid="c1", sequence=9, cluster="eu", phase=phase, message="no space"))
+    replica.step()
+    cache.record_change(CacheChanged(cache="weights", uid="c1", sequence=10, present=False))
+    replica.step()
+    assert all(isinstance(order, Send) for order in replica.orders)
+    assert (replica.state.cache_claim, replica.condition("Ready")[0], replica.endpoints()) == ("c", "True", [URL])
+
+
+def test_wkl_80_a_missing_definition_is_shown_and_retried_until_it_is_installed() -> None:
+    missing = Failure("StackMissing", "cluster eu does not serve LeaderWorkerSet of leaderworkerset.x-k8s.io/v1")
+    replica = Replica(a_start(), memo=CLUSTER.wire(), apply_failures=[missing] * 2)
+    pauses = []
+    for _ in range(2):
+        replica.step()
+        assert replica.condition("ModelAccepted") == ("False", "ServingStackMissing", missing.message)
+        due = datetime.fromisoformat(replica.state.retry_at)
+        pauses.append(due - replica.now)
+        replica.now = due
+    assert pauses == [timedelta(seconds=2), timedelta(seconds=4)]
+    replica.step()
+    replica.state.observed = observed()
+    replica.step()
+    assert replica.condition("ModelAccepted") == ("True", "Accepted", "")
+
+
+def test_an_apply_that_is_interrupted_leaves_an_incomplete_inventory_so_that_every_step_searches() -> None:
+    replica = Replica(a_replica(served=False, generation=2))
+    (order,) = replica.controller.apply()
+    assert isinstance(order, Apply)
+    replica.delete().step()
+    assert replica.deletions() == list(range(3, SWEEP + 1))
+
+
+def test_a_report_of_the_second_attempt_at_a_task_has_a_greater_number_than_those_of_the_first() -> None:
+    first, second = Replica(a_start()), Replica(a_start(), now=BEGINNING + timedelta(seconds=1))
+    numbers = [number_of(replica.controller.reports.report_gone()) for replica in (first, second)]
+    assert numbers == sorted(set(numbers))
+
+
+def number_of(order: Order) -> int:
+    assert isinstance(order, Send)
+    number: int = order.signal.payload["sequence"]
+    return number
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_report_that_a_second_attempt_at_a_task_would_not_repeat_is_in_the_history_before_it_is_sent(*, deleting: bool) -> None:
+    replica = Replica(a_replica())
+    first = replica.controller.report()
+    replica.state.reported = ReplicaReport(phase="Starting", message="an earlier one")
+    if deleting:
+        replica.delete()
+    second = replica.controller.report()
+    assert [order.recorded for order in (*first, *second) if isinstance(order, Send)] == [False, not deleting]

@@ -1,0 +1,64 @@
+"""What a replica orders while a Secret that it copies is missing, without Temporal."""
+
+from datetime import timedelta
+
+from tests.workflows.model_replica.builders import CLUSTER
+from tests.workflows.model_replica.controlled import Replica, a_start
+from workflows.entity.calls.activity_options import AWAIT_COPIES
+from workflows.entity.failures import NO_FAILURE, Failure
+from workflows.model_replica.apply import COPIES_PAUSE_MAX
+from workflows.model_replica.orders import Apply
+
+
+def a_replica_without_its_secret() -> Replica:
+    """A replica whose first apply missed what it has to copy; each later one would, too."""
+    failures = [Failure("CredentialsInvalid", "Secret ml/hub does not exist") for _ in range(3)]
+    replica = Replica(a_start(), memo=CLUSTER.wire(), apply_failures=failures, apply_reason="SecretMissing")
+    replica.step()
+    return replica
+
+
+def applies(replica: Replica) -> int:
+    return len([order for order in replica.orders if isinstance(order, Apply)])
+
+
+def test_a_replica_whose_secret_is_missing_applies_nothing_until_that_is_found() -> None:
+    replica = a_replica_without_its_secret()
+    assert replica.condition("ModelAccepted")[1:] == ("SecretMissing", "Secret ml/hub does not exist")
+    for _ in range(24):
+        replica.now += timedelta(hours=1)
+        replica.context.requeue_time = None
+        replica.step()
+    assert (applies(replica), replica.context.requeue_time) == (1, None)
+    replica.apply_failures.clear()
+    replica.controller.copies_found()
+    replica.step()
+    assert (applies(replica), replica.state.failure) == (2, NO_FAILURE)
+
+
+def test_a_secret_that_is_found_right_after_an_attempt_is_taken_up_within_a_minute() -> None:
+    replica = a_replica_without_its_secret()
+    replica.state.attempts = 100
+    replica.controller.retry()
+    replica.step()
+    replica.apply_failures.clear()
+    replica.controller.copies_found()
+    replica.step()
+    assert applies(replica) == 2
+    replica.now += COPIES_PAUSE_MAX
+    replica.step()
+    assert applies(replica) == 3
+    config = AWAIT_COPIES.config
+    longest = config["retry_policy"].maximum_interval + config["start_to_close_timeout"]  # type: ignore[union-attr,operator]
+    assert longest < timedelta(minutes=1)
+
+
+def test_a_replica_whose_secret_is_missing_applies_at_once_on_request_and_what_a_new_template_says() -> None:
+    replica = a_replica_without_its_secret()
+    replica.controller.retry()
+    replica.step()
+    assert applies(replica) == 2
+    replica.now += COPIES_PAUSE_MAX
+    replica.state.generation += 1
+    replica.step()
+    assert applies(replica) == 3

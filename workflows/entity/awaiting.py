@@ -1,0 +1,59 @@
+"""Waiting for entities that do not run: an activity fails until one does, and its repetitions are Temporal's.
+
+They cost no history and hold no slot while they wait, whereas each turn of a timer in the workflow costs six events. Who is waited for
+usually announces itself before the next attempt; then the wait is ended.
+"""
+
+import asyncio
+from collections.abc import Collection
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.messages import AwaitRunning
+from workflows.entity.calls import activity_options
+from workflows.entity.context import EntityContext
+from workflows.entity.state import EntityState
+
+
+class AwaitedEntities:
+    """The entities that a part of an object waits for, by workflow id; when one runs, the object is requeued."""
+
+    def __init__(self, context: EntityContext[EntityState]) -> None:
+        self._context = context
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        context.on_end.append(lambda: self.keep(()))
+
+    def __contains__(self, workflow_id: str) -> bool:
+        return workflow_id in self._tasks
+
+    def wait_for(self, workflow_id: str) -> None:
+        """Wait until an entity runs."""
+        if workflow_id not in self._tasks:
+            self._tasks[workflow_id] = asyncio.create_task(self._wait(workflow_id))
+
+    def stop(self, workflow_id: str) -> None:
+        """End a wait."""
+        task = self._tasks.pop(workflow_id, None)
+        if task is not None:
+            task.cancel()
+
+    def keep(self, workflow_ids: Collection[str]) -> None:
+        """End all waits but these."""
+        for workflow_id in [each for each in self._tasks if each not in workflow_ids]:
+            self.stop(workflow_id)
+
+    async def _wait(self, workflow_id: str) -> None:
+        try:
+            await workflow.execute_activity_method(
+                EntityClient.await_running,
+                AwaitRunning(workflow_id=workflow_id),
+                **activity_options.remote(activity_options.awaiting(), f"wait until {workflow_id} runs"),
+            )
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                raise
+            return
+        self._tasks.pop(workflow_id, None)
+        self._context.requeue()

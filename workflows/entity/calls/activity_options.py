@@ -1,0 +1,203 @@
+"""How long each class of activity may take, and how it is repeated.
+
+No limit here ends a wait for good: where attempts are bounded, the workflow reports the failure in a condition and starts again.
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
+
+from api_types import queues
+from api_types.queues import ClusterWork
+from workflows.entity import periods
+
+
+class ClusterOptions(NamedTuple):
+    """The options of an activity on a cluster, with the class of work, which decides the task queue."""
+
+    work: ClusterWork
+    config: ActivityConfig
+
+
+# One signal, query or start of another entity: quick, local, retried until the server accepts it.
+ENTITY_CALL = LocalActivityConfig(
+    start_to_close_timeout=timedelta(seconds=10),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+)
+
+# The same for many entities: a normal activity, so that the workflow task does not wait for all of them. The scheduler decides nothing
+# while its answers are sent, so a worker that was killed with them must be noticed soon; one that is busy may heartbeat some seconds late.
+ENTITY_BATCH = ActivityConfig(
+    task_queue=queues.WORKFLOWS,
+    start_to_close_timeout=timedelta(seconds=60),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+)
+
+
+def awaiting() -> ActivityConfig:
+    """Give the options of an activity that fails until what it looks for exists; it is tried ever more rarely, and without limit."""
+    return ActivityConfig(
+        task_queue=queues.WORKFLOWS,
+        start_to_close_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(initial_interval=periods.AWAIT_FIRST, maximum_interval=periods.AWAIT_LONGEST),
+    )
+
+
+# One pure decision over the live ledger. It never waits: more than a few seconds mean a bug, or a very busy worker.
+DECIDE = LocalActivityConfig(
+    start_to_close_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=5), maximum_attempts=3),
+)
+
+# A pass over the whole cache of the scheduler: seconds with 100,000 replicas, more on a machine that has other work.
+WHOLE_CACHE = LocalActivityConfig(
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+)
+
+# For how long nobody may take a task of a cluster's base queue until the queue counts as unserved. A worker that serves it always has a
+# slot for such a task (`queues.ClusterWork`), so this is far more than it needs; with a heartbeat timeout before it, it is within a minute.
+UNSERVED_AFTER = timedelta(seconds=20)
+
+# For how long a task on another queue of a cluster may wait for a slot. Hundreds may be due at once, so its end says nothing about the
+# workers: the InferenceCluster finds out whether there are any. It ends a wait so that its workflow shows it, and decides anew.
+SLOT_WAIT = timedelta(minutes=10)
+
+# Connecting to a cluster, which answers at once or fails. After two minutes the workflow reports the failure and starts again.
+CONNECT = ClusterOptions(
+    ClusterWork.CALL,
+    ActivityConfig(
+        schedule_to_start_timeout=UNSERVED_AFTER,
+        start_to_close_timeout=timedelta(seconds=120),
+        schedule_to_close_timeout=timedelta(seconds=120),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
+# A task that does nothing, on a task queue that nobody serves or whose workers have no free slot. It waits there without a limit, which
+# costs no history, and ends when a worker takes it.
+AWAIT_WORKER = ActivityConfig(
+    start_to_close_timeout=timedelta(seconds=10),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)),
+    cancellation_type=ActivityCancellationType.TRY_CANCEL,
+)
+
+# Applying the objects of a cache: some quick requests. After six failures in a row the workflow reports the last one and starts again.
+CACHE_CALL = ClusterOptions(
+    ClusterWork.CACHE,
+    ActivityConfig(
+        schedule_to_start_timeout=SLOT_WAIT,
+        start_to_close_timeout=timedelta(seconds=120),
+        schedule_to_close_timeout=SLOT_WAIT + timedelta(seconds=120),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15), maximum_attempts=6),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
+# One request to an external service. A minute without a response counts as a failure.
+EXTERNAL_CALL = ClusterOptions(
+    ClusterWork.CACHE,
+    ActivityConfig(
+        start_to_close_timeout=timedelta(seconds=30),
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+    ),
+)
+
+# An apply. Hundreds may be due at once and wait, in the task queue and then for the cluster's rate limit. Neither is a failure, so the
+# queue has a limit of its own, and heartbeats tell a slow apply from a dead one. Four failures in a row, some ten seconds, end the attempt.
+APPLY = ClusterOptions(
+    ClusterWork.APPLY,
+    ActivityConfig(
+        schedule_to_start_timeout=SLOT_WAIT,
+        start_to_close_timeout=timedelta(minutes=10),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=4),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
+# A look for the Secrets and ConfigMaps that an apply copies, which fails until all are there. It is as short as an apply and has its slots:
+# those of waits may all be taken for days. What is there is seen within a minute.
+AWAIT_COPIES = ClusterOptions(
+    ClusterWork.APPLY,
+    ActivityConfig(
+        start_to_close_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=3), maximum_interval=timedelta(seconds=45)),
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+    ),
+)
+
+# One attempt at a step of a teardown, which returns by itself after its poll timeout. Three failures in a row end the attempt.
+TEARDOWN_STEP = ClusterOptions(
+    ClusterWork.TEARDOWN,
+    ActivityConfig(
+        schedule_to_start_timeout=SLOT_WAIT,
+        start_to_close_timeout=timedelta(minutes=15),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5), maximum_attempts=3),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
+# The one attempt at a step that is made after everything was forced: whoever gave that order waits for its end, also where no worker serves
+# the task queue of the cluster, or where the one that took it hangs.
+LAST_TEARDOWN_STEP = ClusterOptions(
+    ClusterWork.TEARDOWN,
+    ActivityConfig(
+        schedule_to_start_timeout=timedelta(seconds=10),
+        start_to_close_timeout=timedelta(seconds=15),
+        schedule_to_close_timeout=timedelta(seconds=20),
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+    ),
+)
+
+# A wait until objects are gone, or until a Secret is there: effectively without a limit, but with heartbeats.
+LONG_WAIT = ClusterOptions(
+    ClusterWork.WAIT,
+    ActivityConfig(
+        start_to_close_timeout=timedelta(days=7),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1)),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
+# Watching a cluster for as long as this run of its workflow lasts, or waiting until it can be connected. A worker that is lost is noticed
+# with the heartbeat timeout; the next attempt is scheduled within seconds, and fails if nobody takes it: heartbeat, interval and
+# schedule-to-start are less than a minute.
+WATCH = ClusterOptions(
+    ClusterWork.WATCH,
+    ActivityConfig(
+        schedule_to_start_timeout=UNSERVED_AFTER,
+        start_to_close_timeout=timedelta(days=30),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=5)),
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+    ),
+)
+
+# What the Temporal UI shows in one line.
+SUMMARY_MAX = 100
+
+
+def local(config: LocalActivityConfig, summary: str) -> LocalActivityConfig:
+    """Give the options of one local activity, with a one-line summary."""
+    return LocalActivityConfig(**{**config, "summary": summary[:SUMMARY_MAX]})
+
+
+def remote(config: ActivityConfig, summary: str) -> ActivityConfig:
+    """Give the options of one activity, with a one-line summary."""
+    return ActivityConfig(**{**config, "summary": summary[:SUMMARY_MAX]})
+
+
+def on_cluster(options: ClusterOptions, summary: str, base_queue: str = "") -> ActivityConfig:
+    """Give the options of one activity on a cluster with this base queue (`Connection.task_queue`), with a one-line summary."""
+    return remote(ActivityConfig(**{**options.config, "task_queue": queues.cluster_queue(base_queue, options.work)}), summary)

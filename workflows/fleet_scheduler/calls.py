@@ -1,0 +1,68 @@
+"""How the workflow of the scheduler carries orders out: it sends, has requests decided, and queries replicas."""
+
+from collections.abc import Sequence
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.messaging.entity_client import EntityClient
+from api_types.errors import error_message
+from api_types.messages.delivery import SignalBatch, SignalRequest
+from api_types.messages.scheduling import PlacementRequest
+from api_types.payload_limits import split_by_size
+from workflows.entity.calls import activity_options
+from workflows.entity.calls.querying import query_each
+from workflows.entity.calls.sending import broadcast
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.decide_activity import DecideBatch, Decided, decide_batch
+from workflows.fleet_scheduler.orders import Announce, Order, Send
+
+
+async def carry_out(orders: Sequence[Order], controller: SchedulerController) -> None:
+    """Carry out orders."""
+    for order in orders:
+        match order:
+            case Send(signals, summary):
+                controller.sent(order, await _send(signals, summary))
+            case Announce(signal, summary):
+                await broadcast(signal, summary)
+
+
+async def _send(signals: Sequence[SignalRequest], summary: str) -> set[str]:
+    """Send signals and give the workflow ids that do not exist."""
+    missing: set[str] = set()
+    for batch in split_by_size(signals, name=str):
+        result = await workflow.execute_activity_method(
+            EntityClient.signal_many, SignalBatch(signals=batch), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
+        )
+        missing |= set(result.missing)
+    return missing
+
+
+async def check_doubts(controller: SchedulerController) -> None:
+    """Query the replicas about which the ledger and their deployments disagree; what they say arrives as messages."""
+    cache = controller.cache
+    doubts = cache.verification.due(cache.now())
+    found = await query_each([doubt.workflow_id for doubt in doubts], "account", f"check whether {len(doubts)} replicas run")
+    controller.checked(doubts, found.answers, found.unresponsive)
+
+
+async def decide_requests(cache: SchedulerCache, places: list[PlacementRequest]) -> Decided:
+    """Have requests decided. A batch that fails is halved until the request is found that cannot be decided: that one is dropped."""
+    if not places:
+        return Decided()
+    batch = DecideBatch(run_id=workflow.info().run_id, version=cache.fleet.version, now=cache.now(), requests=places)
+    try:
+        decided: Decided = await workflow.execute_local_activity(
+            decide_batch, batch, **activity_options.local(activity_options.DECIDE, f"decide {len(places)} requests")
+        )
+    except ActivityError as error:
+        workflow.logger.exception("a decision failed", extra={"requests": [place.request_id for place in places]})
+        if len(places) == 1:
+            return Decided(problems={places[0].request_id: error_message(error)})
+        half = len(places) // 2
+        cache.queue.put_back(places[half:])
+        return await decide_requests(cache, places[:half])
+    cache.queue.put_back([place for place in places if place.request_id in decided.deferred])
+    return decided

@@ -1,0 +1,169 @@
+"""What the scheduler does next, without doing it: messages are read, orders go out, and results come back.
+
+Nothing here waits or calls: the workflow has requests decided, sends what is ordered, and wakes up when something is due.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from api_types.messages.delivery import SignalRequest
+from api_types.messages.scheduling import Resync
+from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
+from api_types.packing import expand
+from scheduler import Decision, from_wire, reasons
+from workflows.fleet_scheduler import outgoing
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.verification import Doubt
+from workflows.fleet_scheduler.charging import charge
+from workflows.fleet_scheduler.decide_activity import Decided
+from workflows.fleet_scheduler.inbox import Inbox, Log
+from workflows.fleet_scheduler.orders import Announce, Decide, Order, Send
+
+
+class SchedulerController:
+    """Decides over the cache: what to send, and what a decision charges."""
+
+    def __init__(self, cache: SchedulerCache, inbox: Inbox, log: Log) -> None:
+        self.cache = cache
+        self.inbox = inbox
+        self._log = log
+
+    # --- signals that answer no request -------------------------------------------------------------------------------------------
+
+    def due(self) -> list[Order]:
+        """Order what has to be sent now, whatever is decided."""
+        about_replicas = [*self._revocations(), *self._evictions(), *self._releases(), *self._forgotten()]
+        return [*self._occupied(), *self._resyncs(), *about_replicas, *self._epoch()]
+
+    def _occupied(self) -> list[Order]:
+        """Report to clusters that are being deleted which replicas are charged there, when that changes.
+
+        One of which not everything is known is not told that it is empty: its replicas could not be deleted when it is gone.
+        """
+        cache, deleting = self.cache, self.cache.state.deleting_clusters
+        signals: list[SignalRequest] = []
+        for cluster, reported in deleting.items():
+            charged = sorted(f"{entry.namespace}/{entry.name}" for entry in cache.fleet.on_cluster(cluster).values())
+            if charged != reported and (charged or not cache.state.may_be_occupied(cluster)):
+                deleting[cluster] = charged
+                signals.append(outgoing.occupied(cluster, cache.clusters[cluster], charged))
+        return [Send(signals, f"report their replicas to {len(signals)} clusters that are being deleted")] if signals else []
+
+    def _resyncs(self) -> list[Order]:
+        """Have those deployments request placements again that a taint or an admission concerns."""
+        deployments, self.cache.resyncs = self.cache.resyncs, {}
+        signals = [outgoing.resync(*deployment) for deployment in sorted(deployments)]
+        return self._to_deployments(signals, f"have {len(signals)} deployments request placements again")
+
+    def _revocations(self) -> list[Order]:
+        """Ask the deployments of old reservations whether they are still wanted."""
+        cache = self.cache
+        expired = cache.reservations.expired(cache.now())
+        cache.reservations.asked((entry.uid for entry in expired), cache.now())
+        signals = [outgoing.revoke(entry, cache.state.epoch) for entry in expired]
+        return self._to_deployments(signals, f"revoke {len(signals)} reservations")
+
+    def _evictions(self) -> list[Order]:
+        """Evict replicas that no answer evicts."""
+        evictions, self.cache.evictions = self.cache.evictions, []
+        signals = [outgoing.eviction(eviction, self.cache.state.epoch, self.cache.started_entry(eviction.uid)) for eviction in evictions]
+        return self._to_deployments(signals, f"evict {len(signals)} replicas")
+
+    def _releases(self) -> list[Order]:
+        """Report replicas that are gone to the deployments that have a placement after them."""
+        releases, self.cache.awaited_releases = self.cache.awaited_releases, []
+        return self._to_deployments([outgoing.released(*release) for release in releases], f"report {len(releases)} released replicas")
+
+    def _forgotten(self) -> list[Order]:
+        """Report to deployments that are being deleted that nothing is charged to them any more, and that nothing is unknown of them.
+
+        A terminated replica whose account comes later would have nobody who deletes its objects.
+        """
+        cache, deleting = self.cache, self.cache.state.deleting_deployments
+        released = {
+            owner: uid
+            for owner, uid in deleting.items()
+            if not (cache.fleet.owned(*owner.split("/")) or cache.state.may_have_replicas(*owner.split("/")))
+        }
+        for owner in released:
+            del deleting[owner]
+        signals = [outgoing.forgotten(owner, uid, cache.state.epoch) for owner, uid in released.items()]
+        return self._to_deployments(signals, f"report to {len(signals)} deployments that nothing is charged to them")
+
+    def _epoch(self) -> list[Order]:
+        """Announce an epoch that is new. A rebuild has announced its own to each entity that it read."""
+        state = self.cache.state
+        if state.announced == state.epoch:
+            return []
+        state.announced = state.epoch
+        receivers = (ModelDeploymentSignals, InferenceClusterSignals, InferenceClassSignals)
+        signal = ReportingSignals.RESYNC.broadcast(Resync(epoch=state.epoch), *receivers)
+        return [Announce(signal, f"announce epoch {state.epoch}")]
+
+    # --- decisions ----------------------------------------------------------------------------------------------------------------
+
+    def next_batch(self) -> Decide:
+        """Take the requests that are decided next; none while all that wait are doubtful."""
+        self.cache.withhold_doubtful()
+        batch, answers = self.cache.queue.next_batch(), self.cache.answers
+        return Decide(
+            requests=[place for place in batch if place.request_id not in answers],
+            repeated=[place for place in batch if place.request_id in answers],
+        )
+
+    def decided(self, order: Decide, result: Decided) -> list[Order]:
+        """Charge the ledger with the decisions and order the answers. A request that was answered before gets the same answer."""
+        cache = self.cache
+        signals = [outgoing.answer_to(place, cache.answers[place.request_id]) for place in order.repeated]
+        for place in order.requests:
+            if place.request_id in result.decisions:
+                decision = from_wire(Decision, expand(result.decisions[place.request_id]))
+                signals += charge(cache, place, decision, result.scheduler_version)
+            elif place.request_id in result.problems:
+                problem = result.problems[place.request_id]
+                self._log.warning("an unreadable request was dropped", extra={"request": place.request_id, "problem": problem})
+        cache.requeue_unplaced()
+        return self._to_deployments(signals, f"answer {len(signals)} deployments")
+
+    # --- results ------------------------------------------------------------------------------------------------------------------
+
+    def checked(self, doubts: Sequence[Doubt], answers: Mapping[str, Any], unresponsive: Collection[str]) -> None:
+        """Take over what replicas answered about which the ledger and their deployments disagree; facts arrive as messages.
+
+        One that is being deleted, itself or with its deployment, and that its deployment does not know has nobody who deletes it: its
+        deployment does, and starts its workflow anew for that if it has to.
+        """
+        cache = self.cache
+        facts = cache.verification.facts(doubts, answers, unresponsive, cache.now())
+        for message in facts.messages:
+            self.inbox.append_received(message)
+        for uid in facts.present:
+            entry = cache.started_entry(uid)
+            if entry is None:
+                continue
+            if entry.state == reasons.RELEASING or f"{entry.namespace}/{entry.deployment}" in cache.state.deleting_deployments:
+                cache.evict(entry, "Releasing", "it was being deleted")
+
+    def sent(self, order: Send, missing: Collection[str]) -> None:
+        """Forget the requests of deployments that do not run."""
+        for workflow_id in sorted(missing):
+            known = order.deployments.get(workflow_id)
+            owner = _owner(workflow_id)
+            # One that was created meanwhile has sent a request of its own.
+            if known is not None and self.cache.deployments[owner] == known:
+                self.cache.forget_owner(*owner.split("/"))
+
+    def delay(self) -> timedelta | None:
+        """Give the time until something is due without any message; None for never."""
+        # A reservation that is not used after its time to live has to be asked about.
+        delays = [self.cache.reservations.delay(self.cache.now()), self.cache.next_timeout()]
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def _to_deployments(self, signals: Sequence[SignalRequest], summary: str) -> list[Order]:
+        known = {signal.workflow_id: self.cache.deployments[_owner(signal.workflow_id)] for signal in signals}
+        return [Send(list(signals), summary, known)] if signals else []
+
+
+def _owner(workflow_id: str) -> str:
+    return workflow_id.split("/", 1)[1]

@@ -1,0 +1,115 @@
+"""The record of the fleet policy: a memo of the scheduler's own workflow.
+
+A scheduler that lost its state reads it from the run before, which the server keeps for the namespace's retention. Nobody else has the
+policy, so without a record the defaults hold, and the scheduler says that until a policy is set.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.workflow import ActivityConfig
+
+from api_types import names, queues
+from api_types.base import Message
+from scheduler import read_policy
+from workflows.entity.calls import activity_options
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+
+MEMO = "fleetPolicy"
+
+SOUGHT = "the scheduler was started anew, and looks for the record of the policy"
+LOST = (
+    "no record of the policy of an earlier scheduler was found: the defaults hold. "
+    "The server keeps a record for as long as a closed workflow, by the retention of its namespace"
+)
+
+# Some describe calls; the fleet waits for it, as it waits for the rebuild.
+_FIND = ActivityConfig(
+    task_queue=queues.WORKFLOWS,
+    start_to_close_timeout=timedelta(seconds=60),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+)
+
+
+class FindPolicyRecord(Message):
+    """Find the newest record of any run but this one."""
+
+    run_id: str
+
+
+class PolicyRecord(Message):
+    """What was recorded: a policy, or None for the defaults. `earlier`: there was an earlier run, whatever it recorded."""
+
+    found: bool = False
+    policy: dict[str, Any] | None = None
+    earlier: bool = False
+
+
+@activity.defn
+async def find_policy_record(wanted: FindPolicyRecord) -> PolicyRecord:
+    """Read the policy that the newest earlier run of the scheduler with a record has recorded."""
+    client = activity.client()
+    listed = [row async for row in client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"')]
+    earlier = sorted((row for row in listed if row.run_id != wanted.run_id), key=lambda row: row.start_time, reverse=True)
+    for row in earlier:
+        activity.heartbeat()
+        try:
+            # Visibility may not have the newest memo yet.
+            description = await client.get_workflow_handle(row.id, run_id=row.run_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                continue
+            raise
+        recorded = await description.memo_value(MEMO, None)
+        if isinstance(recorded, dict):
+            return PolicyRecord(found=True, policy=recorded.get("policy"), earlier=True)
+    return PolicyRecord(earlier=bool(earlier))
+
+
+class PolicyKeeper:
+    """Restores the policy when the scheduler starts without state, and keeps the record up to date."""
+
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._cache = cache
+        # A new run has the memo of the one before it.
+        self._recorded: Any = workflow.memo_value(MEMO, None)
+
+    async def restore(self) -> None:
+        """Take over the policy of the scheduler before this one."""
+        state = self._cache.state
+        state.policy_lost = SOUGHT
+        found = await workflow.execute_activity(
+            find_policy_record,
+            FindPolicyRecord(run_id=workflow.info().run_id),
+            **activity_options.remote(_FIND, "find the fleet policy of an earlier scheduler"),
+        )
+        if found.policy is not None:
+            try:
+                self._cache.fleet.set_options(read_policy(found.policy))
+            except ValueError as error:
+                # Kept by a later version of the scheduler, perhaps: the record stays as it is.
+                state.policy_lost = f"the recorded policy cannot be read: {error}. The defaults hold"
+                return
+        state.policy = found.policy
+        state.policy_lost = LOST if found.earlier and not found.found else ""
+        if found.found:
+            self.record()
+
+    def rebuilt(self) -> None:
+        """Notice, after a rebuild, replicas that were placed by a scheduler of which the server has nothing any more."""
+        state = self._cache.state
+        if self._recorded is None and self._cache.fleet.ledger.size:
+            state.policy_lost = state.policy_lost or LOST
+        if state.policy_lost:
+            workflow.logger.warning("the fleet policy is lost", extra={"problem": state.policy_lost})
+
+    def record(self) -> None:
+        """Write the policy into the memo when it is another one. A lost one is not recorded as the defaults."""
+        wanted = {"policy": self._cache.state.policy}
+        if wanted != self._recorded and not self._cache.state.policy_lost:
+            workflow.upsert_memo({MEMO: wanted})
+            self._recorded = wanted

@@ -1,0 +1,96 @@
+"""Entities whose accounts are missing: asked beside the decisions, by activities that end when one of them answers."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
+
+from api_types import queues
+from api_types.packing import pack
+from workflows.entity.calls import activity_options
+from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts
+from workflows.fleet_scheduler.rebuild.adoption import Adoption
+
+# It lasts until an entity answers. One that exceeds its time-out is retried by the server, which writes no event.
+_AWAIT = ActivityConfig(
+    task_queue=queues.WORKFLOWS,
+    start_to_close_timeout=timedelta(days=1),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)),
+    cancellation_type=ActivityCancellationType.TRY_CANCEL,
+)
+
+# Entities that are newly missing get an activity of their own, asked at once; with more activities than this all are asked by one again.
+_ACTIVITIES_MAX = 4
+
+
+class MissingAccounts:
+    """Has missing accounts asked for, and keeps what arrives until it can be adopted: a decision that runs reads the same cache."""
+
+    def __init__(self, state: SchedulerState, adoption: Adoption) -> None:
+        self._state = state
+        self._adoption = adoption
+        self._tasks: dict[asyncio.Task[None], list[str]] = {}
+        # Each with the time in ms when it was asked for.
+        self._arrived: list[tuple[int, AccountsPage]] = []
+        # None: what the run before has settled is not known.
+        self._settled: dict[str, list[str]] | None = None
+
+    @property
+    def arrived(self) -> bool:
+        """Whether accounts arrived that are not adopted yet."""
+        return bool(self._arrived)
+
+    def adopt(self) -> None:
+        """Take over what arrived; what is unknown no longer, or only now, decides where new replicas may go."""
+        pages, self._arrived = self._arrived, []
+        for asked_at, page in pages:
+            self._state.raise_epoch(page.accounts.epoch)
+            for workflow_id in page.answered:
+                self._state.unresponsive.pop(workflow_id, None)
+            added = self._adoption.adopt(page.accounts, asked_at)
+            self._adoption.await_unknown_clusters(added)
+            if any(workflow_id.startswith("modeldeployment/") for workflow_id in page.answered):
+                # Known from their deployment alone: each may be gone by now.
+                self._adoption.check_unlisted(added, ())
+        if self._state.unresponsive != self._settled:
+            self._settled = dict(self._state.unresponsive)
+            self._adoption.allow_accounted()
+
+    def ask(self) -> None:
+        """Have all missing accounts asked for; those that were asked for before are still waited for."""
+        self._tasks = {task: ids for task, ids in self._tasks.items() if not task.done()}
+        asked_again, self._state.asked_again = self._state.asked_again, []
+        running = {workflow_id for ids in self._tasks.values() for workflow_id in ids}
+        new = [name for name in self._state.unresponsive if name not in running or name in asked_again]
+        if not new:
+            return
+        if len(self._tasks) >= _ACTIVITIES_MAX:
+            self._cancel()
+            new = list(self._state.unresponsive)
+        self._tasks[asyncio.create_task(self._await(new))] = new
+
+    async def _await(self, workflow_ids: Iterable[str]) -> None:
+        entities, asked_at = dict.fromkeys(workflow_ids, ""), int(workflow.time() * 1000)
+        summary = f"wait for the accounts of {len(entities)} entities"
+        page = await workflow.execute_activity(
+            await_accounts,
+            ReadAccounts(epoch=self._state.epoch, entities=pack(entities)),
+            **activity_options.remote(_AWAIT, summary),
+        )
+        self._arrived.append((asked_at, page))
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = {}
+
+    async def stop(self) -> None:
+        """Stop asking, before continue-as-new; the next run asks again."""
+        tasks = list(self._tasks)
+        self._cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

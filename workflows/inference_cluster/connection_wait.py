@@ -1,0 +1,61 @@
+"""How an InferenceCluster that cannot be connected waits: by an activity, not by timers, for waiting costs no history.
+
+The activity runs in the place of the observer, on the same task queue, so every cluster needs one slot there whether it answers or not. It
+ends when the Secret is another one, the API server answers, or fails for another reason.
+"""
+
+import asyncio
+
+from temporalio import workflow
+
+from activities.clusters.activities import ClusterActivities
+from api_types.messages.cluster_work import AwaitConnection, Connection
+from api_types.queues import ClusterWork, cluster_queue
+from workflows.entity.calls import activity_options
+from workflows.entity.context import EntityContext
+from workflows.entity.failures import was_never_started
+from workflows.inference_cluster.state import ClusterState
+
+
+class ConnectionWait:
+    """Waits after an attempt to connect that failed."""
+
+    def __init__(self, context: EntityContext[ClusterState]) -> None:
+        self.context = context
+        self.state = context.state
+        self.task: asyncio.Task[None] | None = None
+        self.needs_slot = False
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether an attempt now would fail as the last one did, for all that is known."""
+        return self.task is not None or (self.needs_slot and bool(self.state.unserved_queue))
+
+    def start(self, connection: Connection) -> None:
+        """Wait for a change; if no worker has a slot for that, for a slot."""
+        self.stop()
+        if self.state.unserved_queue:
+            self.needs_slot = True
+            return
+        failure = self.state.failure
+        order = AwaitConnection(connection=connection, failure_type=failure.type, failure_message=failure.message)
+        summary = f"wait until {self.context.name} can be connected"
+        options = activity_options.on_cluster(activity_options.WATCH, summary, connection.task_queue)
+        self.task = asyncio.create_task(workflow.execute_activity_method(ClusterActivities.await_connection, order, **options))
+        self.task.add_done_callback(lambda task: self._ended(task, cluster_queue(connection.task_queue, ClusterWork.WATCH)))
+
+    def _ended(self, task: asyncio.Task[None], queue: str) -> None:
+        """Connect again, or wait for a worker that has a slot."""
+        error = None if task.cancelled() else task.exception()
+        if task is not self.task:
+            return
+        self.task = None
+        if error is not None and was_never_started(error):
+            self.needs_slot, self.state.unserved_queue = True, queue
+        self.context.requeue()
+
+    def stop(self) -> None:
+        """Wait no more."""
+        task, self.task, self.needs_slot = self.task, None, False
+        if task:
+            task.cancel()

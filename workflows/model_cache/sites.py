@@ -1,0 +1,30 @@
+"""How a report of a cluster changes what a ModelCache has there: changes the given state; no I/O, no clock."""
+
+from api_types.messages.caches import CacheSite
+from workflows.model_cache.state import ClusterStaging
+
+
+def new_staging(site: CacheSite) -> ClusterStaging:
+    """Begin with a cluster that is not known yet."""
+    staging = ClusterStaging(site=site)
+    _take(staging, site)
+    return staging
+
+
+def record_site(staging: ClusterStaging, site: CacheSite) -> bool:
+    """Record what a cluster reports; False if something newer is known of it."""
+    version = staging.site_version
+    if not version.accepts(site.uid, site.sequence):
+        return False
+    if version.uid != site.uid:
+        # Another cluster of that name: it does not know what this cache has there, and what was applied may be gone.
+        staging.registered = False
+        for copy in staging.copies:
+            copy.applied_generation = 0
+    _take(staging, site)
+    return True
+
+
+def _take(staging: ClusterStaging, site: CacheSite) -> None:
+    staging.site, version = site, staging.site_version.advanced(site.uid, site.sequence)
+    staging.site_version = version if site.present else version.ended(site.uid)

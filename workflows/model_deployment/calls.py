@@ -1,0 +1,35 @@
+"""How the workflow of a deployment carries its orders out: each one call, whose result may order more."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from activities.messaging.entity_client import EntityClient
+from api_types import names
+from api_types.messages.entities import StartReplicas
+from workflows.entity.calls.querying import query_each
+from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities, send_all
+from workflows.model_deployment.orders import Order, ReadAccounts, Send, Start
+from workflows.model_deployment.replicas import ReplicaController
+
+
+async def carry_out(orders: Sequence[Order], replicas: ReplicaController) -> None:
+    """Carry out orders, and those that follow from their results."""
+    waiting = deque(orders)
+    while waiting:
+        waiting.extend(await _carry_out(waiting.popleft(), replicas))
+
+
+async def _carry_out(order: Order, replicas: ReplicaController) -> list[Order]:
+    match order:
+        case Send(signals, summary, recorded):
+            replicas.sent(await send_all(signals, summary, local=not recorded and len(signals) <= LOCAL_CALLS_MAX))
+            return []
+        case Start(starts):
+            summary = f"start {len(starts)} replicas of {starts[0].deployment}"
+            wanted = StartReplicas(replicas=starts)
+            started = await call_entities(EntityClient.start_replicas, wanted, summary)
+            return replicas.started(order, started.conflicts)
+        case ReadAccounts(unknown):
+            ids = [names.workflow_id("ModelReplica", replicas.namespace, name) for name in unknown]
+            answered = await query_each(ids, "account", f"read the accounts of {len(ids)} replicas that are not tracked")
+            return replicas.accounts_read(order, answered.answers, answered.unresponsive)

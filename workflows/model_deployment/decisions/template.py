@@ -1,0 +1,78 @@
+"""What a deployment's spec says of its replicas: pure functions."""
+
+from typing import Any, NamedTuple
+
+from api_types import labels
+from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
+from api_types.resources.replica_spec import replica_spec
+from api_types.validation.picker_flags import parse_picker_flags
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
+
+
+def template_labels(state: DeploymentState) -> dict[str, str]:
+    """Give the labels that users want on replicas and endpoints."""
+    found: dict[str, str] = (state.spec or {})["template"].get("metadata", {}).get("labels", {})
+    return found
+
+
+def flags_text(state: DeploymentState) -> str:
+    """Give the annotation with the extra flags of the endpoint pickers."""
+    return state.annotations.get(labels.PICKER_FLAGS, "")
+
+
+class PickerFlags(NamedTuple):
+    """The extra flags of the endpoint pickers, and why they could not be read."""
+
+    flags: dict[str, str]
+    problem: str = ""
+
+
+def read_flags(state: DeploymentState) -> PickerFlags:
+    """Read the extra flags of the endpoint pickers; none if they cannot be read."""
+    try:
+        return PickerFlags(parse_picker_flags(flags_text(state)))
+    except ValueError as error:
+        return PickerFlags({}, f"{labels.PICKER_FLAGS}: {error}")
+
+
+def start_message(state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str]) -> StartReplica:
+    """Give the start argument of a replica of deployment `name`."""
+    return StartReplica(
+        uid=replica.uid,
+        namespace=namespace,
+        name=replica.name,
+        deployment=name,
+        deployment_uid=state.uid,
+        cluster=replica.cluster,
+        index=replica.index,
+        generation=replica.generation,
+        spec=_spec_of(state, replica),
+        entry=replica.entry,
+        labels=template_labels(state),
+        picker_flags=flags,
+        restarted=replica.restarted,
+        first_sequence=replica.sequence if replica.restarted else 0,
+        deleting=bool(replica.deletion_reason),
+    )
+
+
+def template_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str]) -> SetTemplate:
+    """Give the present template for a replica that runs."""
+    return SetTemplate(
+        uid=replica.uid,
+        generation=replica.generation,
+        spec=_spec_of(state, replica),
+        entry=replica.entry,
+        labels=template_labels(state),
+        picker_flags=flags,
+    )
+
+
+def labels_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str]) -> SetLabels:
+    """Give what a replica follows beside its template."""
+    return SetLabels(uid=replica.uid, labels=template_labels(state), picker_flags=flags)
+
+
+def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
+    template: dict[str, Any] = (state.spec or {})["template"]["spec"]
+    return replica_spec(template, replica.cluster, replica.entry["engines"])
