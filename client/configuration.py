@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from api_types.settings import CONFIG_VARIABLE, Settings, bad_settings
+from api_types.environment import CONFIG_VARIABLE, HOME_VARIABLE
+from api_types.settings import Settings, bad_settings
 from client.errors import Refused
 
-HOME_VARIABLE = "MODELPLANE_HOME"
 _VARIABLES = "MODELPLANE_* variables"
 
 

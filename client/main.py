@@ -39,8 +39,9 @@ COMMANDS = {
     "policy": Command("change.policy", "policy", "Show or replace the fleet's placement policy."),
     "scale": Command("change.scale", "scale", "Set the number of replicas of a ModelDeployment."),
     "rollout": Command("change.rollout", "rollout", "Show and control the rollout of a changed template."),
-    "drain": Command("change.drain", "drain", "Move every replica off a cluster and place nothing there."),
-    "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained cluster again."),
+    "drain": Command("change.drain", "drain", "Move every replica off a cluster, if it finds another place."),
+    "cordon": Command("change.drain", "cordon", "Place nothing more on a cluster; what runs there stays."),
+    "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained or cordoned cluster again."),
     "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
     "delete": Command("change.delete", "delete", "Delete objects in order."),
     "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
@@ -108,7 +109,7 @@ def common(
     """Take the options that stand before any command."""
     del show_version
     if config:
-        from api_types.settings import CONFIG_VARIABLE  # noqa: PLC0415 - the models of the settings would slow down --help
+        from api_types.environment import CONFIG_VARIABLE  # noqa: PLC0415 - the models of the settings would slow down --help
 
         os.environ[CONFIG_VARIABLE] = str(config)
 

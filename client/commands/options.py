@@ -4,9 +4,27 @@ from typing import Annotated
 
 import typer
 
+from client.errors import Refused
 from client.output.formats import Format
 
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace; `default` if none is given.", show_default=False)]
+_SHOWN_MAX = 80
+
+
+def _usable_namespace(given: str | None) -> str | None:
+    from api_types.validation.rules.metadata import is_dns_label  # noqa: PLC0415 - the rules would slow down --help
+
+    if given and not is_dns_label(given):
+        raise Refused(
+            f"-n {given[:_SHOWN_MAX]!r} is not the name of a namespace",
+            next_step="write lower-case letters, digits and hyphens, at most 63; `modelplane get all -A` shows those in use",
+        )
+    return given
+
+
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="Namespace; `default` if none is given.", show_default=False, callback=_usable_namespace),
+]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 Labels = Annotated[str | None, typer.Option("--selector", "-l", help="Label selector, such as `team=chat,tier!=gold`.", show_default=False)]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]

@@ -3,6 +3,7 @@
 By kind, because kinds give one reason for different causes.
 """
 
+from api_types import labels
 from client.refs.targets import Target
 from client.refs.tree import Tree, conditions
 
@@ -13,6 +14,8 @@ ADVICE = {
     "InferenceCluster": {
         "WaitingForClasses": "apply the missing InferenceClass; `modelplane get icl` lists those that exist",
         "CredentialsInvalid": "put a working kubeconfig into the Secret that the cluster names, with `modelplane apply -f`",
+        "WaitingForWorker": "start a worker that serves the task queue that the message names (setting queues.serve), where it reaches the "
+        "cluster",
         "Unreachable": "check that the worker can reach the API server that the kubeconfig names",
         "ProviderNotSupported": "this source cannot be provisioned yet; create the cluster yourself and use source: Existing",
     },
@@ -35,8 +38,10 @@ ADVICE = {
         "ServingStackMissing": "install on the cluster what serves the kind that the message names; the replica is then applied by itself",
         "SecretMissing": "apply the Secret or ConfigMap that the message names",
         "NameConflict": "an object that Modelplane does not own has this name on the cluster; remove or rename it",
+        "RoutingUnsupported": f"change the cluster's annotation {labels.ROUTING}, or install on the cluster what the message names",
+        "WaitingForWorker": "see which task queue has no worker: `modelplane get ic -o wide`, then describe the cluster",
         "ClusterUnreachable": "see the cluster: `modelplane get ic -o wide`",
-        "WaitingForCluster": "see the cluster: `modelplane get ic -o wide`",
+        "WaitingForCluster": "see the cluster: `modelplane get ic -o wide`; apply it again if it is not there",
         "WaitingForCache": "see its progress: `modelplane get mc -n {namespace}`, then describe it",
     },
 }

@@ -2,92 +2,128 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeVar
 
 from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
 from api_types.validation.manifests import InvalidManifest, Manifest, admit_update, dump, load, update_warnings
-from client.errors import CommandFailed, Conflict, Refused, combine
-from client.follow.edit import deleted_meanwhile
+from client.errors import CommandFailed, NoAnswer, NotFound, Refused
+from client.follow.edit import being_deleted, raise_if_not_accepted
 from client.follow.fleet_warnings import warnings_of
-from client.follow.requests import current_user, new_request_id, until_applied
+from client.follow.requests import (
+    Requested,
+    current_user,
+    new_request_id,
+    raise_failures,
+    result_of,
+    show_results,
+    until_answered,
+    until_applied,
+)
 from client.follow.waiting import Goal, until_ready
 from client.manifests.secrets import store_secrets
 from client.output.progress import Progress
 from client.refs.targets import Target
-from client.refs.tree import Tree, deleting, generation, refusal
+from client.refs.tree import Tree, deleting, has_changed
 from client.temporal.control_plane import ControlPlane
 
-Outcome = Literal["created", "configured", "unchanged"]
-_USER_METADATA = ("labels", "annotations")
+# "applied" while no worker has said what it changed.
+Outcome = Literal["created", "configured", "unchanged", "applied"]
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
-class AppliedObject:
+class AppliedObject(Requested):
     """The result of applying one manifest."""
 
+    outcome: Outcome = "applied"
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A manifest that may be sent."""
+
     target: Target
-    outcome: Outcome
-    tree: Tree
+    manifest: Manifest
+    exists: bool
+    request_id: str = ""
 
 
-async def apply_manifests(plane: ControlPlane, manifests: Sequence[Manifest]) -> list[AppliedObject]:
-    """Send manifests in order of their kinds, objects of one kind concurrently, and print the outcome of each."""
+async def apply_manifests(plane: ControlPlane, manifests: Sequence[Manifest], look_seconds: float = 0.0) -> list[AppliedObject]:
+    """Send manifests in order of their kinds, and then wait for all answers; prints the outcome of each. The failures are raised together.
+
+    What is sent needs no worker. Where one tells in time what the object is now, a change that cannot be made is not sent: it is asked
+    once, or again and again for `look_seconds`.
+    """
+    await store_secrets([manifest for manifest in manifests if isinstance(manifest, Stored)], plane.settings)
+    failures: list[CommandFailed] = []
+    checked = await _each(
+        plane, partial(_check, look_seconds=look_seconds), [manifest for manifest in manifests if manifest.kind in BY_KIND], failures
+    )
+    sent: list[_Checked] = []
+    for kind in dict.fromkeys(one.target.kind.kind for one in checked):
+        sent += await _each(plane, _send, [one for one in checked if one.target.kind.kind == kind], failures)
     for warning in await warnings_of(plane, manifests):
         print(f"warning: {warning}", file=sys.stderr)
-    applied: list[AppliedObject] = []
-    failures: list[CommandFailed] = []
-    await store_secrets([manifest for manifest in manifests if isinstance(manifest, Stored)], plane.settings)
-    for kind in dict.fromkeys(manifest.kind for manifest in manifests if manifest.kind in BY_KIND):
-        group = [manifest for manifest in manifests if manifest.kind == kind]
-        for result in await asyncio.gather(*(_send(plane, manifest) for manifest in group)):
-            if isinstance(result, CommandFailed):
-                failures.append(result)
-                continue
-            print(f"{result.target.label} {result.outcome}", flush=True)
-            applied.append(result)
-    if failures:
-        raise combine(failures)
+    applied = show_results(await _each(plane, _answer, sent, failures), lambda one: one.outcome)
+    raise_failures(failures)
     return applied
 
 
 async def until_applied_are_ready(plane: ControlPlane, applied: Sequence[AppliedObject], seconds: float) -> list[Tree]:
     """Wait, showing progress, until everything that was applied is Ready at its new generation."""
     with Progress() as progress:
-        return await until_ready(plane, [Goal(one.target, generation(one.tree)) for one in applied], seconds, progress)
+        return await until_ready(plane, [Goal.of(one) for one in applied], seconds, progress)
 
 
-async def _send(plane: ControlPlane, manifest: Manifest) -> AppliedObject | CommandFailed:
+async def _each(
+    plane: ControlPlane,
+    step: Callable[[ControlPlane, ItemT], Awaitable[ResultT]],
+    items: Sequence[ItemT],
+    failures: list[CommandFailed],
+) -> list[ResultT]:
+    """Take one step for all objects at once; gives the results, and adds the failures to those of the steps before."""
+    results = await asyncio.gather(*(result_of(step(plane, item)) for item in items))
+    failures += [result for result in results if isinstance(result, CommandFailed)]
+    return [result for result in results if not isinstance(result, CommandFailed)]
+
+
+async def _check(plane: ControlPlane, manifest: Manifest, *, look_seconds: float) -> _Checked:
+    """Look at the object, and check that it can be changed in this way. Raises `Conflict`, `Refused`, `Unreachable`."""
     target = Target.of(BY_KIND[manifest.kind], manifest.metadata.namespace, manifest.metadata.name)
+    if not await plane.exists(target):
+        return _Checked(target, manifest, exists=False)
     try:
-        return await _set_spec(plane, target, manifest)
-    except CommandFailed as failure:
-        return failure
+        before = await until_answered(lambda: plane.describe(target), look_seconds)
+    except NotFound:
+        return _Checked(target, manifest, exists=False)
+    except NoAnswer:
+        return _Checked(target, manifest, exists=True)  # its workflow makes the same checks
+    _check_change(target, before, manifest)
+    return _Checked(target, manifest, exists=True)
 
 
-async def _set_spec(plane: ControlPlane, target: Target, manifest: Manifest) -> AppliedObject:
-    before = await plane.find(target)
-    if before is not None:
-        _check_change(target, before, manifest)
-    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(manifest))
-    await plane.set_spec(target, request)
-    after = await until_applied(plane, target, request.request_id)
-    if after is None or deleting(after):
-        raise deleted_meanwhile(target)
-    if why := refusal(after):
-        raise Refused(
-            f"{target.title} was refused by the control plane", details=why.splitlines(), next_step="fix the manifest and apply it again"
-        )
-    return AppliedObject(target, _outcome(before, after), after)
+async def _send(plane: ControlPlane, checked: _Checked) -> _Checked:
+    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(checked.manifest))
+    await plane.set_spec(checked.target, request)
+    return replace(checked, request_id=request.request_id)
+
+
+async def _answer(plane: ControlPlane, sent: _Checked) -> AppliedObject:
+    requested = raise_if_not_accepted(await until_applied(plane, sent.target, sent.request_id))
+    return AppliedObject(requested.target, requested.request_id, requested.tree, requested.gone, _outcome(sent, requested.tree))
 
 
 def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
     """Raise `Conflict` or `Refused` for a change that cannot be made, and print warnings about one that can."""
     if deleting(before):
-        raise Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
+        raise being_deleted(target)
     if not before.get("spec"):
         return  # every spec so far was refused, and this one may be the first that is not
     old = load(before)
@@ -103,12 +139,10 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def _outcome(before: Tree | None, after: Tree) -> Outcome:
-    if before is None:
+def _outcome(sent: _Checked, after: Tree | None) -> Outcome:
+    """Say what the workflow did. A worker that could not tell in time what was there before knows it when it applies the request."""
+    if not sent.exists:
         return "created"
-    return "unchanged" if _user_fields(before) == _user_fields(after) else "configured"
-
-
-def _user_fields(tree: Tree) -> object:
-    metadata = tree.get("metadata") or {}
-    return [tree.get("spec"), *(metadata.get(key) or {} for key in _USER_METADATA)]
+    if after is None:
+        return "applied"
+    return "configured" if has_changed(after, sent.request_id) else "unchanged"

@@ -1,7 +1,7 @@
 """Following a drain: which replicas are still on the cluster, what each waits for, and the status of their deployments.
 
-A deployment requests placements when something of its own changes, and otherwise only from time to time. So the deployments with replicas
-on the cluster get a `resync` signal once the cluster has applied the taint, and again while their replicas stay.
+The scheduler has every deployment on the cluster request placements again when it learns of the taint. Under a drain budget some replicas
+stay for a while, so their deployments get a `resync` signal from time to time while that is so.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from client.errors import NoAnswer, NotFound, TimedOut
 from client.follow.waiting import status_line
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
-from client.refs.tree import Tree, at_path, deleting, labels
+from client.refs.tree import Tree, deleting, labels
 from client.temporal.control_plane import ControlPlane
 from scheduler import MAINTENANCE, deployment_view, untolerated
 
@@ -60,17 +60,6 @@ async def until_drained(plane: ControlPlane, cluster: str, seconds: float, progr
                 next_step=f"wait longer with `modelplane drain {cluster} --wait`, or end the drain with `modelplane uncordon {cluster}`",
             )
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def request_moves(plane: ControlPlane, cluster: Target, generation: int) -> None:
-    """Have the deployments with replicas there request placements again, once the cluster has observed that generation of its spec."""
-    deadline = time.monotonic() + _RESYNC_SECONDS
-    while time.monotonic() < deadline:
-        tree = await plane.describe(cluster)
-        if int(at_path(tree, ".status.observedGeneration") or 0) >= generation:
-            break
-        await asyncio.sleep(_POLL_SECONDS)
-    await _resync_owners(plane, await _replicas_on(plane, cluster.name))
 
 
 async def _resync_owners(plane: ControlPlane, replicas: Sequence[DrainedReplica]) -> None:

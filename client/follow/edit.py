@@ -5,7 +5,7 @@ from collections.abc import Callable
 from api_types.messages.entities import SetSpec
 from api_types.messages.signals import EntitySignals
 from client.errors import Conflict, Refused
-from client.follow.requests import current_user, new_request_id, until_applied
+from client.follow.requests import Requested, current_user, new_request_id, until_answered, until_applied
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, refusal
 from client.temporal.control_plane import ControlPlane
@@ -13,10 +13,45 @@ from client.temporal.control_plane import ControlPlane
 _KEPT = ("name", "namespace", "labels", "annotations")
 
 
-def _as_manifest(tree: Tree, spec: Tree) -> Tree:
-    """Give a described object as the manifest that a user would apply, with another spec."""
-    metadata = {key: tree["metadata"][key] for key in _KEPT if tree["metadata"].get(key)}
-    return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}
+async def change(plane: ControlPlane, target: Target, new_spec: Callable[[Tree], Tree], *, reason: str = "") -> Requested:
+    """Send an object with another spec; where nothing changes nothing is sent, and the request has no id.
+
+    `new_spec` takes the described object, which only a worker can give. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever
+    `new_spec` raises.
+    """
+    tree = await until_answered(lambda: plane.describe(target))
+    if deleting(tree):
+        raise being_deleted(target)
+    raise_without_spec(target, tree)
+    spec = new_spec(tree)
+    if spec == tree["spec"]:
+        return Requested(target, "", tree)
+    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=_as_manifest(tree, spec), reason=reason)
+    await plane.signal(target, EntitySignals.SET_SPEC, request)
+    return raise_if_not_accepted(await until_applied(plane, target, request.request_id))
+
+
+def raise_if_not_accepted(requested: Requested) -> Requested:
+    """Give a request for a new spec back. Raises `Conflict` if its object goes or is gone, `Refused` if the spec was refused."""
+    raise_if_deleted(requested)
+    if requested.tree and (why := refusal(requested.tree).splitlines()):
+        raise Refused(
+            f"{requested.target.title} was refused by the control plane", details=why, next_step="fix its manifest and apply it again"
+        )
+    return requested
+
+
+def raise_if_deleted(requested: Requested) -> None:
+    """Raise `Conflict` for a request whose object is gone, or is being deleted: it changed nothing."""
+    if requested.gone:
+        raise Conflict(f"{requested.target.title} was deleted meanwhile", next_step="apply its manifest again")
+    if requested.tree and deleting(requested.tree):
+        raise being_deleted(requested.target)
+
+
+def being_deleted(target: Target) -> Conflict:
+    """Make the error for a change of an object that is being deleted."""
+    return Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
 
 
 def raise_without_spec(target: Target, tree: Tree) -> None:
@@ -27,28 +62,7 @@ def raise_without_spec(target: Target, tree: Tree) -> None:
         )
 
 
-def deleted_meanwhile(target: Target) -> Conflict:
-    """Make the error for an object that was deleted while a request for it was under way."""
-    return Conflict(f"{target.title} was deleted meanwhile", next_step="apply its manifest again once it is gone")
-
-
-async def change(plane: ControlPlane, target: Target, new_spec: Callable[[Tree], Tree]) -> Tree | None:
-    """Send an object with another spec and give it as applied; None if nothing changes.
-
-    `new_spec` takes the described object. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
-    """
-    tree = await plane.describe(target)
-    if deleting(tree):
-        raise Conflict(f"{target.title} is being deleted", next_step=f"see what it waits for: `modelplane describe {target.command}`")
-    raise_without_spec(target, tree)
-    spec = new_spec(tree)
-    if spec == tree["spec"]:
-        return None
-    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=_as_manifest(tree, spec))
-    await plane.signal(target, EntitySignals.SET_SPEC, request)
-    after = await until_applied(plane, target, request.request_id)
-    if after is None or deleting(after):
-        raise deleted_meanwhile(target)
-    if why := refusal(after).splitlines():
-        raise Refused(f"{target.title} was refused by the control plane", details=why, next_step="fix its manifest and apply it again")
-    return after
+def _as_manifest(tree: Tree, spec: Tree) -> Tree:
+    """Give a described object as the manifest that a user would apply, with another spec."""
+    metadata = {key: tree["metadata"][key] for key in _KEPT if tree["metadata"].get(key)}
+    return {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata, "spec": spec}

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from client.errors import START_WORKER, CommandFailed, NoAnswer, NotFound, TimedOut
 from client.follow.advice import advice
+from client.follow.requests import UNSEEN, Requested
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
-from client.refs.tree import SCALED_TO_ZERO, Tree, condition, conditions, refusal, settled
+from client.refs.tree import SCALED_TO_ZERO, Tree, condition, conditions, generation, has_applied, refusal, settled
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import execution_of
 
@@ -18,10 +19,21 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Goal:
-    """An object that shall be Ready at this generation or a later one."""
+    """An object that shall be Ready at this generation or a later one; None: at that of a request that no worker has seen yet."""
 
     target: Target
-    generation: int
+    generation: int | None
+    request_id: str = ""
+
+    @classmethod
+    def of(cls, requested: Requested) -> "Goal":
+        """Give the goal of a request."""
+        return cls(requested.target, generation(requested.tree) if requested.tree else None, requested.request_id)
+
+    def seen_in(self, tree: Tree | None) -> "Goal":
+        """Give the goal with the generation of its request, if the object shows that it was applied."""
+        applied = tree is not None and self.generation is None and has_applied(tree, self.request_id)
+        return replace(self, generation=generation(tree)) if tree and applied else self
 
 
 async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
@@ -32,14 +44,16 @@ async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float
     deadline = time.monotonic() + seconds
     while True:
         trees = await asyncio.gather(*(describe_or_none(plane, goal.target) for goal in goals))
+        goals = [goal.seen_in(tree) for goal, tree in zip(goals, trees, strict=True)]
         pairs = list(zip(goals, trees, strict=True))
-        progress.show([Row(goal.target.label, status_line(tree), _reached(goal, tree)) for goal, tree in pairs])
+        progress.show([Row(goal.target.label, _line(goal, tree), _reached(goal, tree)) for goal, tree in pairs])
         for goal, tree in pairs:
-            raise_if_refused(goal.target, tree)
+            if goal.generation is not None:
+                raise_if_refused(goal.target, tree)
         if all(_reached(goal, tree) for goal, tree in pairs):
             return [tree for tree in trees if tree is not None]
         if time.monotonic() >= deadline:
-            raise await _timed_out(plane, [(goal.target, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
+            raise await _timed_out(plane, [(goal, tree) for goal, tree in pairs if not _reached(goal, tree)], seconds)
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -102,7 +116,11 @@ def _reason(row: Tree) -> str:
 
 
 def _reached(goal: Goal, tree: Tree | None) -> bool:
-    return tree is not None and settled(tree, goal.generation)
+    return tree is not None and goal.generation is not None and settled(tree, goal.generation)
+
+
+def _line(goal: Goal, tree: Tree | None) -> str:
+    return status_line(tree) if tree is None or goal.generation is not None else UNSEEN
 
 
 def raise_if_refused(target: Target, tree: Tree | None) -> None:
@@ -135,12 +153,12 @@ async def _teardown_state(plane: ControlPlane, target: Target) -> str:
         return "no worker answers for it"
 
 
-async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Target, Tree | None]], seconds: float) -> TimedOut:
-    target, tree = missing[0]
+async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Goal, Tree | None]], seconds: float) -> TimedOut:
+    target, tree = missing[0][0].target, missing[0][1]
     details: list[str] = []
-    for one, seen in missing:
-        details.append(f"{one.title}: {status_line(seen)}")
-        details += [f"  failing: {step}" for step in (await execution_of(plane, one)).failing]
+    for goal, seen in missing:
+        details.append(f"{goal.target.title}: {_line(goal, seen)}")
+        details += [f"  failing: {step}" for step in (await execution_of(plane, goal.target)).failing]
     return TimedOut(
         f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import httpx
 
-from api_types.settings import CONFIG_VARIABLE, Settings
+from api_types.environment import CONFIG_VARIABLE
+from api_types.settings import Settings
 from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
 from testbed.cluster.kube import KubeError

@@ -11,6 +11,7 @@ from client.refs.targets import DEFAULT_NAMESPACE
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 STANDARD_INPUT = "-"
+_ENCODING = "manifests are YAML or JSON in UTF-8"
 
 
 def read_documents(names: Sequence[str] | None) -> list[Document]:
@@ -27,7 +28,7 @@ def read_documents(names: Sequence[str] | None) -> list[Document]:
     if problems:
         raise _refused(problems)
     if not documents:
-        raise Refused(f"no manifest in {', '.join(names)}", next_step="a manifest has apiVersion, kind, metadata and spec")
+        raise Refused(f"no manifest in {', '.join(map(_title, names))}", next_step="a manifest has apiVersion, kind, metadata and spec")
     return documents
 
 
@@ -46,9 +47,24 @@ def print_warnings(admitted: Sequence[Admitted]) -> None:
             print(f"warning: {warning}", file=sys.stderr)
 
 
+def _title(name: str) -> str:
+    return "standard input" if name == STANDARD_INPUT else name
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise Refused("standard input is not UTF-8 text", next_step=_ENCODING) from error
+
+
 def _texts(name: str) -> list[tuple[str, str]]:
     if name == STANDARD_INPUT:
-        return [("standard input", sys.stdin.read())]
+        return [(_title(name), _standard_input())]
+    if name.startswith(("http://", "https://")):
+        raise Refused(
+            f"{name} is an address, and only files and folders are read", next_step=f"download it: `curl -fsSL {name} | modelplane … -f -`"
+        )
     path = Path(name).expanduser()
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
@@ -62,7 +78,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8 text", next_step="manifests are YAML or JSON in UTF-8") from error
+        raise Refused(f"{file} is not UTF-8 text", next_step=_ENCODING) from error
     except OSError as error:
         raise Refused(f"cannot read {file}: {error.strerror}", next_step="check the path") from error
 

@@ -12,6 +12,8 @@ from client.temporal.control_plane import ListedObject
 # Suffix of a value that is only the last known one, because no worker answered.
 MARK = "?"
 
+_DISABLED = "SchedulingDisabled"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -55,12 +57,14 @@ def _columns(kind: KindInfo) -> Sequence[Column]:
 
 def _cell(tree: Tree, column: Column, answered: bool) -> str:
     value = text_at(tree, column.paths)
+    if column.title == READY.title and condition(tree, _DISABLED).get("status") == "True":
+        value = ",".join(filter(None, (value, _DISABLED)))  # as kubectl shows nodes
     return value if answered else f"{value}{MARK}"
 
 
 def _why(tree: Tree) -> tuple[str, str]:
     ready = condition(tree, "Ready")
     if ready.get("status") == "True":
-        return str(ready.get("reason") or ""), ""
+        return str(ready.get("reason") or ""), str(condition(tree, _DISABLED).get("message") or "")
     blocking = next((row for row in at_path(tree, ".status.conditions") or [] if row.get("status") != "True" and row.get("message")), ready)
     return str(ready.get("reason") or ""), " ".join(str(blocking.get("message") or "").split())

@@ -12,6 +12,7 @@ from typing import Any
 from activities.messaging.search_attributes import NAME, NAMESPACE, READY, visibility_query
 from api_types import labels
 from api_types.clock import now_ms
+from api_types.messages.capacity import with_plain_admission
 from api_types.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from client.errors import START_WORKER, NoAnswer, NotFound
@@ -67,14 +68,14 @@ class LiveFleet:
 
 async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
     """Read the whole fleet; `written` are deployments in files to apply. Raises `NoAnswer` naming what did not answer, `Unreachable`."""
-    classes, clusters, deployments, (entries, state), policy = await asyncio.gather(
+    classes, clusters, deployments, (entries, state) = await asyncio.gather(
         _list_all(plane, "InferenceClass"),
         _list_all(plane, "InferenceCluster"),
         _list_all(plane, "ModelDeployment"),
         _ledger(plane),
-        _policy(plane),
     )
-    fleet = Fleet(read_policy(policy))
+    # A scheduler that had ended has its policy again when its ledger is complete.
+    fleet = Fleet(read_policy(await _policy(plane)))
     clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
     for seen in clusters:
         fleet.put_cluster(cluster_view(seen.tree), now_ms())
@@ -134,7 +135,7 @@ async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObjec
     if adapter == "none" or not seen.answered:
         return seen
     account: dict[str, Any] = await plane.query(seen.target, "account")
-    capacity = account["manifest"]["status"].get("capacity")
+    capacity = with_plain_admission(account["manifest"])["status"].get("capacity")
     return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
 
 
@@ -143,6 +144,8 @@ async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any
     for attempt in range(_LEDGER_READS):
         if attempt:
             await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
+        if not await _knows_replicas(plane):
+            continue
         entries: list[LedgerEntry] = []
         state: dict[str, Any] = {}
         versions: set[int] = set()
@@ -164,7 +167,22 @@ async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any
         # Pages of different versions do not add up: a replica that moved meanwhile would be counted twice or not at all.
         if len(versions) == 1 and complete:
             return entries, state
-    raise NoAnswer("the scheduler's ledger changed whenever it was read", next_step="try again when fewer changes are under way")
+    raise NoAnswer(
+        "the scheduler's ledger changed whenever it was read, or is being rebuilt",
+        next_step="try again when fewer changes are under way",
+    )
+
+
+async def _knows_replicas(plane: ControlPlane) -> bool:
+    """Whether the scheduler has all replicas in its ledger. One that has ended is started again, and a new one hears of them one by one."""
+    try:
+        answer: dict[str, Any] = await plane.query(SCHEDULER, "describe")
+    except NotFound:
+        async for _ in plane.rows(visibility_query(["ModelReplica"])):
+            await plane.start_scheduler()  # as each of its senders does
+            return False
+        return True
+    return not answer["status"].get("rebuilding")
 
 
 async def _policy(plane: ControlPlane) -> dict[str, Any]:

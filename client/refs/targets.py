@@ -66,7 +66,9 @@ def kind_named(text: str) -> KindInfo:
     try:
         return find_kind(text)
     except UnknownKind as error:
-        raise Refused(str(error), next_step="`modelplane schema` lists the kinds") from error
+        raise Refused(
+            str(error), next_step="`modelplane schema` lists the kinds; an object is written TYPE/NAME, such as `md/qwen`"
+        ) from error
 
 
 def served(kind: KindInfo) -> KindInfo:
@@ -115,5 +117,7 @@ def _kinds(text: str) -> list[KindInfo]:
 def _slashed(word: str) -> tuple[KindInfo, str]:
     kind, slash, name = word.partition("/")
     if not (slash and kind and name and "/" not in name):
-        raise Refused(f"{word!r} does not name an object", next_step="write TYPE/NAME for each, such as `md/qwen ic/oslo`")
+        raise Refused(
+            f"{word!r} does not name an object", next_step="write TYPE/NAME for each, such as `md/qwen ic/oslo`; -n names the namespace"
+        )
     return served(kind_named(kind)), name

@@ -64,6 +64,11 @@ def deleting(tree: Tree) -> bool:
     return bool(at_path(tree, ".metadata.deletionTimestamp"))
 
 
+def has_changed(tree: Tree, request_id: str) -> bool:
+    """Tell whether a request that was applied changed the manifest of its object."""
+    return request_id in (tree.get("changingRequestIds") or ())
+
+
 def has_applied(tree: Tree, request_id: str) -> bool:
     """Whether the workflow of the object has applied a request."""
     return request_id in (tree.get("appliedRequestIds") or ())
@@ -85,4 +90,4 @@ def refusal(tree: Tree) -> str:
 
 def clean(tree: Tree) -> Tree:
     """Give the object as it is shown to users, without the fields for this client."""
-    return {key: value for key, value in tree.items() if key != "appliedRequestIds"}
+    return {key: value for key, value in tree.items() if key not in ("appliedRequestIds", "changingRequestIds")}

@@ -23,6 +23,7 @@ from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCStatusCode
 
 from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
+from activities.messaging.sending import ensure_scheduler
 from api_types import queues
 from api_types.clock import timestamp
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
@@ -125,7 +126,14 @@ class ControlPlane:
         try:
             await self.client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
         except RPCError as error:
-            raise self._failure(error, target) from error
+            raise self._failure_to_send(error, target) from error
+
+    async def start_scheduler(self) -> None:
+        """Start the scheduler if it does not run, as each of its senders does. Raises `Unreachable`."""
+        try:
+            await ensure_scheduler(self.client)
+        except RPCError as error:
+            raise unreachable(self.settings, error) from error
 
     async def set_spec(self, target: Target, message: SetSpec) -> None:
         """Send an object its manifest by signal-with-start. Raises `Unreachable`."""
@@ -144,7 +152,7 @@ class ControlPlane:
                 start_signal_args=[request.payload],
             )
         except RPCError as error:
-            raise self._failure(error, target) from error
+            raise self._failure_to_send(error, target) from error
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""
@@ -174,7 +182,7 @@ class ControlPlane:
                 # A closed workflow would still answer, from its history: for a user the object is gone.
                 return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
-                raise _not_found(target) from error
+                raise not_found(target) from error
             except (UnknownKey, KeyError) as error:
                 # Without any key the encoding is unknown to the converter, which raises a KeyError.
                 raise CommandFailed(
@@ -190,6 +198,10 @@ class ControlPlane:
             except RPCError as error:
                 raise self._failure(error, target) from error
 
+    def _failure_to_send(self, error: RPCError, target: Target) -> CommandFailed:
+        """Translate an error of a signal, which no worker has a part in."""
+        return unreachable(self.settings, error) if error.status in UNANSWERED else self._failure(error, target)
+
     def _failure(self, error: RPCError, target: Target | None) -> CommandFailed:
         """Translate an error of Temporal."""
         if error.status == RPCStatusCode.NOT_FOUND and "namespace" in error.message.lower():
@@ -199,7 +211,7 @@ class ControlPlane:
                 next_step=f"create it with `temporal operator namespace create {name}`, or set temporal.namespace",
             )
         if error.status == RPCStatusCode.NOT_FOUND and target:
-            return _not_found(target)
+            return not_found(target)
         if error.status in UNANSWERED:
             return NoAnswer(
                 f"no worker answers for {target.title}" if target else "Temporal is too slow to answer",
@@ -211,6 +223,12 @@ class ControlPlane:
                 f"Temporal namespace {self.settings.temporal.namespace!r} does not have the search attributes of this control plane yet",
                 details=[error.message],
                 next_step=f"start a worker once, which registers them: {RUN_WORKER}",
+            )
+        if error.status == RPCStatusCode.INVALID_ARGUMENT:
+            return CommandFailed(
+                f"Temporal at {self.settings.temporal.address} refuses the request{f' about {target.title}' if target else ''}",
+                details=[error.message],
+                next_step="correct what the message names, such as a request that is too large",
             )
         if error.status in {RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED}:
             return Unreachable(
@@ -234,6 +252,7 @@ def _from_attributes(target: Target, phase: str | None, ready: str | None, start
     return {"apiVersion": target.kind.api_version, "kind": target.kind.kind, "metadata": metadata, "status": status}
 
 
-def _not_found(target: Target) -> NotFound:
+def not_found(target: Target) -> NotFound:
+    """Make the error for an object that does not exist."""
     scope = f" -n {target.namespace}" if target.namespace else ""
     return NotFound(f"{target.title} does not exist", next_step=f"`modelplane get {target.kind.short}{scope}` lists those that do")

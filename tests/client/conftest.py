@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api_types.settings import CONFIG_VARIABLE
-from client.configuration import HOME_VARIABLE
+from api_types.environment import CONFIG_VARIABLE, HOME_VARIABLE
 from client.main import run as run_command
 
 

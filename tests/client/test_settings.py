@@ -1,16 +1,17 @@
 """Which settings a command uses."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from api_types.settings import CONFIG_VARIABLE, SecretSettings, Settings, TemporalSettings
-from client.configuration import HOME_VARIABLE, home_folder, load_settings, local_settings_file, write_settings
+from api_types.environment import CONFIG_VARIABLE, OTHERS, is_setting
+from api_types.settings import SecretSettings, Settings, TemporalSettings
+from client.configuration import home_folder, load_settings, local_settings_file, write_settings
 from client.errors import Refused
 from client.temporal.connection import connect
 from client.temporal.links import list_link
-from testbed.programs.install import PROGRAMS_VARIABLE
 from tests.client.conftest import Cli
 
 
@@ -69,17 +70,62 @@ def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp
     assert home_folder() != SecretSettings().directory.expanduser()
 
 
+BAD_VARIABLES = {
+    "MODELPLANE_CACHE": "cache: this is a group of settings",
+    "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "teardown.drainSeconds: Input should be a valid integer",
+    "MODELPLANE_WORKER__LISTENS": "MODELPLANE_WORKER__LISTENS: there is no such setting; did you mean MODELPLANE_WORKER__LISTEN?",
+    "MODELPLANE_TEMPORAL_ADDRESS": "MODELPLANE_TEMPORAL_ADDRESS: there is no such setting; did you mean MODELPLANE_TEMPORAL__ADDRESS?",
+    "MODELPLANE_CONTROLCLUSTER__NAME": "there is no such setting; did you mean MODELPLANE_CONTROL_CLUSTER__NAME?",
+    "MODELPLANE_TEMPORAL__ADDRESS__HOST": "MODELPLANE_TEMPORAL__ADDRESS__HOST: there is no such setting",
+    "MODELPLANE_HOMES": "MODELPLANE_HOMES: there is no such setting; did you mean MODELPLANE_HOME?",
+    "MODELPLANE_NOTHING_LIKE_IT": "MODELPLANE_NOTHING_LIKE_IT: there is no such setting\n",
+}
+
+
 @pytest.mark.parametrize("command", [("get", "md"), ("up",)], ids=" ".join)
 def test_bad_variables_are_all_reported_before_anything_starts(
     cli: Cli, nowhere: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MODELPLANE_CACHE", "/var/cache")
-    monkeypatch.setenv("MODELPLANE_WORKER__SPEED", "9")
+    for variable in BAD_VARIABLES:
+        monkeypatch.setenv(variable, "secret")
     result = cli(*command)
     assert result.code == 2
-    assert "cache: this is a group of settings" in result.err
-    assert "worker.speed: there is no such setting" in result.err
+    assert [text for text in BAD_VARIABLES.values() if text not in result.err] == []
+    assert "secret" not in result.err
     assert not nowhere.exists()
+
+
+FOREIGN = ["KUBECONFIG", "TEMPORAL", "LOG", "CACHE", "WORKER", "CLUSTER", "CONTROLCLUSTER", "ENCRYPTION", "SECRETS", "TEMPORAL__ADDRESS"]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("variable", [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "modelplane_log__level", "MY_MODELPLANE_LOG__LEVEL"])
+def test_a_variable_without_the_prefix_is_no_setting(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load_settings()
+    monkeypatch.setenv(variable, "debug")
+    assert load_settings() == before
+
+
+@pytest.mark.parametrize("variable", OTHERS)
+def test_a_variable_of_the_project_that_is_no_setting_is_let_be(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    assert Settings().log.level == "info"
+    assert not is_setting(Settings, variable)
+
+
+def test_a_variable_replaces_what_the_file_says_under_its_own_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_settings(
+        tmp_path / "mine.yaml", {"controlCluster": {"name": "a", "namespace": "n"}, "temporal": {"apiKeyFile": "/a", "namespace": "f"}}
+    )
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "mine.yaml"))
+    monkeypatch.setenv("MODELPLANE_CONTROL_CLUSTER__NAME", "b")
+    monkeypatch.setenv("MODELPLANE_TEMPORAL__API_KEY_FILE", "/b")
+    monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__K1", "/k1")
+    settings = load_settings()
+    assert (settings.control_cluster.namespace, settings.control_cluster.name) == ("n", "b")
+    assert (settings.temporal.namespace, settings.temporal.api_key_file) == ("f", Path("/b"))
+    assert settings.encryption.keys == {"k1": Path("/k1")}
 
 
 def test_a_group_of_settings_may_stand_in_one_variable(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +136,30 @@ def test_a_group_of_settings_may_stand_in_one_variable(nowhere: Path, monkeypatc
     assert (load_settings().temporal.address, load_settings().temporal.namespace) == ("example.com:7233", "fleet")
 
 
-@pytest.mark.parametrize("variable", [CONFIG_VARIABLE, HOME_VARIABLE, PROGRAMS_VARIABLE])
-def test_a_variable_of_the_program_itself_is_no_setting(variable: str) -> None:
-    assert variable.removeprefix("MODELPLANE_").lower() not in Settings.model_fields
+# What engines and staging jobs get from us in their containers, where no program of ours reads settings.
+OF_CONTAINERS = {
+    f"MODELPLANE_{name}"
+    for name in ("ARTEFACT_KEY", "CLIENT_VERSION", "IMAGE", "LEADER_ADDRESS", "PLAIN_HTTP", "RANK", "REPO", "REVISION", "TARGET")
+}
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("*.py"),
+    ROOT / "Makefile",
+    *(
+        file
+        for folder in ("activities", "api_types", "client", "deploy", "docs", "examples", "scheduler", "testbed", "workflows")
+        for pattern in ("*.py", "*.md", "*.yaml")
+        for file in (ROOT / folder).rglob(pattern)
+    ),
+    *(ROOT / "tests" / name for name in ("conftest.py", "random_cases.py", "environment/shared_testbed.py")),
+]
+
+
+def test_every_variable_that_the_project_names_is_a_setting_or_known_to_be_none() -> None:
+    named = {variable for file in SOURCES for variable in re.findall(r"\bMODELPLANE_(?!ENV_PREFIX)[A-Z][A-Z_]*[A-Z]\b", file.read_text())}
+    assert set(OTHERS) | OF_CONTAINERS <= named
+    assert sorted(variable for variable in named - set(OTHERS) - OF_CONTAINERS if not is_setting(Settings, variable)) == []
 
 
 async def test_half_a_tls_pair_is_refused() -> None:

@@ -1,1 +1,1 @@
-"""Commands that change objects: apply, delete, scale, rollout, drain, retry, policy."""
+"""Commands that change objects: apply, delete, scale, rollout, drain, cordon, retry, policy."""

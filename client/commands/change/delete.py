@@ -15,7 +15,8 @@ from api_types.resources.secrets import Stored
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import CommandFailed, NotFound, Refused, combine
-from client.follow.requests import current_user, new_request_id
+from client.follow.drain_check import EVICT, check_loss
+from client.follow.requests import Requested, current_user, new_request_id, result_of, show_results, until_applied
 from client.follow.waiting import until_gone
 from client.manifests.documents import admit_documents, read_documents
 from client.manifests.secrets import delete_secrets
@@ -36,6 +37,7 @@ class DeleteOptions:
     """How to delete, the same for every object of one command."""
 
     evict: bool = False
+    allow_loss: bool = False
     force: Force | None = None
     ignore_not_found: bool = False
 
@@ -50,6 +52,9 @@ def delete(
     timeout: options.Timeout = options.WAIT_SECONDS,
     ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="An object that does not exist is no error.")] = False,
     evict: Annotated[bool, typer.Option("--evict", help="InferenceCluster: move its replicas elsewhere first.")] = False,
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="With --evict: although replicas find no other place. Drain budgets hold all the same.")
+    ] = False,
     force: Annotated[
         bool,
         typer.Option(
@@ -64,13 +69,18 @@ def delete(
 ) -> None:
     """Delete objects in order: each step of a teardown waits until its objects are gone.
 
-    If one of the named objects does not exist, none is deleted.
+    If one of the named objects does not exist, none is deleted. Neither is any if --evict would leave a replica without another place: that
+    is shown, and the exit code is 1, unless --allow-loss is given.
     """
     if bool(objects) == bool(files):
         raise Refused(
             "name objects or files, not both and not neither", next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`"
         )
-    how = DeleteOptions(evict=evict, force=_force(scope, reason) if force else None, ignore_not_found=ignore_not_found)
+    if allow_loss and not evict:
+        raise Refused("--allow-loss has no meaning without --evict", next_step="it is about the replicas that --evict moves elsewhere")
+    how = DeleteOptions(
+        evict=evict, allow_loss=allow_loss, force=_force(scope, reason) if force else None, ignore_not_found=ignore_not_found
+    )
     asyncio.run(_delete(objects, files, namespace, selector, how, wait=wait, seconds=timeout))
 
 
@@ -93,6 +103,7 @@ async def _delete(
                 targets = await _selected(plane, objects or (), namespace, selector)
                 if not selector:
                     await _require_existing(plane, targets, how)
+            await _check_loss(plane, targets, how)
             deleting, failures = await _request_deletions(plane, targets, how)
             if deleting and how.force:
                 await _follow_forced(plane, deleting, seconds)
@@ -126,34 +137,42 @@ async def _require_existing(plane: ControlPlane, targets: Sequence[Target], how:
         )
 
 
+async def _check_loss(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
+    """Check what an eviction takes down before anything is sent. Raises `CommandFailed`, `NotFound`, `NoAnswer`."""
+    if not how.evict:
+        return
+    for target in targets:
+        _check_evict(target, how)
+    there = [target for target in targets if not how.ignore_not_found or await plane.exists(target)]
+    await check_loss(plane, there, EVICT, allow_loss=how.allow_loss)
+
+
 async def _request_deletions(
     plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions
 ) -> tuple[list[Target], list[CommandFailed]]:
-    deleting: list[Target] = []
-    failures: list[CommandFailed] = []
-    for target in targets:
-        try:
-            if await _request_deletion(plane, target, how):
-                deleting.append(target)
-                print(f"{target.label} deletion requested", flush=True)
-        except CommandFailed as failure:
-            failures.append(failure)
-    return deleting, failures
+    """Send all requests in order, then wait for the answers; gives the objects that are being deleted, and the failures."""
+    sent = [await result_of(request_deletion(plane, target, how)) for target in targets]
+    wanted = [one for one in sent if isinstance(one, Requested)]
+    show_results(
+        await asyncio.gather(*(until_applied(plane, one.target, one.request_id) for one in wanted)), lambda _: "deletion requested"
+    )
+    return [one.target for one in wanted], [one for one in sent if isinstance(one, CommandFailed)]
 
 
-async def _request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> bool:
-    """Signal the deletion of one object; False if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
+async def request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> Requested | None:
+    """Signal the deletion of one object; None if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
     _check_evict(target, how)
+    message = Delete(request_id=new_request_id(), by=current_user(), evict=how.evict)
     try:
-        await plane.signal(target, EntitySignals.DELETE, Delete(request_id=new_request_id(), by=current_user(), evict=how.evict))
+        await plane.signal(target, EntitySignals.DELETE, message)
     except NotFound:
         if how.ignore_not_found:
-            return False
+            return None
         raise
     if how.force:
         with suppress(NotFound):  # it was gone before there was a step to skip
             await plane.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
-    return True
+    return Requested(target, message.request_id)
 
 
 def _check_evict(target: Target, how: DeleteOptions) -> None:

@@ -1,40 +1,59 @@
-"""`modelplane drain` and `modelplane uncordon`.
+"""`modelplane drain`, `cordon` and `uncordon`.
 
-Both change one taint in the cluster's spec and leave everything else to the scheduler, which moves replicas under the budgets of their
-deployments. The manifest of the cluster shows why nothing runs there.
+Each changes one taint in the cluster's spec and leaves everything else to the scheduler, which moves replicas under the budgets of their
+deployments. The cluster's condition SchedulingDisabled shows why nothing is placed there. A drain is planned first: it must not take down
+what has no other place.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from api_types.resources.kinds import BY_KIND
-from api_types.taints import with_taint, without_taint
+from api_types.taints import with_cordon, with_taint, without_taint
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
-from client.follow.drain_progress import request_moves, until_drained
+from client.follow.drain_check import DRAIN, check_loss
+from client.follow.drain_progress import until_drained
 from client.follow.edit import change
+from client.follow.requests import request_each
 from client.output.progress import Progress
 from client.refs.targets import Target, kinds_and_names
-from client.refs.tree import generation
-from client.temporal.control_plane import control_plane
+from client.refs.tree import Tree
+from client.temporal.control_plane import ControlPlane, control_plane
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="An InferenceCluster: `oslo` or `ic/oslo`.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in condition SchedulingDisabled and in the events.")]
 
 
-def drain(cluster: Cluster, wait: options.Wait = False, timeout: options.Timeout = options.WAIT_SECONDS) -> None:
+def drain(
+    cluster: Cluster,
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="Drain although replicas find no other place. Drain budgets hold all the same.")
+    ] = False,
+    reason: Reason = "",
+    wait: options.Wait = False,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+) -> None:
     """Move every replica off a cluster and place nothing there until `modelplane uncordon`.
 
-    `modelplane plan --drain CLUSTER` shows beforehand what would happen.
+    Where a replica would find no other place, that is shown, nothing is sent, and the exit code is 1, unless --allow-loss is given.
+    `modelplane cordon` moves nothing; `modelplane plan --drain CLUSTER` shows in detail what a drain would do.
     """
-    asyncio.run(_drain(_cluster(cluster), wait=wait, seconds=timeout))
+    asyncio.run(_drain(_cluster(cluster), reason, allow_loss=allow_loss, wait=wait, seconds=timeout))
 
 
-def uncordon(cluster: Cluster) -> None:
-    """Allow replicas on a drained cluster again. Nothing moves back by itself."""
-    asyncio.run(_uncordon(_cluster(cluster)))
+def cordon(cluster: Cluster, reason: Reason = "") -> None:
+    """Place nothing more on a cluster until `modelplane uncordon`. What runs there stays."""
+    asyncio.run(_change(_cluster(cluster), with_cordon, reason, ("cordoned", "takes no replicas already")))
+
+
+def uncordon(cluster: Cluster, reason: Reason = "") -> None:
+    """Allow replicas on a drained or cordoned cluster again. Nothing moves back by itself."""
+    asyncio.run(_change(_cluster(cluster), without_taint, reason, ("uncordoned", "was neither drained nor cordoned")))
 
 
 def _cluster(word: str) -> Target:
@@ -45,17 +64,25 @@ def _cluster(word: str) -> Target:
     return Target.of(kind, None, name)
 
 
-async def _drain(target: Target, *, wait: bool, seconds: float) -> None:
+async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await change(plane, target, lambda tree: with_taint(tree["spec"]))
-        print(f"{target.label} {'drain requested' if changed else 'is drained already'}", flush=True)
-        await request_moves(plane, target, generation(await plane.describe(target)))
+        await check_loss(plane, [target], DRAIN, allow_loss=allow_loss)
+        await _request(plane, target, with_taint, reason, ("drain requested", "is drained already"))
         if wait:
             with Progress() as progress:
                 await until_drained(plane, target.name, seconds, progress)
 
 
-async def _uncordon(target: Target) -> None:
+async def _change(target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
     async with control_plane(load_settings()) as plane:
-        changed = await change(plane, target, lambda tree: without_taint(tree["spec"]))
-        print(f"{target.label} {'uncordoned' if changed else 'was not drained'}", flush=True)
+        await _request(plane, target, taint, reason, outcomes)
+
+
+async def _request(plane: ControlPlane, target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
+    """Change the taints of a cluster; `outcomes` says what is printed where they are other ones, and where they are the same."""
+    done, already = outcomes
+    await request_each(
+        [target],
+        lambda one: change(plane, one, lambda tree: taint(tree["spec"]), reason=reason),
+        lambda one: done if one.request_id else already,
+    )

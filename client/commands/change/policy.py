@@ -1,7 +1,9 @@
 """`modelplane policy`: the fleet's placement policy, one document that the scheduler stores."""
 
 import asyncio
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +12,8 @@ import typer
 from api_types.messages.scheduling import SetPolicy
 from api_types.messages.signals import FleetSchedulerSignals
 from client.configuration import load_settings
-from client.errors import RUN_WORKER, NoAnswer, Refused
-from client.follow.requests import current_user
+from client.errors import NoAnswer, Refused
+from client.follow.requests import ANSWER_SECONDS, HOW_TO_SEE, UNSEEN, current_user, until_answered
 from client.manifests.policy_file import read_policy_file
 from client.output.formats import TreeFormat, as_json, as_yaml
 from client.refs.targets import SCHEDULER
@@ -19,7 +21,6 @@ from client.temporal.control_plane import ControlPlane, control_plane
 from scheduler import write_policy
 
 _POLL_SECONDS = 0.3
-_TIMEOUT_SECONDS = 15.0
 
 policy = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show or replace the fleet's placement policy."
@@ -29,45 +30,55 @@ policy = typer.Typer(
 @policy.command("get")
 def get_policy(output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Output format.")] = TreeFormat.YAML) -> None:
     """Print the policy in force, with nothing left out."""
-    tree = asyncio.run(_get())
-    print(as_json(tree) if output == TreeFormat.JSON else as_yaml(tree))
+    answer = asyncio.run(_get())
+    print(as_json(answer["policy"]) if output == TreeFormat.JSON else as_yaml(answer["policy"]))
+    if answer["lost"]:
+        print(f"warning: {answer['lost']}", file=sys.stderr)
+        print("next: `modelplane policy set -f FILE` sets the policy again, also one that equals the defaults", file=sys.stderr)
 
 
 @policy.command("set")
-def set_policy(file: Annotated[Path, typer.Option("--filename", "-f", help="File with the policy (YAML or JSON).")]) -> None:
+def set_policy(
+    file: Annotated[Path, typer.Option("--filename", "-f", help="File with the policy (YAML or JSON); `-` reads standard input.")],
+) -> None:
     """Replace the policy by that of a file; fields that are left out take their defaults. It applies to new placements."""
     wanted = write_policy(read_policy_file(file))
     asyncio.run(_set(wanted))
-    print("fleet policy configured")
 
 
 async def _get() -> dict[str, Any]:
     async with control_plane(load_settings()) as plane:
-        policy_tree: dict[str, Any] = (await _answer(plane))["policy"]
-    return policy_tree
+        await plane.start_scheduler()
+        return await until_answered(lambda: _answer(plane))
 
 
 async def _set(wanted: dict[str, Any]) -> None:
     async with control_plane(load_settings()) as plane:
-        await replace_policy(plane, wanted)
+        if await replace_policy(plane, wanted):
+            print("fleet policy configured")
+        else:
+            print(f"fleet policy {UNSEEN}")
+            print(f"next: `modelplane policy get` shows the policy in force; {HOW_TO_SEE}", file=sys.stderr)
 
 
-async def replace_policy(plane: ControlPlane, wanted: dict[str, Any]) -> None:
-    """Send the policy and wait until the scheduler has applied it. Raises `Refused`, `NoAnswer`."""
+async def replace_policy(plane: ControlPlane, wanted: dict[str, Any]) -> bool:
+    """Send the policy and wait until the scheduler has applied it; False if no worker has by then. Raises `Refused`."""
+    await plane.start_scheduler()
     await plane.signal(SCHEDULER, FleetSchedulerSignals.SET_POLICY, SetPolicy(by=current_user(), policy=wanted))
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while (answer := await _answer(plane))["policy"] != wanted:
-        if answer["problem"]:
-            raise Refused(
-                "the scheduler refused the fleet policy",
-                details=[str(answer["problem"])],
-                next_step="fix the file and run `modelplane policy set` again",
-            )
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        with suppress(NoAnswer):  # the next one may be answered
+            answer = await _answer(plane)
+            if answer["policy"] == wanted:
+                return True
+            if answer["problem"]:
+                raise Refused(
+                    "the scheduler refused the fleet policy",
+                    details=[str(answer["problem"])],
+                    next_step="fix the file and run `modelplane policy set` again",
+                )
         if time.monotonic() >= deadline:
-            raise NoAnswer(
-                f"Temporal has the fleet policy, but the scheduler did not apply it within {_TIMEOUT_SECONDS:g} s",
-                next_step=f"`modelplane policy get` shows the policy in force; it is applied once a worker runs: {RUN_WORKER}",
-            )
+            return False
         await asyncio.sleep(_POLL_SECONDS)
 
 

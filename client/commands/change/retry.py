@@ -9,10 +9,9 @@ from api_types.messages.entities import RetryNow
 from api_types.messages.signals import EntitySignals
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import CommandFailed, combine
-from client.follow.requests import current_user
+from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
 from client.refs.targets import Target, objects_named
-from client.temporal.control_plane import control_plane
+from client.temporal.control_plane import ControlPlane, control_plane
 
 
 def retry(
@@ -24,14 +23,12 @@ def retry(
 
 
 async def _retry(targets: list[Target]) -> None:
-    failures: list[CommandFailed] = []
     async with control_plane(load_settings()) as plane:
-        for target in targets:
-            try:
-                await plane.signal(target, EntitySignals.RETRY_NOW, RetryNow(by=current_user()))
-            except CommandFailed as failure:
-                failures.append(failure)
-                continue
-            print(f"{target.label} retry requested", flush=True)
-    if failures:
-        raise combine(failures)
+        await request_each(targets, lambda target: request_retry(plane, target), lambda _: "retry requested")
+
+
+async def request_retry(plane: ControlPlane, target: Target) -> Requested:
+    """Signal the retry and wait until it is applied. Raises `NotFound`."""
+    message = RetryNow(request_id=new_request_id(), by=current_user())
+    await plane.signal(target, EntitySignals.RETRY_NOW, message)
+    return await until_applied(plane, target, message.request_id)

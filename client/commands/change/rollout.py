@@ -16,11 +16,12 @@ from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
 from client.follow.edit import change
+from client.follow.requests import Requested, request_each, until_answered
 from client.follow.rollout_progress import progress_of, until_rolled_out
 from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree
-from client.temporal.control_plane import control_plane
+from client.temporal.control_plane import ControlPlane, control_plane
 
 _KIND = "ModelDeployment"
 
@@ -118,17 +119,22 @@ def _deployments(words: list[str], namespace: str | None) -> list[Target]:
 
 async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
     async with control_plane(load_settings()) as plane:
-        for target in targets:
-            changed = await change(plane, target, new_spec)
-            print(f"{target.label} {done if changed else already}", flush=True)
+        await request_each(targets, lambda target: change(plane, target, new_spec), lambda one: done if one.request_id else already)
 
 
 async def _undo(targets: list[Target], to: int | None) -> None:
     async with control_plane(load_settings()) as plane:
-        for target in targets:
-            revisions: list[Tree] = await plane.query(target, "revisions")
-            changed = await change(plane, target, partial(with_template, revisions=revisions, to=to))
-            print(f"{target.label} {'rolled back' if changed else 'has that template already'}", flush=True)
+        await request_each(
+            targets,
+            lambda target: roll_back(plane, target, to),
+            lambda one: "rolled back" if one.request_id else "has that template already",
+        )
+
+
+async def roll_back(plane: ControlPlane, target: Target, to: int | None) -> Requested:
+    """Bring the template of an earlier generation back. Raises as `change` does."""
+    revisions: list[Tree] = await until_answered(lambda: plane.query(target, "revisions"))
+    return await change(plane, target, partial(with_template, revisions=revisions, to=to))
 
 
 async def _status(targets: list[Target], seconds: float) -> None:

@@ -11,12 +11,12 @@ from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Conflict, Refused
-from client.follow.edit import deleted_meanwhile, raise_without_spec
-from client.follow.requests import current_user, new_request_id, until_applied
+from client.follow.edit import raise_if_deleted, raise_without_spec
+from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
 from client.follow.waiting import Goal, until_ready
 from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
-from client.refs.tree import Tree, at_path, deleting, generation
+from client.refs.tree import Tree, at_path
 from client.temporal.control_plane import ControlPlane, control_plane
 
 
@@ -48,30 +48,27 @@ def _check(target: Target, replicas: int) -> None:
 
 async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
     async with control_plane(load_settings()) as plane:
-        goals = []
-        for target in targets:
-            tree = await request_scale(plane, target, replicas)
-            print(f"{target.label} scaled to {replicas}", flush=True)
-            goals.append(Goal(target, generation(tree)))
+        requested = await request_each(targets, lambda target: request_scale(plane, target, replicas), lambda _: f"scaled to {replicas}")
         if wait:
             with Progress() as progress:
-                await until_ready(plane, goals, seconds, progress)
+                await until_ready(plane, [Goal.of(one) for one in requested], seconds, progress)
 
 
-async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Tree:
-    """Signal the count and give the object once it is applied. Raises `Refused`, `NotFound`, `Conflict`, `NoAnswer`."""
-    before = await plane.describe(target)
-    if deleting(before):
-        raise Conflict(f"{target.title} is being deleted", next_step=f"wait for the end with `modelplane delete {target.command} --wait`")
-    raise_without_spec(target, before)
+async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Requested:
+    """Signal the count and wait until it is applied. Raises `Refused`, `NotFound`, `Conflict`."""
     message = Scale(request_id=new_request_id(), by=current_user(), replicas=replicas)
     await plane.signal(target, ModelDeploymentSignals.SCALE, message)
-    tree = await until_applied(plane, target, message.request_id)
-    if tree is None or deleting(tree):
-        raise deleted_meanwhile(target)
+    requested = await until_applied(plane, target, message.request_id)
+    raise_if_deleted(requested)
+    if requested.tree:
+        raise_without_spec(target, requested.tree)
+        _check_count(target, requested.tree, replicas)
+    return requested
+
+
+def _check_count(target: Target, tree: Tree, replicas: int) -> None:
     if at_path(tree, ".spec.replicas") != replicas:
         raise Conflict(
             f"{target.title} has {at_path(tree, '.spec.replicas')} replicas by now: it was scaled again after this request",
             next_step=f"`modelplane events {target.command}` shows by whom",
         )
-    return tree

@@ -11,7 +11,7 @@ import typer
 from client.commands import options
 from client.configuration import load_settings
 from client.refs.targets import objects_named
-from client.temporal.control_plane import control_plane
+from client.temporal.control_plane import control_plane, not_found
 from client.temporal.execution import execution_of
 from client.temporal.links import list_link
 
@@ -33,5 +33,7 @@ async def _links(objects: Sequence[str], namespace: str | None) -> list[str]:
     targets = objects_named(objects, namespace) if objects else []
     async with control_plane(settings) as plane:  # no link to a Temporal that does not answer
         for target in targets:
-            await plane.describe(target)  # nor to an object that does not exist
+            # Nor to an object that does not exist; a worker is not asked: its page is what shows why none answers.
+            if not await plane.exists(target):
+                raise not_found(target)
         return [(await execution_of(plane, target)).link for target in targets] or [list_link(settings)]

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from api_types.resources.kinds import BY_KIND
 from api_types.validation.manifests import Manifest
 from client.commands import options
 from client.follow.apply import AppliedObject, apply_manifests, until_applied_are_ready
+from client.follow.requests import until_answered
 from client.manifests.applicable import read_manifests
 from client.output.columns import Layout
 from client.output.formats import Format
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 # The manifests that the testbed writes, each after those it refers to.
 _FLEET_MANIFESTS = ("secrets.yaml", "classes.yaml", "clusters.yaml")
 _FLEET_WAIT_SECONDS = 180.0
+# The worker has just been started, perhaps over the data of an earlier fleet: it replays that before it tells what is there.
+_LOOK_SECONDS = 60.0
 
 
 def up(
@@ -54,8 +58,8 @@ def up(
 async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
     own = read_manifests([str(local.running.manifests / name) for name in _FLEET_MANIFESTS], None)
     async with control_plane(local.settings) as plane:
-        await until_applied_are_ready(plane, await apply_manifests(plane, own), _FLEET_WAIT_SECONDS)
-        applied = await apply_manifests(plane, wanted)
+        await until_applied_are_ready(plane, await apply_manifests(plane, own, _LOOK_SECONDS), _FLEET_WAIT_SECONDS)
+        applied = await apply_manifests(plane, wanted, _LOOK_SECONDS)
         if applied and wait:
             await until_applied_are_ready(plane, applied, seconds)
         await _summary(plane, local, applied)
@@ -66,7 +70,7 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     _table(await plane.list(BY_KIND["InferenceCluster"], None))
     deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
     for target in deployments:
-        tree = await plane.describe(target)
+        tree = await until_answered(partial(plane.describe, target))
         print()
         _table([ListedObject(target, tree)])
         pace = tree["status"].get("pace", {})

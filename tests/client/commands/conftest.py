@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from client.configuration import HOME_VARIABLE
+from api_types.environment import HOME_VARIABLE
 from client.errors import ExitCode
+from client.follow import requests
 from client.local.processes import WORKER
 from testbed.running import Running
 from testbed.testbed import Testbed
@@ -33,6 +34,8 @@ def fleet(testbed: Running, testbed_owner: Testbed) -> Iterator[Running]:
 def here(fleet: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
     """Commands of this test use the session's fleet."""
     monkeypatch.setenv(HOME_VARIABLE, str(fleet.home))
+    # What a test reads is what the worker did; on a slow machine that takes longer than a user at a terminal waits for it.
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", TIMEOUT_SECONDS)
     return fleet
 
 

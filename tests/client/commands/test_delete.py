@@ -8,8 +8,9 @@ import pytest
 
 from api_types.settings import Settings
 from client.commands.change import delete
-from client.errors import ExitCode, NotFound
+from client.errors import CommandFailed, ExitCode, NotFound
 from client.refs.targets import Target
+from client.refs.tree import Tree
 from tests.client.conftest import Cli
 
 
@@ -18,15 +19,22 @@ class Plane:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
+        self.applied: list[str] = []
 
     async def exists(self, target: Target) -> bool:
         return target.name in {"oslo", "qwen"}
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
-        del signal, message
+        del signal
         if not await self.exists(target):
             raise NotFound(f"{target.title} does not exist", next_step="none")
         self.sent.append(target.label)
+        self.applied.append(message.request_id)
+
+    async def describe(self, target: Target) -> Tree:
+        if target.name == "oslo":
+            raise NotFound("it is gone by now", next_step="none")
+        return {"appliedRequestIds": self.applied}
 
 
 @pytest.fixture
@@ -55,7 +63,11 @@ def test_nothing_is_deleted_when_one_of_the_objects_does_not_exist(cli: Cli, pla
 
 @pytest.mark.usefixtures("nowhere")
 def test_ignore_not_found_deletes_the_objects_that_exist(cli: Cli, plane: Plane) -> None:
-    assert cli("delete", "ic/oslo", "md/zz", "md/qwen", "--ignore-not-found").code == ExitCode.DONE
+    result = cli("delete", "ic/oslo", "md/zz", "md/qwen", "--ignore-not-found")
+    assert (result.code, result.out) == (
+        ExitCode.DONE,
+        "inferencecluster/oslo deletion requested\nmodeldeployment/qwen deletion requested\n",
+    )
     assert plane.sent == ["inferencecluster/oslo", "modeldeployment/qwen"]
 
 
@@ -64,3 +76,28 @@ def test_nothing_is_deleted_when_evict_has_no_meaning_for_one_of_the_objects(cli
     result = cli("delete", "ic/oslo", "md/qwen", "--evict")
     assert (result.code, plane.sent) == (ExitCode.REFUSED, [])
     assert "--evict has no meaning for ModelDeployment default/qwen" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_eviction_that_loses_replicas_sends_nothing(cli: Cli, plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[tuple[list[str], bool]] = []
+
+    async def check_loss(_plane: Plane, targets: list[Target], _draining: Any, *, allow_loss: bool) -> None:
+        checked.append(([target.name for target in targets], allow_loss))
+        if not allow_loss:
+            raise CommandFailed("some replicas would find no other place", next_step="none")
+
+    monkeypatch.setattr(delete, "check_loss", check_loss)
+    refused = cli("delete", "ic/oslo", "--evict")
+    assert (refused.code, plane.sent) == (ExitCode.FAILED, [])
+    assert cli("delete", "ic/oslo", "--evict", "--allow-loss").code == ExitCode.DONE
+    assert plane.sent == ["inferencecluster/oslo"]
+    cli("delete", "ic/oslo")
+    assert checked == [(["oslo"], False), (["oslo"], True)]
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_allow_loss_is_about_an_eviction(cli: Cli, plane: Plane) -> None:
+    result = cli("delete", "ic/oslo", "--allow-loss")
+    assert (result.code, plane.sent) == (ExitCode.REFUSED, [])
+    assert "--allow-loss has no meaning without --evict" in result.err

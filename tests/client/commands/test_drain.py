@@ -1,7 +1,18 @@
-"""`modelplane drain`, `uncordon` and `retry`: what they refuse."""
+"""`modelplane drain`, `cordon`, `uncordon` and `retry`: what they refuse, and what a drain may lose."""
+
+import asyncio
+from typing import Any, cast
 
 import pytest
 
+from api_types.resources.kinds import BY_KIND
+from api_types.taints import CORDON, MAINTENANCE
+from client.errors import CommandFailed, ExitCode, NoAnswer
+from client.follow import drain_check
+from client.follow.drain_check import DRAIN, EVICT, Draining, check_loss
+from client.refs.targets import Target
+from client.refs.tree import Tree
+from client.temporal.control_plane import ControlPlane
 from tests.client.conftest import Cli
 
 BAD_USAGE = [
@@ -10,6 +21,8 @@ BAD_USAGE = [
     ("api-G11 uncordon of a kind", ["uncordon", "ic/"], 2, "does not name an object"),
     ("api-G11 a retry of a whole kind", ["retry", "md"], 2, "which ModelDeployment?"),
     ("api-G11 a drain without Temporal", ["drain", "oslo"], 6, "does not answer"),
+    ("api-G11 a cordon of a deployment", ["cordon", "md/qwen"], 2, "is no InferenceCluster"),
+    ("api-G11 a cordon without Temporal", ["cordon", "oslo"], 6, "does not answer"),
     ("api-G11 an uncordon without Temporal", ["uncordon", "ic/oslo"], 6, "does not answer"),
     ("api-G11 a retry without Temporal", ["retry", "md/qwen"], 6, "does not answer"),
 ]
@@ -21,3 +34,105 @@ def test_what_cannot_be_done_is_reported(cli: Cli, words: list[str], code: int, 
     result = cli(*words)
     assert (result.code, result.out) == (code, "")
     assert say in " ".join(result.err.split())
+
+
+OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
+MOVE = {"namespace": "ml", "name": "qwen", "leaves": ["qwen-1", "qwen-2"], "comes": [], "missing": 2, "message": "1 had too few free nodes"}
+LOST: Tree = {"question": "can-drain", "possible": False, "cluster": "oslo", "moves": [MOVE], "stays": []}
+WARNED = """\
+warning: some replicas of InferenceCluster oslo find no other place
+  DEPLOYMENT   EVICTED   PLACED ON   SHORTFALL
+  ml/qwen      2         -           1 had too few free nodes
+"""
+
+
+class Plane:
+    """A control plane with a cluster that has these taints."""
+
+    def __init__(self, *taints: dict[str, str]) -> None:
+        self.taints = list(taints)
+
+    async def describe(self, target: Target) -> Tree:
+        assert target == OSLO
+        return {"spec": {"taints": self.taints}}
+
+
+def checked(plane: Plane, draining: Draining = DRAIN, *, allow_loss: bool = False) -> None:
+    asyncio.run(check_loss(cast("ControlPlane", plane), [OSLO], draining, allow_loss=allow_loss))
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the plan of the drain says, or the failure to make one."""
+    said: list[Any] = []
+
+    async def made(_plane: ControlPlane, _cluster: str, _others: tuple[str, ...]) -> Tree:
+        if isinstance(said[0], Exception):
+            raise said[0]
+        tree: Tree = said[0]
+        return tree
+
+    monkeypatch.setattr(drain_check, "_plan", made)
+    monkeypatch.setattr(drain_check, "_PLAN_SECONDS", 0.0)
+    return said
+
+
+@pytest.mark.parametrize("taints", [[], [CORDON]], ids=["in use", "cordoned"])
+def test_a_drain_that_loses_replicas_is_refused_with_those(plan: list[Any], taints: list[dict[str, str]]) -> None:
+    plan.append(LOST)
+    with pytest.raises(CommandFailed, match="InferenceCluster oslo was not drained") as failure:
+        checked(Plane(*taints))
+    assert failure.value.code == ExitCode.FAILED
+    assert failure.value.details[1].split()[:2] == ["ml/qwen", "2"]
+    assert "`modelplane drain oslo --allow-loss`" in failure.value.next_step
+
+
+def test_a_deletion_that_loses_replicas_is_refused_in_the_same_words(plan: list[Any]) -> None:
+    plan.append(LOST)
+    with pytest.raises(CommandFailed, match="InferenceCluster oslo was not deleted: some replicas would find no other place") as failure:
+        checked(Plane(), EVICT)
+    assert "`modelplane delete ic/oslo --evict --allow-loss`" in failure.value.next_step
+
+
+def test_clusters_of_one_command_are_no_place_for_each_others_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[tuple[str, tuple[str, ...]]] = []
+
+    async def made(_plane: ControlPlane, cluster: str, others: tuple[str, ...]) -> Tree:
+        planned.append((cluster, others))
+        return {"possible": True}
+
+    class AnyPlane:
+        async def describe(self, _target: Target) -> Tree:
+            return {"spec": {}}
+
+    monkeypatch.setattr(drain_check, "_plan", made)
+    targets = [Target.of(BY_KIND["InferenceCluster"], None, name) for name in ("oslo", "bergen")]
+    asyncio.run(check_loss(cast("ControlPlane", AnyPlane()), targets, EVICT, allow_loss=False))
+    assert planned == [("oslo", ("bergen",)), ("bergen", ("oslo",))]
+
+
+def test_with_allow_loss_it_is_a_warning(plan: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    plan.append(LOST)
+    checked(Plane(), allow_loss=True)
+    assert capsys.readouterr().err == WARNED
+
+
+def test_a_drain_that_loses_nothing_says_nothing(plan: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    plan.append(LOST | {"possible": True})
+    checked(Plane())
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_cluster_that_is_drained_already_needs_no_plan() -> None:
+    checked(Plane(MAINTENANCE))
+
+
+def test_a_fleet_that_cannot_be_read_is_not_drained_unless_replicas_may_be_lost(
+    plan: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.append(NoAnswer("no worker answers", next_step="none"))
+    with pytest.raises(NoAnswer):
+        checked(Plane())
+    checked(Plane(), allow_loss=True)
+    assert capsys.readouterr().err == "warning: what the drain takes down is not known: no worker answers\n"

@@ -182,6 +182,45 @@ def test_broken_yaml_is_shown_with_file_and_line(cli: Cli, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["validate", "-f", "-"], "error: standard input is not UTF-8 text\nnext: manifests are YAML or JSON in UTF-8\n"),
+        (["validate", "-f", "FILE"], "error: FILE is not UTF-8 text\nnext: manifests are YAML or JSON in UTF-8\n"),
+        (["policy", "set", "-f", "FILE"], "error: FILE is not UTF-8 text\nnext: name a policy file in YAML or JSON\n"),
+        (["up", "--fleet", "FILE"], "error: the fleet file is not usable\n  FILE is not UTF-8 text\nnext: "),
+    ],
+)
+def test_a_binary_file_is_named(words: list[str], says: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "binary"
+    file.write_bytes(b"\xa7\x00\xff")
+    with file.open(encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        result = cli(*(str(file) if word == "FILE" else word for word in words))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(says.replace("FILE", str(file)))
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("text", ["", "# nothing else\n", "---\n"])
+def test_an_empty_file_does_not_reset_the_policy(text: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(text)
+    result = cli("policy", "set", "-f", str(tmp_path / "policy.yaml"))
+    assert result.code == 2
+    assert result.err == f"error: {tmp_path}/policy.yaml is empty\nnext: write the policy; `{{}}` means that every field has its default\n"
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_address_is_not_taken_for_a_file(cli: Cli) -> None:
+    result = cli("apply", "-f", "https://example.com/model.yaml")
+    assert result.code == 2
+    assert result.err == (
+        "error: https://example.com/model.yaml is an address, and only files and folders are read\n"
+        "next: download it: `curl -fsSL https://example.com/model.yaml | modelplane … -f -`\n"
+    )
+
+
+@pytest.mark.usefixtures("nowhere")
 def test_an_empty_file_is_no_success(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("---\n")
     result = cli("apply", "-f", str(tmp_path / "empty.yaml"))
@@ -245,3 +284,15 @@ def test_help_imports_neither_temporal_nor_a_command() -> None:
     program = f"import sys; from client.main import run; run(['--help']); print(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("namespace", ["No_Such", 'a" OR ModelplaneNamespace != "a', "-a", "a" * 64])
+@pytest.mark.parametrize("words", [["get", "md"], ["scale", "md/qwen", "--replicas", "1"], ["delete", "md/qwen"]])
+def test_what_is_no_namespace_is_refused_before_anything_is_sent(words: list[str], namespace: str, cli: Cli) -> None:
+    result = cli(*words, "--namespace", namespace)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"error: -n {namespace!r} is not the name of a namespace\n"
+        "next: write lower-case letters, digits and hyphens, at most 63; `modelplane get all -A` shows those in use\n"
+    )

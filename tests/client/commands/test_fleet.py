@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from client.configuration import HOME_VARIABLE
+from api_types.environment import HOME_VARIABLE
 from client.errors import ExitCode
+from client.follow import requests
 from client.local.processes import WORKER
 from testbed.running import Running
 from testbed.testbed import Testbed
@@ -181,8 +182,12 @@ def test_a_missing_class_is_reported_with_its_reason(cli: Cli, here: Running, wr
     assert here.clusters
 
 
-def test_without_a_worker_objects_are_listed_from_their_search_attributes(cli: Cli, here: Running, testbed_owner: Testbed) -> None:
+def test_without_a_worker_objects_are_listed_from_their_search_attributes_and_requests_are_accepted(
+    cli: Cli, here: Running, testbed_owner: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     testbed_owner.stop_process(WORKER)
+    # Nobody is going to answer.
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", 1.0)
     try:
         result = eventually(lambda: cli("get", "ic"), lambda seen: "?" in seen.out)
         assert {line.split()[0] for line in result.out.splitlines()[1:]} >= set(here.clusters)
@@ -190,6 +195,10 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes(cli: C
         assert "is a worker running?" in result.err
         assert cli("describe", "ic/prod-eu").code == ExitCode.UNREACHABLE
         assert "start a worker" in cli("get", "ic/prod-eu").err
+        # Temporal takes what changes an object, and tells by itself whether there is one.
+        retried = cli("retry", "ic/prod-eu")
+        assert (retried.code, retried.out) == (0, "inferencecluster/prod-eu accepted by Temporal, not yet seen by a worker\n")
+        assert cli("scale", "md/missing", "--replicas", "1").code == ExitCode.NOT_FOUND
     finally:
         assert cli("up").code == 0
 

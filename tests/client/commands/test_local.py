@@ -6,15 +6,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from client.configuration import HOME_VARIABLE
+from api_types.environment import HOME_VARIABLE
 from client.errors import ExitCode
+from client.local import processes
+from testbed.running import Running
+from testbed.testbed import Testbed
 from tests.client.conftest import Cli
 from tests.environment.waiting import TIMEOUT_SECONDS
 
+# The testbed's control cluster takes as long to start as the other one, and no command has to do with it.
 FLEET = """
+control: false
 classes:
   small:
     devices:
@@ -81,6 +88,27 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
     assert wiped.returncode == 0, wiped.stderr
     assert not home.exists()
     assert processes_of(home) == []
+
+
+class NothingRuns:
+    """A testbed without a worker."""
+
+    def process_pid(self, name: str) -> int | None:
+        del name
+        return None
+
+    def stop_process(self, name: str) -> None:
+        """There is none."""
+
+
+@pytest.mark.parametrize(("control", "secret"), [(object(), "control-kubeconfig"), (None, "")])
+def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, secret: str
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control)
+    settings = processes._settings(cast(Running, running), cast(Testbed, NothingRuns()))
+    assert settings.control_cluster.name == secret
 
 
 def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli, nowhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""Plan, explain, drain, uncordon and retry on a real fleet."""
+"""Plan, explain, drain, cordon, uncordon and retry on a real fleet."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from client.follow.requests import current_user
 from testbed.running import Running
-from tests.client.commands.live import TOO_BIG, manifest
+from tests.client.commands.live import TOO_BIG, eventually, manifest
 from tests.client.conftest import Cli
 from tests.environment.waiting import TIMEOUT_SECONDS
 
@@ -17,10 +18,9 @@ pytestmark = pytest.mark.testbed
 
 @pytest.fixture
 def drained(here: Running, cli: Cli) -> Iterator[str]:
-    """A cluster that a test drains; it is uncordoned at the end."""
-    name = min(here.clusters)
-    yield name
-    assert cli("uncordon", name).code == 0
+    """A cluster that a test drains; all are uncordoned at the end."""
+    yield min(here.clusters)
+    assert [cli("uncordon", name).code for name in here.clusters] == [0] * len(here.clusters)
 
 
 def a_file(folder: Path, text: str) -> str:
@@ -56,8 +56,69 @@ def test_a_drain_does_what_its_plan_shows(cli: Cli, tenant: str, tmp_path: Path,
     assert cli("drain", drained).out == f"inferencecluster/{drained} is drained already\n"
 
     assert cli("uncordon", drained).out == f"inferencecluster/{drained} uncordoned\n"
-    assert cli("uncordon", drained).out == f"inferencecluster/{drained} was not drained\n"
+    assert cli("uncordon", drained).out == f"inferencecluster/{drained} was neither drained nor cordoned\n"
     assert clusters_of(cli, tenant) == [other, other]  # nothing moves back by itself
+
+
+def test_a_drain_that_would_lose_replicas_is_refused_and_its_budget_holds_where_it_is_not(
+    cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running
+) -> None:
+    other = next(name for name in here.clusters if name != drained)
+    file = a_file(tmp_path, manifest(tenant, drain={"maxUnavailable": 1}))
+    assert cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
+    # Nobody waits for it: the scheduler alone has the deployment ask again.
+    assert cli("drain", drained).out == f"inferencecluster/{drained} drain requested\n"
+    eventually(lambda: cli("get", "mr", "-n", tenant), lambda seen: (seen.out.count(drained), seen.out.count(f" {other} ")) == (0, 2))
+    assert cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
+
+    refused = cli("drain", other)
+    assert (refused.code, refused.out) == (1, "")
+    lines = refused.err.splitlines()
+    assert lines[0] == f"error: InferenceCluster {other} was not drained: some replicas would find no other place"
+    assert any(line.split()[:2] == [f"{tenant}/demo", "2"] for line in lines), refused.err
+    assert f"`modelplane drain {other} --allow-loss`" in lines[-1]
+    refused = cli("delete", f"ic/{other}", "--evict")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: InferenceCluster {other} was not deleted: some replicas would find no other place")
+    shown = json.loads(cli("get", "ic", other, "-o", "json").out)
+    assert "taints" not in shown["spec"]
+    assert "deletionTimestamp" not in shown["metadata"]
+    assert clusters_of(cli, tenant) == [other, other]
+
+    lost = cli("drain", other, "--allow-loss", "--reason", "power cut", "--wait", "--timeout", "8")
+    assert (lost.code, lost.out) == (5, f"inferencecluster/{other} drain requested\n"), lost.err
+    assert f"warning: some replicas of InferenceCluster {other} find no other place" in lost.err
+    assert clusters_of(cli, tenant) == [other]  # a second one may not be unavailable as long as the first has no place
+    assert condition_of(cli, other) == ("Drained", "power cut")
+    assert cli("drain", other).out == f"inferencecluster/{other} is drained already\n"
+
+
+def test_a_cordon_keeps_what_runs_and_takes_nothing_new(cli: Cli, tenant: str, tmp_path: Path, drained: str, here: Running) -> None:
+    other = next(name for name in here.clusters if name != drained)
+    assert cli("apply", "-f", a_file(tmp_path, manifest(tenant)), "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
+    before = clusters_of(cli, tenant)
+    assert drained in before
+
+    assert cli("cordon", drained, "--reason", "new rack").out == f"inferencecluster/{drained} cordoned\n"
+    assert cli("cordon", drained).out == f"inferencecluster/{drained} takes no replicas already\n"
+    assert condition_of(cli, drained) == ("Cordoned", "new rack")
+    titles, row = cli("get", "ic", drained).out.splitlines()
+    assert row.split()[titles.split().index("READY")] == "True,SchedulingDisabled"
+    assert cli("scale", "md/demo", "--replicas", "3", "-n", tenant, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
+    assert clusters_of(cli, tenant) == sorted([*before, other])
+
+    assert cli("uncordon", drained).out == f"inferencecluster/{drained} uncordoned\n"
+    reasons = [line.split()[2] for line in cli("events", f"ic/{drained}").out.splitlines()[1:]]
+    assert [reason for reason in reasons if reason in {"Cordoned", "Uncordoned"}][-2:] == ["Cordoned", "Uncordoned"]
+    assert "SchedulingDisabled" not in cli("get", "ic", drained).out
+
+
+def condition_of(cli: Cli, cluster: str) -> tuple[str, str]:
+    """The reason of the condition SchedulingDisabled, and what the user gave as the reason."""
+    tree = json.loads(cli("get", "ic", cluster, "-o", "json").out)
+    (found,) = [one for one in tree["status"]["conditions"] if one["type"] == "SchedulingDisabled"]
+    assert f" by {current_user()} at " in found["message"]
+    return found["reason"], found["message"].rpartition(": ")[2]
 
 
 def test_18_6_4_answers_agree_with_the_plan(
@@ -119,6 +180,7 @@ def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, te
         ["plan", "--headroom", "md/nope"],
         ["plan", "--can-drain", "nope"],
         ["drain", "nope"],
+        ["cordon", "nope"],
         ["uncordon", "nope"],
     ],
     ids=" ".join,

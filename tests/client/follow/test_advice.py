@@ -12,7 +12,7 @@ from api_types.resources.kinds import BY_KIND
 from client.follow.advice import ADVICE, advice
 from client.refs.targets import Target
 from client.refs.tree import Tree
-from workflows.entity.failures import Failure
+from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.status import ClusterView, Gateway, cluster_verdict
 from workflows.model_cache.status import matched_verdict
 from workflows.model_replica.apply import _REASONS
@@ -20,6 +20,7 @@ from workflows.model_replica.apply import _REASONS
 ROOT = Path(__file__).parents[3]
 # Where the reasons of a kind's conditions are given.
 SOURCES = {
+    "InferenceClass": ["workflows/inference_class.py"],
     "InferenceCluster": ["workflows/inference_cluster"],
     "ModelCache": ["workflows/model_cache"],
     "ModelDeployment": ["workflows/model_deployment", "scheduler/explain/conditions.py"],
@@ -37,6 +38,7 @@ def of_a_failure(error: str) -> str:
         failure=Failure(error, "why"),
         connected_once=False,
         was_ready=False,
+        unwatched="",
         unresponsive="",
         gateway=Gateway(),
         external_stack=False,
@@ -46,8 +48,8 @@ def of_a_failure(error: str) -> str:
 
 # Reasons that follow from an error: a failed apply gives its name, where the error or a table gives no other.
 OF_ERRORS = {
-    "InferenceCluster": {of_a_failure(error) for error in ERRORS},
-    "ModelReplica": ERRORS - set(_REASONS) | {"SecretMissing"},
+    "InferenceCluster": {of_a_failure(error) for error in (*ERRORS, WAITING_FOR_WORKER)},
+    "ModelReplica": ERRORS - set(_REASONS) | {"SecretMissing", WAITING_FOR_WORKER},
 }
 
 
@@ -94,6 +96,98 @@ def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
 )
 def test_the_check_finds_a_reason_that_the_kind_does_not_set(kind: str, reason: str) -> None:
     assert reason not in reasons_of(kind)
+
+
+# Reasons on which nobody has to act: the control plane does, or their messages say what to do.
+_BY_ITSELF = "the control plane goes on by itself"
+_ANOTHER = "another condition of the object says why"
+_MESSAGE = "the message says what to do"
+WITHOUT_ADVICE = {
+    "InferenceClass": {"InUse": _MESSAGE},
+    "InferenceCluster": {
+        "Creating": _ANOTHER,
+        "Unavailable": _ANOTHER,
+        "WaitingForCluster": _ANOTHER,
+        "Deleting": _ANOTHER,
+        "Installing": _MESSAGE,
+        "Occupied": _MESSAGE,
+        "Provisioning": _MESSAGE,
+    },
+    "ModelCache": {
+        "Creating": _ANOTHER,
+        "Unavailable": _ANOTHER,
+        "Deleting": _ANOTHER,
+        "Hydrating": _BY_ITSELF,
+        "Partial": _BY_ITSELF,
+        "TearingDown": _BY_ITSELF,
+        "InUse": _MESSAGE,
+        "Unresolved": _MESSAGE,
+    },
+    "ModelDeployment": {
+        "Creating": _ANOTHER,
+        "Unavailable": _ANOTHER,
+        "NoReplicasScheduled": _ANOTHER,
+        "Deleting": _ANOTHER,
+        "ScaledToZero": _BY_ITSELF,
+        "Scheduling": _BY_ITSELF,
+        "WaitingForReplicas": _MESSAGE,
+        "WaitingForScheduler": _BY_ITSELF,
+    },
+    "ModelReplica": {
+        "Creating": _ANOTHER,
+        "Unavailable": _ANOTHER,
+        "NotServing": _ANOTHER,
+        "WaitingForModel": _ANOTHER,
+        "Deleting": _ANOTHER,
+        "Configuring": _BY_ITSELF,
+        "Deploying": _BY_ITSELF,
+        "Draining": _BY_ITSELF,
+        "ModelStarting": _BY_ITSELF,
+        "Conflict": _BY_ITSELF,
+        "ServerError": _BY_ITSELF,
+        "Throttled": _BY_ITSELF,
+    },
+}
+# Base classes, and errors that no apply raises.
+NOT_OF_AN_APPLY = {
+    "ActionRequiredError",
+    "ActivityError",
+    "ApplicationError",
+    "ModelplaneError",
+    "NotRunning",
+    "PermanentError",
+    "StaleSnapshot",
+    "TransientError",
+    "timedelta",
+}
+# Where the reason of a verdict is not written beside it: what gives it.
+CALLS = {"Verdict": slice(0, 2), "set_condition": slice(1, 3)}
+REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER}
+ADMISSION = "workflows/entity/admission.py"
+
+
+def unmet_reasons_of(kind: str) -> set[str]:
+    """Every reason that a kind gives to a condition that is not True."""
+    found = (OF_ERRORS.get(kind, set()) - NOT_OF_AN_APPLY) | (set(_REASONS.values()) if kind == "ModelReplica" else set())
+    for source in [path for path in SOURCES[kind] if path.startswith("workflows")] + [ADMISSION]:
+        path = ROOT / source
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            for node in ast.walk(ast.parse(file.read_text())):
+                if not isinstance(node, ast.Call):
+                    continue
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                arguments = node.args[CALLS[name]] if name in CALLS else []
+                if len(arguments) == 2 and not (isinstance(arguments[0], ast.Name) and arguments[0].id == "TRUE"):
+                    found |= set(texts(arguments[1])) | {REASON_OF_NAME.get(getattr(arguments[1], "id", ""), "")}
+    return found - {"", "True", "False"}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_ADVICE)
+def test_each_reason_on_which_a_user_must_act_has_a_next_step(kind: str) -> None:
+    reasons = unmet_reasons_of(kind)
+    assert reasons - set(WITHOUT_ADVICE[kind]) <= set(ADVICE.get(kind, {})) | {"InvalidInput"}
+    assert set(WITHOUT_ADVICE[kind]) <= reasons
+    assert not set(WITHOUT_ADVICE[kind]) & (set(ADVICE.get(kind, {})) - {"ModelStarting"})
 
 
 def a_tree(reason: str, status: str = "False") -> Tree:

@@ -1,6 +1,7 @@
 """Commands that change an object: what they send, and what they answer when there is nothing to change or the object goes away."""
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from api_types.messages.entities import Scale, SetSpec
 from api_types.resources.kinds import BY_KIND
 from api_types.taints import MAINTENANCE, with_taint
+from client.commands.change import scale as scale_command
 from client.commands.change.scale import request_scale
-from client.errors import CommandFailed, Conflict, NotFound, Refused
+from client.errors import CommandFailed, Conflict, NoAnswer, NotFound, Refused
+from client.follow import requests
 from client.follow.edit import change
+from client.follow.requests import Requested, current_user, until_applied
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.control_plane import ControlPlane
@@ -21,20 +25,29 @@ REFUSED = [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput",
 
 
 class Plane:
-    """A control plane with one object, which is in the next of these states whenever it was sent something."""
+    """A control plane with one object, which is in the next of these states whenever it was sent something.
 
-    def __init__(self, *states: Tree | None) -> None:
+    So many of the next reads are `lost`: no worker answers.
+    """
+
+    def __init__(self, *states: Tree | None, lost: int = 0) -> None:
         self.states = list(states)
         self.sent: list[Any] = []
+        self.lost = lost
 
     async def describe(self, target: Target) -> Tree:
+        if self.lost:
+            self.lost -= 1
+            raise NoAnswer(f"no worker answers for {target.title}", next_step="none")
         tree = self.states[0]
         if tree is None:
             raise NotFound(f"{target.title} does not exist", next_step="none")
         return tree | {"appliedRequestIds": [message.request_id for message in self.sent]}
 
     async def signal(self, target: Target, signal: Any, message: SetSpec | Scale) -> None:
-        del target, signal
+        del signal
+        if self.states[0] is None:
+            raise NotFound(f"{target.title} does not exist", next_step="none")
         self.sent.append(message)
         self.states = self.states[1:] or self.states
 
@@ -53,17 +66,24 @@ CLUSTER = {"cluster": {"source": "Existing"}, "nodePools": []}
 GOING = {"deletionTimestamp": "2026-03-01T10:00:00Z"}
 
 
-def changed(plane: Plane) -> Tree | None:
-    return asyncio.run(change(cast("ControlPlane", plane), OSLO, lambda tree: with_taint(tree["spec"])))
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(requests, "_POLL_SECONDS_MAX", 0.001)
 
 
-def scaled(plane: Plane, replicas: int) -> Tree:
+def changed(plane: Plane) -> Requested:
+    return asyncio.run(change(cast("ControlPlane", plane), OSLO, lambda tree: with_taint(tree["spec"]), reason="kernel update"))
+
+
+def scaled(plane: Plane, replicas: int) -> Requested:
     return asyncio.run(request_scale(cast("ControlPlane", plane), QWEN, replicas))
 
 
 def test_the_whole_manifest_is_sent_with_what_the_user_wrote_and_nothing_else() -> None:
     plane = Plane(a_tree(CLUSTER, metadata={"labels": {"tier": "prod"}, "annotations": {"a": "b"}}))
-    assert changed(plane) is not None
+    assert changed(plane).seen
+    assert [(message.by, message.reason) for message in plane.sent] == [(current_user(), "kernel update")]
     assert [message.manifest for message in plane.sent] == [
         {
             "apiVersion": "modelplane.ai/v1alpha1",
@@ -76,11 +96,54 @@ def test_the_whole_manifest_is_sent_with_what_the_user_wrote_and_nothing_else() 
 
 def test_nothing_is_sent_where_nothing_changes() -> None:
     plane = Plane(a_tree(with_taint(CLUSTER)))
-    assert (changed(plane), plane.sent) == (None, [])
+    assert (changed(plane).request_id, plane.sent) == ("", [])
 
 
 def test_a_scale_gives_the_object_with_the_new_count() -> None:
-    assert scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 3})), 3)["spec"] == {"replicas": 3}
+    requested = scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 3})), 3)
+    assert requested.tree
+    assert requested.tree["spec"] == {"replicas": 3}
+
+
+def test_a_scale_is_sent_before_anything_is_asked_and_its_answer_is_waited_for() -> None:
+    plane = Plane(a_tree({"replicas": 1}), a_tree({"replicas": 3}), lost=20)
+    assert scaled(plane, 3).seen
+    assert (len(plane.sent), plane.lost) == (1, 0)
+
+
+def test_a_change_of_what_is_there_is_read_again_until_a_worker_answers() -> None:
+    plane = Plane(a_tree(CLUSTER), lost=20)
+    assert changed(plane).seen
+    assert len(plane.sent) == 1
+
+
+def test_a_request_that_no_worker_has_seen_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_command, "until_applied", partial(until_applied, seconds=0.01))
+    plane = Plane(a_tree({"replicas": 1}), lost=10_000)
+    assert not scaled(plane, 3).seen
+    assert [message.replicas for message in plane.sent] == [3]
+
+
+def test_an_object_that_does_not_exist_is_told_by_the_server_alone() -> None:
+    with pytest.raises(NotFound):
+        scaled(Plane(None, lost=10_000), 3)
+
+
+def test_what_became_of_each_request_is_shown_and_failures_come_last(capsys: pytest.CaptureFixture[str]) -> None:
+    async def request(target: Target) -> Requested:
+        if target == OSLO:
+            raise NotFound("no oslo", next_step="none")
+        return Requested(target, "r1", tree={} if target.name == "seen" else None)
+
+    seen, unseen = (Target.of(BY_KIND["ModelDeployment"], "ml", name) for name in ("seen", "unseen"))
+    with pytest.raises(NotFound, match="no oslo"):
+        asyncio.run(requests.request_each([OSLO, seen, unseen], request, lambda _: "scaled to 3"))
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "modeldeployment/seen scaled to 3",
+        "modeldeployment/unseen accepted by Temporal, not yet seen by a worker",
+    ]
+    assert shown.err == f"next: {requests.HOW_TO_SEE}\n"
 
 
 class Case(NamedTuple):
@@ -99,7 +162,7 @@ FAILURES = [
     Case("every spec was refused", [a_tree(None, {"conditions": REFUSED})], Refused, "has no valid spec yet", "fix its manifest", 0),
     Case("it is being deleted", [a_tree(ONE, metadata=GOING)], Conflict, "is being deleted", "`modelplane de", 0),
     Case("it is gone meanwhile", [a_tree(ONE), None], Conflict, "was deleted meanwhile", "apply its manifest again", 1),
-    Case("it goes meanwhile", [a_tree(ONE), a_tree(ONE, metadata=GOING)], Conflict, "was deleted meanwhile", "apply its manifest again", 1),
+    Case("it goes meanwhile", [a_tree(ONE), a_tree(ONE, metadata=GOING)], Conflict, "is being deleted", "`modelplane delete", 1),
 ]
 
 
@@ -112,7 +175,8 @@ def test_a_failure_names_the_object_and_the_next_step(case: Case, command: str) 
     title = (OSLO if command == "change" else QWEN).title
     assert failure.value.message == f"{title} {case.message}"
     assert case.next_step in failure.value.next_step
-    assert len(plane.sent) == case.sent
+    # A scale is sent whatever the object is: only a worker knows that.
+    assert len(plane.sent) == (case.sent if command == "change" else 1)
 
 
 def test_a_spec_that_was_refused_is_shown_with_the_reason() -> None:

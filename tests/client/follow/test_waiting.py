@@ -7,11 +7,14 @@ import pytest
 
 from api_types import labels
 from api_types.resources.kinds import BY_KIND
-from client.errors import TimedOut
-from client.follow.waiting import until_gone
+from client.errors import NoAnswer, TimedOut
+from client.follow import waiting
+from client.follow.requests import Requested
+from client.follow.waiting import Goal, until_gone, until_ready
 from client.output.progress import Progress
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
+from client.temporal.execution import Execution
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import occupied_message
 
@@ -63,3 +66,46 @@ def test_the_deletion_of_a_cluster_in_use_offers_first_to_move_its_replicas(targ
 def test_the_deletion_of_a_drained_cluster_does_not_offer_to_move_its_replicas_again() -> None:
     drained = {"taints": [{"key": labels.MAINTENANCE, "effect": "NoExecute"}]}
     assert next_step_of(drained, [OSLO]).startswith("wait longer with `modelplane delete ic/oslo --wait`, or skip ")
+
+
+class Late:
+    """A control plane whose object is Ready, at first with the spec before: a worker applies the request at the third look."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def describe(self, target: Target) -> dict[str, Any]:
+        self.looks += 1
+        if self.looks == 1:
+            raise NoAnswer(f"no worker answers for {target.title}", next_step="none")
+        applied = self.looks > 2
+        generation = 2 if applied else 1
+        return {
+            "metadata": {"generation": generation},
+            "status": {
+                "observedGeneration": min(generation, self.looks - 2),
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+            },
+            "appliedRequestIds": ["r1"] if applied else [],
+        }
+
+
+def test_a_wait_begins_with_the_request_that_no_worker_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
+    plane = Late()
+    with Progress() as progress:
+        (tree,) = asyncio.run(until_ready(cast("ControlPlane", plane), [Goal.of(Requested(QWEN, "r1"))], 60, progress))
+    assert (plane.looks, tree["status"]["observedGeneration"]) == (4, 2)
+
+
+def test_a_wait_for_a_request_that_no_worker_sees_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "execution_of", no_execution)
+    plane = Late()
+    plane.looks = -10_000
+    with pytest.raises(TimedOut) as failure, Progress() as progress:
+        asyncio.run(until_ready(cast("ControlPlane", plane), [Goal.of(Requested(QWEN, "r1"))], 0.0, progress))
+    assert failure.value.details == ("ModelDeployment ml/qwen: accepted by Temporal, not yet seen by a worker",)
+
+
+async def no_execution(_plane: ControlPlane, _target: Target) -> Execution:
+    return Execution("")

@@ -62,7 +62,19 @@ class Case(NamedTuple):
     cells: list[str]
 
 
+DRAINED = {"type": "SchedulingDisabled", "status": "True", "reason": "Drained", "message": "drained by ann@host"}
 TABLES = [
+    Case(
+        "H7 a drained cluster shows it where kubectl shows it of a node, and wide who drained it",
+        OSLO,
+        {
+            **a_cluster("Existing", "10.0.0.1"),
+            "status": {"phase": "Ready", "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}, DRAINED]},
+        },
+        Layout(wide=True),
+        ["NAME", "SOURCE", "GATEWAY", "READY", "AGE", "PHASE", "REASON", "MESSAGE"],
+        ["oslo", "Existing", "", "True,SchedulingDisabled", "<unknown>", "Ready", "Available", "drained by ann@host"],
+    ),
     Case(
         "api-2 a deployment shows ready replicas",
         QWEN,

@@ -1,7 +1,7 @@
 """Reading the live fleet: what the scheduler knows beside its ledger is part of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from api_types.clock import now_ms
 from api_types.packing import pack
 from api_types.resources.kinds import BY_KIND, KindInfo
-from client.errors import NoAnswer
+from client.errors import NoAnswer, NotFound
 from client.planning import live_fleet
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet, read_live
@@ -43,6 +43,7 @@ class FakePlane:
         self.without_state = without_state
         self.changing = changing
         self.incomplete_reads = incomplete_reads
+        self.rebuilding_reads = 0
 
     async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
         del namespace
@@ -53,6 +54,9 @@ class FakePlane:
         del target
         if name == "policy":
             return {"policy": write_policy(self.fleet.options)}
+        if name == "describe":
+            self.rebuilding_reads -= 1
+            return {"status": {"rebuilding": self.rebuilding_reads >= 0}}
         if self.changing:
             self.fleet.version += 1
         left = sorted((entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
@@ -119,3 +123,50 @@ def test_a_ledger_that_changes_whenever_it_is_read_is_no_ledger(monkeypatch: pyt
     fleet, trees = waiting_fleet()
     with pytest.raises(NoAnswer, match="changed whenever it was read"):
         read(FakePlane(fleet, *trees, changing=True))
+
+
+class WithoutScheduler(FakePlane):
+    """A plane whose scheduler has ended, with these rows of visibility. Once started, it is found rebuilding once."""
+
+    def __init__(self, fleet: Fleet, *trees: Tree, rows: Sequence[Any]) -> None:
+        super().__init__(fleet, *trees)
+        self.found = rows
+        self.runs = False
+
+    async def query(self, target: Target, name: str, after: str = "") -> Any:
+        if not self.runs:
+            raise NotFound(f"{target.title} does not exist", next_step="none")
+        if self.rebuilding_reads > 0:
+            assert name == "describe", "a ledger that is being rebuilt is not read"
+        return await super().query(target, name, after)
+
+    async def start_scheduler(self) -> None:
+        self.runs = True
+        self.rebuilding_reads = 1
+
+    async def rows(self, query: str) -> AsyncIterator[Any]:
+        assert "ModelReplica" in query
+        for row in self.found if not self.runs else ():
+            yield row
+
+
+def test_a_scheduler_that_has_ended_is_started_and_its_rebuilt_ledger_and_policy_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_fleet, "_LEDGER_PAUSE_SECONDS", 0.01)
+    fleet, trees = waiting_fleet()
+    live = read(WithoutScheduler(fleet, *trees, rows=["a replica"]))
+    assert {entry.uid for entry in live.fleet.entries()} == {entry.uid for entry in fleet.entries()}
+    assert live.fleet.options == fleet.options
+
+
+def test_a_ledger_that_is_being_rebuilt_all_the_time_is_no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_fleet, "_LEDGER_PAUSE_SECONDS", 0.01)
+    fleet, trees = waiting_fleet()
+    plane = FakePlane(fleet, *trees)
+    plane.rebuilding_reads = 1000
+    with pytest.raises(NoAnswer, match="is being rebuilt"):
+        read(plane)
+
+
+def test_a_fleet_without_replicas_needs_no_scheduler_yet() -> None:
+    plane = WithoutScheduler(Fleet(STRICT), rows=[])
+    assert (list(read(plane).fleet.entries()), plane.runs) == ([], False)

@@ -1,0 +1,159 @@
+"""`apply`: what it sends with and without a worker, in which order, and how it names the outcome."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from api_types.messages.entities import SetSpec
+from api_types.resources.kinds import KindInfo
+from api_types.settings import Settings
+from api_types.validation.manifests import Manifest, dump
+from client.errors import Conflict, ExitCode, NoAnswer, NotFound, Refused
+from client.follow import apply as applying
+from client.follow import requests
+from client.follow.apply import apply_manifests
+from client.refs.targets import Target
+from client.refs.tree import Tree
+from client.temporal.control_plane import ControlPlane, ListedObject
+from tests.api_types.builders import a_class, a_cluster, a_deployment, accepted, merged
+
+GOING = {"metadata": {"deletionTimestamp": "2026-03-01T10:00:00Z"}}
+REFUSED = {"status": {"conditions": [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput", "message": "spec: bad"}]}}
+
+
+class Plane:
+    """A control plane with these objects by name. The workers answer only after so many reads of an object, and apply what was sent."""
+
+    def __init__(self, *objects: Tree, silent: int = 0, refuses: bool = False) -> None:
+        self.settings = Settings()
+        self.objects = {tree["metadata"]["name"]: tree for tree in objects}
+        self.applied: dict[str, list[str]] = {}
+        self.changed: list[str] = []
+        self.sent: list[str] = []
+        self.silent = silent
+        self.refuses = refuses
+
+    async def exists(self, target: Target) -> bool:
+        return target.name in self.objects
+
+    async def describe(self, target: Target) -> Tree:
+        if self.silent:
+            self.silent -= 1
+            raise NoAnswer(f"no worker answers for {target.title}", next_step="none")
+        if target.name not in self.objects:
+            raise NotFound(f"{target.title} does not exist", next_step="none")
+        return {
+            **self.objects[target.name],
+            "appliedRequestIds": self.applied.get(target.name, []),
+            "changingRequestIds": self.changed,
+        }
+
+    async def set_spec(self, target: Target, message: SetSpec) -> None:
+        self.sent.append(target.name)
+        self.applied.setdefault(target.name, []).append(message.request_id)
+        before = self.objects.get(target.name, {})
+        if any(before.get(part) != message.manifest[part] for part in ("metadata", "spec")):
+            self.changed.append(message.request_id)
+        self.objects[target.name] = merged(message.manifest, REFUSED) if self.refuses else message.manifest
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> Sequence[ListedObject]:
+        del kind, namespace
+        return []
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(requests, "_POLL_SECONDS_MAX", 0.001)
+
+
+def manifest(document: dict[str, Any]) -> Manifest:
+    checked: Manifest = accepted(document).manifest
+    return checked
+
+
+def stored(document: dict[str, Any]) -> Tree:
+    tree: Tree = dump(manifest(document))
+    return tree
+
+
+def apply(plane: Plane, *documents: dict[str, Any], look_seconds: float = 0.0) -> None:
+    asyncio.run(apply_manifests(cast("ControlPlane", plane), [manifest(each) for each in documents], look_seconds))
+
+
+OTHER = a_deployment(top={"replicas": 5})
+
+
+class Case(NamedTuple):
+    """A control plane, how long it is asked what was there before, and the outcome that is printed."""
+
+    story: str
+    plane: Plane
+    look_seconds: float
+    outcome: str
+
+
+CASES = [
+    Case("an object that does not exist", Plane(), 0, "created"),
+    Case("an object that does not exist, while workers are silent", Plane(silent=5), 0, "created"),
+    Case("the same object", Plane(stored(a_deployment())), 0, "unchanged"),
+    Case("another spec", Plane(stored(OTHER)), 0, "configured"),
+    Case("an object of which no worker tells before it is sent", Plane(stored(a_deployment()), silent=5), 0, "unchanged"),
+    Case("another spec, of which no worker tells before it is sent", Plane(stored(OTHER), silent=5), 0, "configured"),
+    Case("an object of which a worker tells when it is asked again", Plane(stored(a_deployment()), silent=5), 60, "unchanged"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_the_outcome_is_what_is_known_of_the_object(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    apply(case.plane, a_deployment(), look_seconds=case.look_seconds)
+    assert capsys.readouterr().out == f"modeldeployment/qwen {case.outcome}\n"
+    assert case.plane.sent == ["qwen"]
+
+
+def test_what_no_worker_has_seen_in_time_is_sent_and_said_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    plane = Plane(silent=10_000)
+    monkeypatch.setattr(applying, "until_applied", unseen)
+    apply(plane, a_deployment())
+    shown = capsys.readouterr()
+    assert shown.out == "modeldeployment/qwen accepted by Temporal, not yet seen by a worker\n"
+    assert plane.sent == ["qwen"]
+
+
+async def unseen(_plane: ControlPlane, target: Target, request_id: str) -> requests.Requested:
+    return requests.Requested(target, request_id)
+
+
+def test_manifests_are_sent_kind_by_kind_in_their_order() -> None:
+    plane = Plane()
+    classes = [a_class(), a_class()]
+    classes[1]["metadata"]["name"] = "h100"
+    apply(plane, classes[0], a_deployment(), classes[1], a_cluster())
+    assert plane.sent == ["h200", "h100", "qwen", a_cluster()["metadata"]["name"]]
+
+
+LEAVING = merged(stored(a_deployment()), GOING)
+
+
+def test_a_change_of_an_object_that_is_being_deleted_is_not_sent() -> None:
+    plane = Plane(LEAVING)
+    with pytest.raises(Conflict, match="is being deleted"):
+        apply(plane, a_deployment())
+    assert plane.sent == []
+
+
+def test_an_object_that_cannot_be_changed_keeps_no_other_from_being_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = Plane(LEAVING)
+    with pytest.raises(Conflict) as failure:
+        apply(plane, a_deployment(), a_class())
+    assert failure.value.code == ExitCode.CONFLICT
+    assert (plane.sent, capsys.readouterr().out) == (["h200"], "inferenceclass/h200 created\n")
+
+
+def test_a_refusal_by_the_workflow_names_its_problems() -> None:
+    plane = Plane(silent=3, refuses=True)
+    with pytest.raises(Refused, match="was refused by the control plane") as failure:
+        apply(plane, a_deployment())
+    assert failure.value.details == ("spec: bad",)
