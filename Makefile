@@ -18,6 +18,7 @@ help:
 	@echo "make test          all checks and all tests, on real parts"
 	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
 	@echo "make campaign      many random cases from a new seed"
+	@echo "make explore       ten million steps of the protocol between the entities, with faults"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
@@ -32,7 +33,7 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Three processes with a testbed each, for their tests wait for real parts, and one that computes (tests/environment/scheduling.py).
+# Two processes with a testbed each, and two for tests that compute or start what they need (tests/environment/scheduling.py).
 test: venv check programs oracle
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12
 
@@ -47,6 +48,10 @@ campaign: venv programs oracle
 	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 -m random || { \
 	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
 	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
+
+# Without Temporal and Kubernetes, in one process; MODELPLANE_TEST_SEED is the first episode's seed.
+explore: venv
+	$(BIN)/python -m tests.workflows.explorer.explore --steps 10000000 --seed $(or $(MODELPLANE_TEST_SEED),1)
 
 # One file or one test then starts in seconds: MODELPLANE_TESTBED_HOME=.testbed .venv/bin/pytest tests/workflows/test_end_to_end.py
 testbed: venv programs

@@ -12,7 +12,15 @@ TEMPORAL = "temporal"
 PORTS = ("temporal", "temporal-ui", "temporal-metrics")
 # The queues' default pace is set for shared databases; on SQLite it only adds waiting (a change is placed in 64 ms, not 197).
 POLL_RPS_MAX = 2000
-QUEUE_PACES = tuple(f"history.{queue}ProcessorMaxPollRPS={POLL_RPS_MAX}" for queue in ("transfer", "timer", "visibility"))
+# The development server reads namespace and cluster from its database for each request with search attributes, half of all its reads; other
+# servers read them every few seconds.
+SERVER_SETTINGS = (
+    *(f"history.{queue}ProcessorMaxPollRPS={POLL_RPS_MAX}" for queue in ("transfer", "timer", "visibility")),
+    "system.forceSearchAttributesCacheRefreshOnRead=false",
+)
+# As with the clusters' stores, a killed process loses nothing, only a power cut would. A journal that SQLite deletes after every write, and
+# a wait for the disk, take half of the server's processor time and most of the time that a request waits.
+STORE_SETTINGS = ("journal_mode=WAL", "synchronous=OFF")
 
 
 def address(home: Home) -> str:
@@ -34,7 +42,8 @@ def process(home: Home, program: Path) -> ProcessSpec:
         *("--ui-port", str(home.port("temporal-ui"))),
         *("--metrics-port", str(home.port("temporal-metrics"))),
         *("--db-filename", str(home.folder / "temporal.db")),
-        *(option for pace in QUEUE_PACES for option in ("--dynamic-config-value", pace)),
+        *(option for setting in STORE_SETTINGS for option in ("--sqlite-pragma", setting)),
+        *(option for setting in SERVER_SETTINGS for option in ("--dynamic-config-value", setting)),
     ]
     return ProcessSpec(TEMPORAL, argv)
 

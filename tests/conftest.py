@@ -38,14 +38,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the oracle, and refuse a test that starts the testbed and does not say so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs the oracle, note what needs the testbed, and refuse a test that starts it and does not say so."""
+    on_testbed = [item for item in items if "testbed_owner" in getattr(item, "fixturenames", ()) or _asks_while_it_runs(item)]
+    if hasattr(config, "workerinput"):
+        from tests.environment.scheduling import remember  # noqa: PLC0415 - only where pytest-xdist is used
+
+        remember(config, (item.nodeid.partition("::")[0] for item in on_testbed))
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "oracle" in fixtures:
             item.add_marker("oracle")
-        if "testbed_owner" in fixtures and item.get_closest_marker("testbed") is None:
+    for item in on_testbed:
+        if item.get_closest_marker("testbed") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the testbed: mark it with pytest.mark.testbed")
+
+
+def _asks_while_it_runs(item: pytest.Item) -> bool:
+    """Whether a test says by its mark that a fixture asks for the testbed with `getfixturevalue`, which no signature shows."""
+    mark = item.get_closest_marker("testbed")
+    return mark is not None and "asked for" in mark.args
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

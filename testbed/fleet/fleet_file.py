@@ -148,9 +148,11 @@ class FleetFile(_Strict):
         """Read a fleet file, or the built-in fleet of two clusters. Raises FleetFileError with every fault of the file."""
         source = str(path) if path else "the built-in fleet"
         try:
-            documents = load_all((path or BUILT_IN).read_text())
+            documents = load_all((path or BUILT_IN).read_text(encoding="utf-8"))
         except OSError as error:
             raise FleetFileError(f"{source}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise FleetFileError(f"{source} is not UTF-8 text") from error
         except YAMLError as error:
             raise FleetFileError(f"{source} is not YAML: {error}") from error
         if len(documents) != 1 or not isinstance(documents[0], dict):

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from api_types.settings import CONFIG_VARIABLE, Settings
+from api_types.environment import CONFIG_VARIABLE
+from api_types.settings import Settings
 from testbed.running import ClusterRunning, Running
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -103,6 +104,10 @@ def test_the_settings_are_mounted_where_the_worker_is_reported_to_look() -> None
 
 def test_the_pod_is_given_longer_to_stop_than_the_worker_takes() -> None:
     assert the("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > Settings().worker.graceful_shutdown_seconds
+
+
+def test_a_service_beside_the_worker_gives_it_no_variables_that_look_like_settings() -> None:
+    assert the("Deployment")["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 def test_probes_ask_the_health_page_on_the_metrics_port() -> None:

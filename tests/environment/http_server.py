@@ -5,12 +5,15 @@ import http.server
 import threading
 from collections.abc import Iterator
 
+# Every test that has such a server waits for its end.
+SECONDS_TO_NOTICE_ITS_END = 0.02
+
 
 @contextlib.contextmanager
 def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve requests with a handler on a free port; gives host and port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(SECONDS_TO_NOTICE_ITS_END,), daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"

@@ -1,28 +1,53 @@
-"""Which process of pytest-xdist runs which file: few processes have a testbed, and one has none.
+"""Which process of pytest-xdist runs which file: two processes have a testbed, and the others have none.
 
-A testbed is two API servers with all that belongs to them, and costs processor time also while its tests wait. So the last of three or
-more processes takes only files that need none; the others take those that need one first, and fill up with the rest. Such a file says
-`mark.testbed`; `tests/conftest.py` refuses one that does not.
+A testbed is two API servers with all that belongs to them. It takes a minute of processor time to start and costs some also while its tests
+wait, so no more are started than are busy until the end. Their processes take the files that need one first, and fill up with the rest.
+Which files these are, the processes that collect the tests know (`remember`): those with a test that asks for it.
 """
 
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable
+from functools import cached_property
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-ROOT = Path(__file__).parents[2]
+TESTBEDS = 2
+# With so few processes each has a testbed.
+PROCESSES_FEW = 2
 # The command line's tests have a worker of their own, which the tests of workflows stop: one process has them all, and takes them first.
 COMMANDS = "tests/client/commands/"
-# The tests of workflows take longest, so they come next: what is short fills the gaps at the end.
-FIRST = (COMMANDS, "tests/workflows/model_", "tests/workflows/", "tests/activities/clusters/", "tests/testbed/")
-PROCESSES_MIN = 3
+# What takes long comes first, each for a minute or more, and what is short fills the gaps at the end.
+FIRST = (
+    COMMANDS,
+    "tests/workflows/model_deployment/test_rollouts.py",
+    "tests/workflows/model_cache/test_lifecycle.py",
+    "tests/workflows/model_replica/test_topologies.py",
+    "tests/workflows/fleet_scheduler/rebuild/test_lost_scheduler.py",
+    "tests/workflows/fleet_scheduler/test_race.py",
+    "tests/workflows/histories/",
+    "tests/workflows/test_end_to_end.py",
+    "tests/workflows/faults/",
+    "tests/workflows/explorer/",
+    "tests/scheduler/laws/",
+    "tests/workflows/model_",
+    "tests/client/follow/test_lost_workers.py",
+    "tests/worker/",
+    "tests/testbed/",
+    "tests/workflows/",
+    "tests/activities/clusters/",
+    "tests/scheduler/cel/test_fuzz.py",
+    "tests/activities/",
+)
+# A process runs a test only when it knows the one after it.
+KNOWN_AHEAD = 2
+_REMEMBERED = "modelplane/files-on-testbeds"
 
 
-@cache
-def needs_testbed(file: str) -> bool:
-    """Whether a test of a file is marked so."""
-    return "mark.testbed" in (ROOT / file).read_text()
+def remember(config: pytest.Config, files: Iterable[str]) -> None:
+    """Note the files with a test that needs a testbed, for the process that gives files to others. One process is enough to tell it."""
+    if config.workerinput["workerid"] == "gw0" and config.cache:  # type: ignore[attr-defined]  # set by pytest-xdist
+        config.cache.set(_REMEMBERED, sorted(set(files)))
 
 
 def rank(file: str) -> int:
@@ -35,11 +60,19 @@ class TestbedScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdi
 
     __test__ = False
 
+    @cached_property
+    def _on_testbed(self) -> frozenset[str]:
+        """The files that need a testbed. Were they not known, each process would start one when it needs it."""
+        cache = self.config.cache
+        return frozenset(cache.get(_REMEMBERED, []) if cache else [])
+
     def _reschedule(self, node: WorkerController) -> None:
-        if self.workqueue and self._next_file(node) is None:
+        if node.shutting_down:
+            return
+        if self._next_file(node) is None:
             node.shutdown()
-        else:
-            super()._reschedule(node)
+        elif self._pending_of(self.assigned_work[node]) < KNOWN_AHEAD:
+            self._assign_work_unit(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         chosen = self._next_file(node)
@@ -48,13 +81,13 @@ class TestbedScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdi
             super()._assign_work_unit(node)
 
     def _next_file(self, node: WorkerController) -> str | None:
-        """Choose a file for a process; none when all that is left needs a testbed and it has none."""
+        """Choose a file for a process; none when nothing is left, or only what needs a testbed and it has none."""
         files: list[str] = sorted(self.workqueue, key=rank)
-        if self._has_no_testbed(node):
-            return next((file for file in files if not needs_testbed(file)), None)
+        if not self._has_testbed(node):
+            return next((file for file in files if file not in self._on_testbed), None)
         if node.gateway.id != "gw0":
-            files = [file for file in files if not (file.startswith(COMMANDS) and needs_testbed(file))]
-        return next((file for file in files if needs_testbed(file)), files[0] if files else None)
+            files = [file for file in files if not (file.startswith(COMMANDS) and file in self._on_testbed)]
+        return next((file for file in files if file in self._on_testbed), files[0] if files else None)
 
-    def _has_no_testbed(self, node: WorkerController) -> bool:
-        return bool(self.numnodes >= PROCESSES_MIN and node.gateway.id == f"gw{self.numnodes - 1}")
+    def _has_testbed(self, node: WorkerController) -> bool:
+        return self.numnodes <= PROCESSES_FEW or node.gateway.id in {f"gw{number}" for number in range(TESTBEDS)}

@@ -28,14 +28,36 @@ clusters:
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """A testbed; what is left of it at the end is a failure."""
     folder = tmp_path_factory.mktemp("wired")
     (folder / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
     try:
-        yield testbed.up(temporal=False, data_plane=True)
+        yield testbed
     finally:
         testbed.down()
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(path)]
+    assert left == []
+
+
+@pytest.fixture(scope="module")
+def plain(lab: Testbed) -> Running:
+    """It runs without a data plane."""
+    return lab.up(temporal=False)
+
+
+@pytest.fixture(scope="module")
+def gateway_before(plain: Running) -> dict[str, Any]:
+    """The control cluster's Gateway as it was without a data plane."""
+    return control_gateway(control_of(plain))
+
+
+@pytest.fixture(scope="module")
+def wired(lab: Testbed, gateway_before: dict[str, Any]) -> Running:
+    """A data plane was added while it ran."""
+    assert gateway_before
+    return lab.up(temporal=False, data_plane=True)
 
 
 def api(cluster: ClusterRunning) -> client.ApiClient:
@@ -134,24 +156,16 @@ def control_gateway(control: ClusterRunning) -> dict[str, Any]:
     return found
 
 
-def test_a_data_plane_can_be_added_to_a_running_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    testbed = Testbed(tmp_path / "home", FleetFile.load(tmp_path / "fleet.yaml"))
-    try:
-        before = testbed.up(temporal=False)
-        control = control_of(before)
-        assert control.gateway_url == ""
-        assert control_gateway(control)["status"]["addresses"] == [{"type": "IPAddress", "value": control.gateway_address}]
-        secrets = {each["metadata"]["name"]: each["data"] for each in load_all((before.manifests / "secrets.yaml").read_text())}
-        assert control.server in base64.b64decode(secrets["control-kubeconfig"]["kubeconfig"]).decode()
+def test_a_data_plane_can_be_added_to_a_running_fleet(plain: Running, gateway_before: dict[str, Any], wired: Running) -> None:
+    before = control_of(plain)
+    assert before.gateway_url == ""
+    assert gateway_before["status"]["addresses"] == [{"type": "IPAddress", "value": before.gateway_address}]
+    secrets = {each["metadata"]["name"]: each["data"] for each in load_all((plain.manifests / "secrets.yaml").read_text())}
+    assert before.server in base64.b64decode(secrets["control-kubeconfig"]["kubeconfig"]).decode()
 
-        control = control_of(testbed.up(temporal=False, data_plane=True))
-        assert control_gateway(control)["spec"]["gatewayClassName"] == "traefik"
-        assert httpx.get(control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
-    finally:
-        testbed.down()
-    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
-    assert left == []
+    control = control_of(wired)
+    assert control_gateway(control)["spec"]["gatewayClassName"] == "traefik"
+    assert httpx.get(control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
 
 
 def _read(path: Path) -> bytes:

@@ -115,6 +115,12 @@ def test_what_is_no_fleet_file_is_refused(text: str, says: str, tmp_path: Path) 
         FleetFile.load(tmp_path / "fleet.yaml")
 
 
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_bytes(b"\xa7\x00\xff")
+    with pytest.raises(FleetFileError, match=r"fleet\.yaml is not UTF-8 text"):
+        FleetFile.load(tmp_path / "fleet.yaml")
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FleetFileError, match=r"nowhere\.yaml: No such file"):
         FleetFile.load(tmp_path / "nowhere.yaml")
