@@ -48,6 +48,8 @@ UNANSWERED = {
     RPCStatusCode.FAILED_PRECONDITION,
     RPCStatusCode.RESOURCE_EXHAUSTED,
 }
+# What the server says of a workflow whose task has failed or timed out several times.
+_TASK_FAILS = "workflow task in failed state"
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,12 @@ class ControlPlane:
             )
         if error.status == RPCStatusCode.NOT_FOUND and target:
             return not_found(target)
+        if error.status == RPCStatusCode.FAILED_PRECONDITION and _TASK_FAILS in error.message.lower() and target:
+            return NoAnswer(
+                f"the workflow of {target.title} cannot answer: its workflow task fails",
+                details=[error.message],
+                next_step=f"read why in the log of the workers; `modelplane ui {target.command}` opens its history",
+            )
         if error.status in UNANSWERED:
             return NoAnswer(
                 f"no worker answers for {target.title}" if target else "Temporal is too slow to answer",

@@ -10,6 +10,7 @@ from api_types.clock import utc_now
 from api_types.resources.kinds import BY_KIND
 from client.commands import options
 from client.configuration import load_settings
+from client.errors import NoAnswer
 from client.follow.advice import advice
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
@@ -48,7 +49,11 @@ async def _describe(words: Sequence[str], namespace: str | None) -> None:
 
 async def description(plane: ControlPlane, target: Target) -> list[str]:
     """Give the lines that describe one object. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-    tree = await plane.describe(target)
+    try:
+        tree = await plane.describe(target)
+    except NoAnswer as error:
+        failing = (await execution_of(plane, target)).failing
+        raise NoAnswer(error.message, details=[*error.details, *failing], next_step=error.next_step) from error
     lines = _heading(target, tree)
     lines += ["Spec:", *indented(as_yaml(tree.get("spec") or {}).splitlines())]
     status = {key: value for key, value in (tree.get("status") or {}).items() if key not in _SHOWN_ELSEWHERE}
