@@ -41,7 +41,7 @@ class GuardedRunner(WorkflowRunner):
 class _GuardedInstance(WorkflowInstance):
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
-        self._time = -1
+        self._task_bytes = -1
         self._events = 0
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
@@ -49,13 +49,14 @@ class _GuardedInstance(WorkflowInstance):
             refused = WorkflowActivationCompletion(run_id=act.run_id)
             refused.failed.failure.message = QUERY_REFUSED
             return refused
-        self._time, self._events = act.timestamp.ToNanoseconds(), act.history_length
+        self._task_bytes, self._events = act.history_size_bytes, act.history_length
         return self._inner.activate(act)
 
     def _advances_without_task(self, act: WorkflowActivation) -> bool:
-        # The time is that of the task's start, so more history at the same time is history of no task. Within a task, local activities end
-        # and the history stays as it is.
-        if act.history_length <= self._events or act.timestamp.ToNanoseconds() != self._time:
+        # The start of a task records how many bytes the history had, and every task adds some: more events with the same bytes are of no
+        # task. Its time would not tell, for the server's clock may step back, and then the SDK gives the time of the task before. Within a
+        # task, local activities end and the history stays as it is.
+        if act.history_length <= self._events or act.history_size_bytes != self._task_bytes:
             return False
         return any(job.WhichOneof("variant") not in _CHANGES_NOTHING for job in act.jobs)
 

@@ -1,6 +1,6 @@
 """The search attributes and the memo of entities: how visibility finds them, and what is read of them without a query."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
@@ -17,18 +17,30 @@ SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
 
 # The memo in which an InferenceCluster keeps what its replicas read of it.
 CONNECTION_MEMO = "connection"
+# The memo that tells a workflow with which phase and readiness it was started. It cannot read that from its search attributes: the server
+# translates their names with a list of its own, and leaves out what that does not have yet. In the first seconds of a namespace a workflow
+# may see none, and all of them when it is replayed.
+PUBLISHED_MEMO = "published"
 
 
-def attributes_of(
-    kind: str, namespace: str, name: str, *, phase: str = "Progressing", ready: str = "False", cluster: str = "", deployment: str = ""
-) -> TypedSearchAttributes:
-    """Give the search attributes with which an entity is started.
+def identity_at_start(
+    kind: str,
+    namespace: str,
+    name: str,
+    *,
+    phase: str = "Progressing",
+    ready: str = "False",
+    cluster: str = "",
+    deployment: str = "",
+    memo: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Give the options `search_attributes` and `memo` with which an entity is started.
 
     `phase` and `ready` are best what its first task finds: each change is one more record that visibility has to write.
     """
     values = {KIND: kind, NAME: name, NAMESPACE: namespace, PHASE: phase, READY: ready, CLUSTER: cluster, DEPLOYMENT: deployment}
     pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(key, value) for key, value in values.items() if value]
-    return TypedSearchAttributes(pairs)
+    return {"search_attributes": TypedSearchAttributes(pairs), "memo": {PUBLISHED_MEMO: [phase, ready], **(memo or {})}}
 
 
 def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str = "", deployment: str = "") -> str:

@@ -9,7 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.search_attributes import attributes_of, visibility_query
+from activities.messaging.search_attributes import identity_at_start, visibility_query
 from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import StartReplica
@@ -32,8 +32,8 @@ async def ensure_scheduler(client: Client, request: SignalRequest | None = None)
         task_queue=queues.SCHEDULER,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        search_attributes=attributes_of("FleetScheduler", "", "default", ready=""),
         static_summary="FleetScheduler default",
+        **identity_at_start("FleetScheduler", "", "default", ready=""),
         **signal,
     )
 
@@ -79,16 +79,16 @@ async def start_replica(client: Client, replica: StartReplica) -> str:
             task_queue=queues.WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            memo={"uid": replica.uid},
-            search_attributes=attributes_of(
+            static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
+            **identity_at_start(
                 "ModelReplica",
                 replica.namespace,
                 replica.name,
                 phase="Pending",
                 cluster=replica.cluster,
                 deployment=replica.deployment,
+                memo={"uid": replica.uid},
             ),
-            static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
         )
     except WorkflowAlreadyStartedError:
         description = await client.get_workflow_handle(workflow_id).describe()

@@ -22,7 +22,7 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCStatusCode
 
-from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, attributes_of, visibility_query
+from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, identity_at_start, visibility_query
 from activities.messaging.sending import ensure_scheduler
 from api_types import queues
 from api_types.clock import timestamp
@@ -148,10 +148,10 @@ class ControlPlane:
                 id=target.workflow_id,
                 task_queue=queues.WORKFLOWS,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                search_attributes=attributes_of(kind, target.namespace, target.name),
                 static_summary=target.title,
                 start_signal=request.signal,
                 start_signal_args=[request.payload],
+                **identity_at_start(kind, target.namespace, target.name),
             )
         except RPCError as error:
             raise self._failure_to_send(error, target) from error

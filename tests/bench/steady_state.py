@@ -25,7 +25,7 @@ if not __package__:  # run by its path; the tests are no installed package
 import yaml
 from temporalio.client import Client
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.secrets.selection import secret_store
 from activities.secrets.store import StoredSecret
 from api_types import names, queues
@@ -87,7 +87,7 @@ async def apply(client: Client, document: Json) -> None:
         None,
         id=names.workflow_id(kind, namespace, name),
         task_queue=queues.WORKFLOWS,
-        search_attributes=attributes_of(kind, namespace, name),
+        **identity_at_start(kind, namespace, name),
         start_signal="set_spec",
         start_signal_args=[SetSpec(request_id=f"apply/{name}", by="bench", manifest=document).wire()],
     )

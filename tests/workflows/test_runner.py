@@ -42,10 +42,9 @@ class Recording:
         return WorkflowActivationCompletion(run_id=act.run_id)
 
 
-def activation(seconds: int, events: int, *jobs: str) -> WorkflowActivation:
-    """An activation at a time, with so much history, and these jobs."""
-    act = WorkflowActivation(run_id="run", history_length=events)
-    act.timestamp.FromSeconds(seconds)
+def activation(task: int, events: int, *jobs: str) -> WorkflowActivation:
+    """An activation of a task, with so much history, and these jobs."""
+    act = WorkflowActivation(run_id="run", history_length=events, history_size_bytes=100 * task)
     for job in jobs:
         made = WorkflowActivationJob()
         getattr(made, job).SetInParent()

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, READY
+from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, PUBLISHED_MEMO, READY
 from workflows.entity.conditions import UNKNOWN, condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
@@ -22,15 +22,15 @@ class Publisher:
     def publish(self, phase: str, details: Sequence[str]) -> None:
         """Show the object as it is now."""
         ready = condition_of(self._context.state.conditions, "Ready")
-        shown = (phase, ready.status if ready else UNKNOWN)
-        published = workflow.info().typed_search_attributes
-        if shown != (published.get(PHASE), published.get(READY)):
+        shown = [phase, ready.status if ready else UNKNOWN]
+        if shown != (self._context.state.published or workflow.memo_value(PUBLISHED_MEMO, [])):
             workflow.upsert_search_attributes([PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()])
+            self._context.state.published = shown
         workflow.set_current_details("\n".join(self._lines(phase, details)))
 
     def _identity(self) -> list[Any]:
-        """Give the search attributes that never change, if they are missing: a plain Temporal client starts entities without them."""
-        if workflow.info().typed_search_attributes.get(KIND):
+        """Give the search attributes that never change, if they may be missing: a plain Temporal client starts entities without them."""
+        if workflow.memo_value(PUBLISHED_MEMO, None):
             return []
         scope = [NAMESPACE.value_set(self._context.namespace)] if self._context.namespace else []
         return [KIND.value_set(self._context.kind), NAME.value_set(self._context.name), *scope]

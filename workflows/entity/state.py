@@ -16,7 +16,8 @@ class EntityState(BaseModel):
     """All that an entity knows; continue-as-new carries it whole.
 
     `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
-    workflows that it reports to or is registered at, with the first run of each when that was last checked.
+    workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
+    readiness in its search attributes; empty while they are those of the start.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -38,6 +39,7 @@ class EntityState(BaseModel):
     forced: str = ""
     attempts: int = 0
     receivers: dict[str, str] = Field(default_factory=dict)
+    published: list[str] = Field(default_factory=list)
 
     @property
     def deleting(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from temporalio import workflow
 
-from activities.messaging.search_attributes import KIND, NAME, PHASE
+from activities.messaging.search_attributes import KIND, NAME, PHASE, PUBLISHED_MEMO
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.payload_limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
@@ -252,8 +252,9 @@ class FleetSchedulerWorkflow:
             lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
         workflow.set_current_details("\n".join(lines))
         phase = "Progressing" if self.state.survey or self.cache.fleet.rebuilding else "Ready"
-        if phase != workflow.info().typed_search_attributes.get(PHASE):
+        if phase != (self.state.phase or workflow.memo_value(PUBLISHED_MEMO, [""])[0]):
             workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
+            self.state.phase = phase
 
     def _now_ms(self) -> int:
         return int(workflow.time() * 1000)

@@ -21,7 +21,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from api_types import labels, names, queues
 from api_types.messages.entities import Delete, Force, Scale, SetSpec
 from client.temporal.control_plane import UNANSWERED
@@ -158,7 +158,7 @@ class ControlPlane:
             id=names.workflow_id(kind, namespace, name),
             task_queue=queues.WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            search_attributes=attributes_of(kind, namespace, name),
+            **identity_at_start(kind, namespace, name),
             start_signal="set_spec",
             start_signal_args=[SetSpec(request_id=request_id, by="test", manifest=document).wire()],
         )

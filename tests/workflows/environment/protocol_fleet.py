@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
@@ -200,7 +200,7 @@ class ProtocolFleet:
                 id=names.workflow_id("InferenceCluster", "", cluster.name),
                 task_queue=queues.WORKFLOWS,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                search_attributes=attributes_of("InferenceCluster", "", cluster.name),
+                **identity_at_start("InferenceCluster", "", cluster.name),
             )
         await self.report()
 
@@ -237,7 +237,7 @@ class ProtocolFleet:
             id=names.workflow_id("ModelDeployment", namespace, name),
             task_queue=queues.WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            search_attributes=attributes_of("ModelDeployment", namespace, name),
+            **identity_at_start("ModelDeployment", namespace, name),
             start_signal="set_spec",
             start_signal_args=[SetSpec(request_id=request_id or f"apply/{name}", by="test", manifest=document).wire()],
         )

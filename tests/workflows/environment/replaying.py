@@ -6,17 +6,17 @@ from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, WorkflowRunner
 
 from api_types.resources.kinds import SERVED
 from client.temporal.converter import DATA_CONVERTER
 from workflows import registry
 
 
-def replayer() -> Replayer:
+def replayer(runner: WorkflowRunner | None = None) -> Replayer:
     """Make a replayer of every workflow type. Debug mode looks for no deadlocks: on a slow machine every pause would be one."""
     workflows = [*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS]
-    return Replayer(workflows=workflows, workflow_runner=registry.sandbox(), data_converter=DATA_CONVERTER, debug_mode=True)
+    return Replayer(workflows=workflows, workflow_runner=runner or registry.sandbox(), data_converter=DATA_CONVERTER, debug_mode=True)
 
 
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:

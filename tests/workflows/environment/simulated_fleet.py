@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Worker
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.entities import SetSpec
 from api_types.queues import ClusterWork
@@ -44,7 +44,7 @@ async def apply(client: Client, document: Json, task_queue: str = queues.WORKFLO
         id=names.workflow_id(kind, "", name),
         task_queue=task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=attributes_of(kind, "", name),
+        **identity_at_start(kind, "", name),
         start_signal="set_spec",
         start_signal_args=[SetSpec(request_id=uuid.uuid4().hex, by="test", manifest=document).wire()],
     )

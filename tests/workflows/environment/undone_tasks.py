@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.client import Client
 
 from activities.messaging.entity_client import EntityClient
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import send_signal, send_signals
 from api_types import queues
 from api_types.messages.delivery import EntityRef, MessageT, Signal, SignalBatch, SignalBatchResult, SignalRequest
@@ -90,8 +90,7 @@ class UndoneTasks:
     async def _start(self, workflow_id: str, queue: str, state: Json | None) -> None:
         kind, *scope, name = workflow_id.split("/")
         kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals) if each.kind.lower() == kind)
-        attributes = attributes_of(kind, "/".join(scope), name)
-        await self.client.start_workflow(kind, state, id=workflow_id, task_queue=queue, search_attributes=attributes)
+        await self.client.start_workflow(kind, state, id=workflow_id, task_queue=queue, **identity_at_start(kind, "/".join(scope), name))
 
     async def send(self, message: SignalRequest) -> None:
         await send_signal(self.client, message)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.packing import unpack
@@ -40,7 +40,7 @@ async def start_deployment(client: Client, number: int) -> str:
     view = deployment(name=f"d{number}")
     named = ("ModelDeployment", view.namespace, view.name)
     started = await client.start_workflow(
-        named[0], None, id=names.workflow_id(*named), task_queue=queues.WORKFLOWS, search_attributes=attributes_of(*named)
+        named[0], None, id=names.workflow_id(*named), task_queue=queues.WORKFLOWS, **identity_at_start(*named)
     )
     uid: str = (await started.query("account"))["uid"]
     return uid

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.secrets.selection import secret_store
 from api_types import names, queues
 from api_types.clock import utc_now
@@ -59,7 +59,7 @@ async def storm(client: Client) -> None:
         id=workflow_id,
         task_queue=queues.WORKFLOWS,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=attributes_of("ModelDeployment", "storm", name),
+        **identity_at_start("ModelDeployment", "storm", name),
         start_signal="set_spec",
         start_signal_args=[SetSpec(request_id="first", by="test", manifest=document).wire()],
     )

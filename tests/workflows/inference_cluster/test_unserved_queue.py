@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 import worker
 from activities.cluster_objects.cluster_api import ClusterApi
 from activities.clusters import activities as cluster_activities
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.errors import CredentialsInvalid
@@ -56,7 +56,7 @@ class Clusters:
             None,
             id=names.workflow_id("InferenceCluster", "", name),
             task_queue=queues.WORKFLOWS,
-            search_attributes=attributes_of("InferenceCluster", "", name),
+            **identity_at_start("InferenceCluster", "", name),
             start_signal="set_spec",
             start_signal_args=[SetSpec(request_id=name, by="test", manifest=a_manifest(name)).wire()],
         )

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.messaging.entity_client import EntityClient
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from api_types import names
 from api_types.messages.entities import RetryNow, SetSpec
 from tests.workflows.environment.harness import ControlPlane, a_cache
@@ -48,7 +48,7 @@ async def apply_apart(plane: ControlPlane, cluster: str) -> None:
         None,
         id=names.workflow_id("InferenceCluster", "", cluster),
         task_queue=APART,
-        search_attributes=attributes_of("InferenceCluster", "", cluster),
+        **identity_at_start("InferenceCluster", "", cluster),
         start_signal="set_spec",
         start_signal_args=[SetSpec(manifest=a_cluster(cluster)).wire()],
     )

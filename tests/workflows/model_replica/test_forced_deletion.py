@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.messages.cluster_work import ClusterFacts, Connection
@@ -127,7 +127,7 @@ async def started(client: Client) -> WorkflowHandle[Any, Any]:
         ModelReplicaState(start=start).model_dump(mode="json", by_alias=True),
         id=names.workflow_id("ModelReplica", "ml", "qwen-1"),
         task_queue=queues.WORKFLOWS,
-        search_attributes=attributes_of("ModelReplica", "ml", "qwen-1", cluster="eu", deployment="qwen"),
+        **identity_at_start("ModelReplica", "ml", "qwen-1", cluster="eu", deployment="qwen"),
     )
     connection = Connection(cluster="eu", namespace="modelplane-system", name="eu", task_queue=QUEUE)
     facts = ClusterFacts(drain_seconds=0)

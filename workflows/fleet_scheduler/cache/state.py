@@ -58,6 +58,7 @@ class SchedulerState(BaseModel):
         deleting_deployments: the uids of those that wait until nothing is charged to them, by namespace/name.
         classes: the generation that each last reported.
         deleting_clusters: the charged replicas that were last reported to each; None: not reported yet.
+        phase: the one in its search attributes; empty while that is the one of the start.
 
     """
 
@@ -87,6 +88,7 @@ class SchedulerState(BaseModel):
     audit: list[str] = Field(default_factory=list)
     decided: int = 0
     placed: int = 0
+    phase: str = ""
 
     def take_over(self, second: SecondPayload) -> None:
         """Add what was carried beside this."""

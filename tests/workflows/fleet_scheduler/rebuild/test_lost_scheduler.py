@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from activities.messaging import querying
 from activities.messaging.messages import Survey
-from activities.messaging.search_attributes import attributes_of
+from activities.messaging.search_attributes import identity_at_start
 from api_types import names
 from scheduler.model.reasons import BOUND
 from tests.workflows.environment import worker_that_stops
@@ -75,7 +75,7 @@ async def uids(fleet: ProtocolFleet) -> dict[str, str]:
     return {entry["uid"]: entry["cluster"] for entry in ledger}
 
 
-async def mute(client: Client, kind: str, ids: Iterable[str], **attributes: str) -> None:
+async def mute(client: Client, kind: str, ids: Iterable[str], **attributes: Any) -> None:
     """Start entities whose task queue nobody serves."""
 
     async def one(name: str) -> None:
@@ -85,7 +85,7 @@ async def mute(client: Client, kind: str, ids: Iterable[str], **attributes: str)
             None,
             id=names.workflow_id(kind, namespace, name),
             task_queue=UNSERVED,
-            search_attributes=attributes_of(kind, namespace, name, **attributes),
+            **identity_at_start(kind, namespace, name, **attributes),
         )
 
     await asyncio.gather(*(one(name) for name in ids))
