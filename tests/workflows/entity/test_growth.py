@@ -34,6 +34,7 @@ BOUNDS = {
     "EntityState.changing_requests": "REQUESTS_SHOWN",
     "EntityState.left_behind": "LEFT_BEHIND_KEPT",
     "EntityState.receivers": "one per workflow that is reported to at present; replaced by every check",
+    "EntityState.published": "two texts",
     "ClassState.clusters": "one per cluster that uses the class; dropped when it unregisters or does not run",
     "ClassState.unanswered": "one per cluster that uses the class; emptied by every pass",
     "ClusterState.classes": "one per class of the spec; dropped when it leaves the spec",
