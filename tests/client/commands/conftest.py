@@ -1,14 +1,17 @@
 """The session's testbed with a worker beside it, brought up by the command line."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from api_types.clock import utc_now
 from api_types.environment import HOME_VARIABLE
 from client.errors import ExitCode
 from client.follow import requests
@@ -17,17 +20,29 @@ from testbed.running import Running
 from testbed.testbed import Testbed
 from tests.client.conftest import Cli
 from tests.environment.waiting import TIMEOUT_SECONDS
+from tests.workflows.environment.harness import connected
+from tests.workflows.environment.replaying import replay_all
 
 
 @pytest.fixture(scope="session")
-def fleet(testbed: Running, testbed_owner: Testbed) -> Iterator[Running]:
-    """The session's testbed with a worker beside it, brought up by the command line; the worker leaves again at the end."""
+def fleet(testbed: Running, testbed_owner: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The session's testbed with a worker beside it, brought up by the command line; the worker leaves again at the end.
+
+    Then every run that was made here is replayed.
+    """
+    began = utc_now()
     environment = {**os.environ, HOME_VARIABLE: str(testbed.home)}
     command = [sys.executable, "-m", "client.main", "up"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     yield testbed
     testbed_owner.stop_process(WORKER)
+    asyncio.run(_replay(testbed, began, tmp_path_factory.mktemp("histories")))
+
+
+async def _replay(running: Running, since: datetime, folder: Path) -> None:
+    async with connected(running) as client:
+        await replay_all(client, since, folder)
 
 
 @pytest.fixture
