@@ -128,7 +128,7 @@ class Placements:
         if answer is None or (answer.request_id, answer.generation) != (state.request_id, state.generation):
             return []
         self._adopt_conditions(answer)
-        plan = plan_answer(state.replicas, answer, state.generation, state.returned)
+        plan = plan_answer(state.replicas, answer, state.generation, state.uid, state.returned)
         self._track(plan)
         updates = self._replicas.update_templates(plan.update)
         deletions = self._replicas.delete([replica for replica in state.started() if replica.uid in plan.delete])

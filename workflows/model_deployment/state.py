@@ -61,10 +61,16 @@ class TrackedReplica(Message):
         return cls(uid=found.uid, name=found.name, cluster=found.cluster, index=found.index, entry=found.entry, **fields)
 
     @classmethod
-    def placed(cls, placement: ReplicaPlacement, generation: int) -> Self:
-        """Track a replica that was just placed, or that an earlier deployment of this name had started and that does not run any more."""
-        was_started = placement.entry.get("state", reasons.BOUND) != reasons.RESERVED
-        return cls.of(placement, after=placement.after, generation=generation, restarted=was_started)
+    def placed(cls, placement: ReplicaPlacement, generation: int, deployment_uid: str) -> Self:
+        """Track a replica that was just placed, or that an earlier deployment of this name may have started.
+
+        That one may have been terminated before it reported the start, so that the scheduler still has the placement as reserved.
+        """
+        entry = placement.entry
+        was_bound = entry.get("state", reasons.BOUND) != reasons.RESERVED
+        # What still waits for nodes was started by nobody.
+        was_given_to_another = entry.get("origin", ("",))[0] not in ("", deployment_uid) and not placement.after
+        return cls.of(placement, after=placement.after, generation=generation, restarted=was_bound or was_given_to_another)
 
     @classmethod
     def to_delete(cls, evicted: ReplicaEviction, generation: int) -> Self:

@@ -71,7 +71,7 @@ def test_a_placement_of_an_earlier_scheduler_is_void_and_the_new_one_is_told() -
 
 
 def test_an_answer_that_places_again_what_was_given_back_is_not_used_and_another_one_is_requested() -> None:
-    plan = plan_answer({}, answer(a_controller(), PLACEMENT), 1, ["r"])
+    plan = plan_answer({}, answer(a_controller(), PLACEMENT), 1, "d", ["r"])
     assert (plan.create, plan.repeat) == ([], True)
 
 

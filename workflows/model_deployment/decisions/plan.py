@@ -77,9 +77,13 @@ class AnswerPlan:
 
 
 def plan_answer(
-    replicas: Mapping[str, TrackedReplica], answer: PlacementResponse, generation: int, returned: Collection[str] = ()
+    replicas: Mapping[str, TrackedReplica],
+    answer: PlacementResponse,
+    generation: int,
+    deployment_uid: str,
+    returned: Collection[str] = (),
 ) -> AnswerPlan:
-    """Decide what an answer to the present generation changes. Placements that were given back are void."""
+    """Decide what an answer to the present generation of a deployment changes. Placements that were given back are void."""
     delete = {eviction.uid: eviction.reason for eviction in answer.evictions if eviction.uid in replicas}
     placed = {placement.uid for placement in answer.placements}
     # The request listed it, and the answer does not: the scheduler does not have it any more.
@@ -90,7 +94,7 @@ def plan_answer(
     usable = [placement for placement in new if placement.entry and placement.uid not in returned]
     return AnswerPlan(
         delete=delete,
-        create=[TrackedReplica.placed(placement, generation) for placement in usable],
+        create=[TrackedReplica.placed(placement, generation, deployment_uid) for placement in usable],
         entries={placement.uid: placement.entry for placement in answer.placements if placement.uid in tracked and placement.entry},
         after={placement.uid: placement.after for placement in answer.placements if placement.uid in tracked},
         update=[placement.uid for placement in answer.placements if placement.action == "Update"],

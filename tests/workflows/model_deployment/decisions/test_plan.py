@@ -32,29 +32,43 @@ def answer(*placements: ReplicaPlacement, evicted: tuple[str, ...] = ()) -> Plac
 
 
 def test_a_placement_that_is_not_tracked_is_created_with_its_entry() -> None:
-    plan = plan_answer({}, answer(placement("a", action="Create", entry=ENTRY, after=["z"])), 2)
+    plan = plan_answer({}, answer(placement("a", action="Create", entry=ENTRY, after=["z"])), 2, "d")
     assert plan.create == [replica("a", entry=ENTRY, after=["z"], generation=2)]
     assert (plan.entries, plan.update, plan.delete, plan.repeat) == ({}, [], {}, False)
 
 
+@pytest.mark.parametrize(
+    ("owner", "after", "restarted"),
+    [("d", [], False), ("", [], False), ("earlier", [], True), ("earlier", ["z"], False)],
+    ids=["its own", "unknown whose", "of an earlier deployment", "one that still waits for nodes"],
+)
+def test_a_placement_that_an_earlier_deployment_may_have_started_is_started_as_one_that_ran_before(
+    owner: str, after: list[str], restarted: bool
+) -> None:
+    # The earlier one was terminated before it reported the start, and so was the replica: its objects are deleted by no other.
+    entry = {**ENTRY, "origin": [owner, "r"]}
+    (created,) = plan_answer({}, answer(placement("a", entry=entry, after=after)), 2, "d").create
+    assert created.restarted == restarted
+
+
 def test_a_kept_placement_without_an_entry_that_is_gone_meanwhile_has_to_be_requested_again() -> None:
-    plan = plan_answer({}, answer(placement("a")), 2)
+    plan = plan_answer({}, answer(placement("a")), 2, "d")
     assert (plan.create, plan.repeat) == ([], True)
 
 
 def test_a_tracked_placement_gets_its_new_entry_and_is_updated_when_its_step_has_come() -> None:
     tracked = replicas(replica("a", started=True), replica("b", started=True))
-    plan = plan_answer(tracked, answer(placement("a", action="Update", entry=ENTRY), placement("b")), 2)
+    plan = plan_answer(tracked, answer(placement("a", action="Update", entry=ENTRY), placement("b")), 2, "d")
     assert (plan.create, plan.entries, plan.update, plan.repeat) == ([], {"a": ENTRY}, ["a"], False)
 
 
 def test_a_replica_whose_workflow_was_terminated_stays_tracked_while_it_is_evicted() -> None:
-    plan = plan_answer(replicas(replica("a", bound=True)), answer(placement("a", entry=ENTRY), evicted=("a",)), 2)
+    plan = plan_answer(replicas(replica("a", bound=True)), answer(placement("a", entry=ENTRY), evicted=("a",)), 2, "d")
     assert (plan.create, plan.entries) == ([], {"a": ENTRY})
 
 
 def test_only_tracked_replicas_are_deleted() -> None:
-    plan = plan_answer(replicas(replica("a", started=True)), answer(evicted=("a", "b")), 2)
+    plan = plan_answer(replicas(replica("a", started=True)), answer(evicted=("a", "b")), 2, "d")
     assert plan.delete == {"a": "a is not wanted"}
 
 
