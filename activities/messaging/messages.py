@@ -25,13 +25,14 @@ class Survey(Message):
     """Find entities in visibility and send each one the same query.
 
     Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer; `left` are the
-    entities that it did not reach: they are queried first.
+    entities that it did not reach: they are queried first. `ended`: also those that were terminated or failed, which still answer.
     """
 
     kinds: list[str]
     namespace: str = ""
     cluster: str = ""
     deployment: str = ""
+    ended: bool = False
     query: str = ""
     page_size: int = 500
     after: str = ""

@@ -148,16 +148,18 @@ async def query_round(
 
 @dataclass(frozen=True)
 class Listing:
-    """One page of visibility: running entities with their clusters, in the order of visibility, and the token of the next page."""
+    """One page of visibility: entities with their clusters, in the order of visibility, and the token of the next page."""
 
     found: dict[str, str]
     after: str
 
 
 async def list_entities(client: Client, wanted: Survey) -> Listing:
-    """List one page of the running entities that are wanted."""
+    """List one page of the entities that are wanted; one that was started again after it was terminated has several rows."""
     listing = client.list_workflows(
-        visibility_query(wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, deployment=wanted.deployment),
+        visibility_query(
+            wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, deployment=wanted.deployment, ended=wanted.ended
+        ),
         page_size=wanted.page_size,
         next_page_token=bytes.fromhex(wanted.after) or None,
     )
@@ -167,7 +169,7 @@ async def list_entities(client: Client, wanted: Survey) -> Listing:
 
 
 async def survey(client: Client, wanted: Survey) -> SurveyResult:
-    """Query one page of the running entities that are wanted, or those that the page before did not reach."""
+    """Query one page of the entities that are wanted, or those that the page before did not reach."""
     listing = Listing(wanted.left, wanted.after) if wanted.left else await list_entities(client, wanted)
     if not wanted.query:
         return SurveyResult(answers=dict.fromkeys(listing.found), after=listing.after)

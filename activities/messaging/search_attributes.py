@@ -43,9 +43,14 @@ def identity_at_start(
     return {"search_attributes": TypedSearchAttributes(pairs), "memo": {PUBLISHED_MEMO: [phase, ready], **(memo or {})}}
 
 
-def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str = "", deployment: str = "") -> str:
-    """Write the list filter for running entities."""
-    terms = ['ExecutionStatus = "Running"', "ModelplaneKind IN (" + ", ".join(f'"{kind}"' for kind in kinds) + ")"]
+# How a workflow is closed that did not end by itself.
+_ENDED = '"Terminated", "Failed", "TimedOut", "Canceled"'
+
+
+def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str = "", deployment: str = "", ended: bool = False) -> str:
+    """Write the list filter for running entities; with `ended` also for those that did not end by themselves."""
+    status = f'ExecutionStatus IN ("Running", {_ENDED})' if ended else 'ExecutionStatus = "Running"'
+    terms = [status, "ModelplaneKind IN (" + ", ".join(f'"{kind}"' for kind in kinds) + ")"]
     for key, value in ((NAMESPACE, namespace), (CLUSTER, cluster), (DEPLOYMENT, deployment)):
         if value:
             terms.append(f'{key.name} = "{value}"')
@@ -54,4 +59,4 @@ def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str 
 
 def closed_query(kind: str, after: str) -> str:
     """Write the list filter for entities of a kind that did not end by themselves, since a moment."""
-    return f'ExecutionStatus IN ("Terminated", "Failed", "TimedOut", "Canceled") AND ModelplaneKind = "{kind}" AND CloseTime > "{after}"'
+    return f'ExecutionStatus IN ({_ENDED}) AND ModelplaneKind = "{kind}" AND CloseTime > "{after}"'

@@ -1,6 +1,7 @@
-"""How a deployment adopts replicas that it does not know: those that an earlier deployment of its name left running.
+"""How a deployment adopts replicas that it does not know: those that an earlier deployment of its name left behind.
 
-A new deployment finds them in visibility. One that visibility did not list reports later, and is adopted then.
+A new deployment finds them in visibility. One that runs and that visibility did not list reports later, and is adopted then. One that was
+terminated is started again: if the scheduler and its cluster were lost too, nobody else could name what it has applied.
 """
 
 from temporalio import workflow
@@ -28,7 +29,7 @@ class Adoption:
     async def run(self) -> None:
         """Adopt replicas. Most deployments have none, and then this costs one local activity."""
         context = self._context
-        survey = Survey(kinds=["ModelReplica"], namespace=context.namespace, deployment=context.name)
+        survey = earlier_replicas(context.namespace, context.name)
         found = await call_entities(EntityClient.survey, survey, "find replicas to adopt", local=True)
         if found.answers:
             await self._adopt_all(survey)
@@ -53,3 +54,8 @@ class Adoption:
                 "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted yet: {', '.join(unresponsive)}"
             )
         self._replicas.request_resync()
+
+
+def earlier_replicas(namespace: str, deployment: str) -> Survey:
+    """Give which replicas a new deployment looks for."""
+    return Survey(kinds=["ModelReplica"], namespace=namespace, deployment=deployment, ended=True)
