@@ -12,11 +12,13 @@ from api_types.messages.delivery import entity
 from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.messages.scheduling import Forget, ReportClass, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
+from api_types.messages.versions import Version
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.registrations import drop_ended, is_newest
 from workflows.entity.state import EntityState
 
 
@@ -24,7 +26,7 @@ class ClassState(EntityState):
     """What a class carries. Where a field has an alias, that is its name in the JSON of every release so far.
 
     Attributes:
-        clusters: those that use this class.
+        clusters: those that use this class. `registrations`: the last one of each cluster.
         reported_generation, reported_price: what was last reported to scheduler and clusters.
         unanswered: clusters that registered and got no report yet.
         epoch: that of the scheduler to which the last report went; `repeat_to_scheduler`: it gets the last report again.
@@ -32,6 +34,7 @@ class ClassState(EntityState):
     """
 
     clusters: list[str] = Field(default_factory=list)
+    registrations: dict[str, Version] = Field(default_factory=dict)
     reported_generation: int = Field(default=0, alias="told")
     reported_price: int = Field(default=UNPRICED, alias="toldPrice")
     unanswered: list[str] = Field(default_factory=list, alias="answer")
@@ -60,8 +63,11 @@ class InferenceClassWorkflow(Entity[ClassState]):
     @handles(InferenceClassSignals.CLASS_USED)
     def class_used(self, message: ClassUse) -> None:
         """Record that a cluster uses this class, or no longer does."""
+        if not is_newest(self.state.registrations, message.cluster, message.uid, message.sequence):
+            return
         others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
         self.state.clusters = sorted([*others, message.cluster]) if message.used else others
+        drop_ended(self.state.registrations, self.state.clusters)
         if message.used and message.cluster not in self.state.unanswered:
             self.state.unanswered.append(message.cluster)
         self.context.mark_changed()
@@ -114,7 +120,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
             await self.report_to_clusters(self.state.unanswered)
             return False
         forget = Forget(kind=self.kind, name=self.name, uid=self.state.uid)
-        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
         return True
 
     # --- reports ------------------------------------------------------------------------------------------------------------------

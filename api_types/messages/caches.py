@@ -35,9 +35,14 @@ class CacheSite(Message):
 
 
 class CacheOnCluster(Message):
-    """A cache has objects on this cluster, or (`staged` False) none: a cluster that is being deleted waits for that."""
+    """A cache has objects on this cluster, or (`staged` False) none: a cluster that is being deleted waits for that.
+
+    `sequence` orders what the cache with this `uid` tells clusters.
+    """
 
     cache: str
+    uid: str = ""
+    sequence: int = 0
     staged: bool = True
 
 
@@ -56,11 +61,13 @@ class CacheAccount(Message):
 class CacheUse(Message):
     """Register as a user of a cache, to be signalled about its changes; `used` False unregisters.
 
-    A deployment sends only its own identity, a replica also its cluster, and in `claims` what its pods may mount now.
+    A deployment sends only its own identity, a replica also its cluster, and in `claims` what its pods may mount now. `sequence` orders the
+    registrations of the object with this `uid`.
     """
 
     workflow_id: str
     uid: str
+    sequence: int = 0
     cluster: str = ""
     deployment: str = ""
     claims: list[str] = Field(default_factory=list)

@@ -85,9 +85,14 @@ class SetLabels(Message):
 
 
 class ClassUse(Message):
-    """A cluster registers as a user of a class, to be signalled about its changes; `used` False unregisters."""
+    """A cluster registers as a user of a class, to be signalled about its changes; `used` False unregisters.
+
+    `sequence` orders the registrations of the cluster with this `uid`.
+    """
 
     cluster: str
+    uid: str = ""
+    sequence: int = 0
     used: bool = True
 
 

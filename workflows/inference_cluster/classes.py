@@ -77,7 +77,7 @@ class Classes:
             await self._register(name, used=False)
 
     async def _register(self, name: str, *, used: bool) -> bool:
-        message = ClassUse(cluster=self.context.name, used=used)
+        message = ClassUse(cluster=self.context.name, uid=self.state.uid, sequence=self.context.next_registration(), used=used)
         return await self.context.signal_recorded(_class(name), InferenceClassSignals.CLASS_USED, message)
 
     def publish_pools(self) -> None:

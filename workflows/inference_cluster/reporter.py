@@ -130,4 +130,4 @@ class Reporter:
         if self.state.caches:
             await self.report_to_caches()
         forget = Forget(kind=self.context.kind, name=self.context.name, uid=self.state.uid)
-        await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)

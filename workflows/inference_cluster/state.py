@@ -10,7 +10,7 @@ from pydantic import Field
 from api_types.base import Message
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
-from api_types.messages.versions import ObservationVersion
+from api_types.messages.versions import ObservationVersion, Version
 from api_types.packing import Compact
 from api_types.prices import UNPRICED
 from workflows.entity.failures import NO_FAILURE, Failure
@@ -45,7 +45,7 @@ class ClusterState(EntityState):
         occupied: the replicas that the scheduler has on this cluster, in its answer to the last report; asked for while deleting only.
         scheduler_digest, replicas_digest, caches_digest: of the last report to each of them.
         repeat_to_replicas, repeat_to_caches: the last report to them is sent a second time.
-        caches: the caches that have objects here, as namespace/name.
+        caches: the caches that have objects here, as namespace/name. `cache_registrations`: the last one of each cache.
 
     """
 
@@ -71,3 +71,4 @@ class ClusterState(EntityState):
     caches_digest: str = Field(default="", alias="toldCaches")
     repeat_to_caches: bool = Field(default=False, alias="tellCachesAgain")
     caches: list[str] = Field(default_factory=list)
+    cache_registrations: dict[str, Version] = Field(default_factory=dict)

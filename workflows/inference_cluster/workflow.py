@@ -19,6 +19,7 @@ from api_types.validation.manifests import Manifest
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.registrations import drop_ended, is_newest
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
@@ -68,8 +69,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     @handles(InferenceClusterSignals.CACHE_STAGED)
     def cache_staged(self, message: CacheOnCluster) -> None:
         """Record that a cache has objects here, or none any more."""
+        if not is_newest(self.state.cache_registrations, message.cache, message.uid, message.sequence):
+            return
         others = [cache for cache in self.state.caches if cache != message.cache]
         self.state.caches = sorted([*others, message.cache]) if message.staged else others
+        drop_ended(self.state.cache_registrations, self.state.caches)
         self.context.mark_changed()
 
     @handles(InferenceClusterSignals.OBSERVED)

@@ -130,7 +130,12 @@ class Staging:
         Never by a local activity: several clusters are worked on concurrently, and results of local activities that came one by one
         come all at once in a replay, so that the steps between them would run in another order.
         """
-        report = CacheOnCluster(cache=f"{self.context.namespace}/{self.context.name}", staged=staged)
+        report = CacheOnCluster(
+            cache=f"{self.context.namespace}/{self.context.name}",
+            uid=self.state.uid,
+            sequence=self.context.next_registration(),
+            staged=staged,
+        )
         return await self.context.signal_recorded(
             entity(InferenceClusterSignals, "", cluster), InferenceClusterSignals.CACHE_STAGED, report
         )

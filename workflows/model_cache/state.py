@@ -104,7 +104,8 @@ class ClusterStaging(StatePart):
 class User(StatePart):
     """A replica, or (without a cluster) a deployment, that references this cache.
 
-    `claims` are those that its pods may mount; `assigned_claim` is the one that was last assigned to it.
+    `claims` are those that its pods may mount; `assigned_claim` is the one that was last assigned to it. `sequence`: that of its last
+    registration.
     """
 
     workflow_id: str
@@ -112,6 +113,7 @@ class User(StatePart):
     deployment: str = ""
     claims: list[str] = Field(default_factory=list)
     assigned_claim: str = Field(default="", alias="given")
+    sequence: int = 0
 
     @property
     def name(self) -> str:
@@ -129,7 +131,8 @@ class CacheState(EntityState):
 
     Attributes:
         stagings: the clusters that hold something of this cache or shall do so, by name.
-        users: by uid. `reported`: digest of the last message to each workflow.
+        users: by uid. `reported`: digest of the last message to each workflow. `former_users`: by uid, the last registration of those
+            that use the cache no longer.
         surveyed: all clusters were queried since the spec last changed.
         announcements: how often this cache was announced to its namespace.
         sequence: number of the last batch of messages to users.
@@ -141,6 +144,7 @@ class CacheState(EntityState):
     stagings: Compact[dict[str, ClusterStaging]] = Field(default_factory=dict, alias="places")
     users: Compact[dict[str, User]] = Field(default_factory=dict)
     reported: Compact[dict[str, str]] = Field(default_factory=dict, alias="told")
+    former_users: Compact[dict[str, int]] = Field(default_factory=dict)
     surveyed: bool = False
     announcements: int = Field(default=0, alias="announced")
     resyncs: int = 0

@@ -10,6 +10,7 @@ from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals,
 from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.context import EntityContext
+from workflows.entity.registrations import ENDED_KEPT
 from workflows.model_cache.claims import mounting_replicas, next_assignments
 from workflows.model_cache.reports import deployment_report, replica_report
 from workflows.model_cache.state import CacheState, User
@@ -23,12 +24,17 @@ class Users:
         self.state = context.state
 
     def register(self, message: CacheUse) -> None:
-        """Record what references this cache and what its pods mount, or that it no longer does."""
+        """Record what references this cache and what its pods mount, or that it no longer does. A late registration changes nothing."""
+        known = self.state.users.get(message.uid)
+        if message.sequence < (known.sequence if known else self.state.former_users.get(message.uid, 0)):
+            return
         if message.used:
             self._keep(message)
         else:
             self.state.users.pop(message.uid, None)
             self.state.reported.pop(message.workflow_id, None)
+            former = {**self.state.former_users, message.uid: message.sequence}
+            self.state.former_users = dict(list(former.items())[-ENDED_KEPT:])
         self.context.mark_changed()
 
     def _keep(self, message: CacheUse) -> None:
@@ -41,6 +47,7 @@ class Users:
             deployment=message.deployment,
             claims=message.claims,
             assigned_claim=known.assigned_claim if known else (message.claims[-1] if message.claims else ""),
+            sequence=message.sequence,
         )
         if known is None:
             # One that registers again may have lost its report.

@@ -73,7 +73,11 @@ class DeploymentCache:
 
     async def _register(self, name: str) -> bool:
         context = self._context
-        message = CacheUse(workflow_id=names.workflow_id(context.kind, context.namespace, context.name), uid=context.state.uid)
+        message = CacheUse(
+            workflow_id=names.workflow_id(context.kind, context.namespace, context.name),
+            uid=context.state.uid,
+            sequence=context.next_registration(),
+        )
         return await self._registration.register(name, message)
 
     def registered_at(self) -> list[str]:

@@ -84,6 +84,7 @@ class ReplicaCache:
         return CacheUse(
             workflow_id=names.workflow_id("ModelReplica", state.start.namespace, state.start.name),
             uid=state.uid,
+            sequence=self._context.next_registration(),
             cluster=state.start.cluster,
             deployment=state.start.deployment,
             claims=claims,

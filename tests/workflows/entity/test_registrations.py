@@ -1,0 +1,84 @@
+"""A registration that arrives late changes nothing: neither at a class, nor at a cache, nor at a cluster. No server is needed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from api_types.messages.caches import CacheOnCluster, CacheUse
+from api_types.messages.entities import ClassUse
+from api_types.messages.versions import Version
+from tests.workflows.environment.serverless import Serverless
+from workflows.entity.registrations import ENDED_KEPT, drop_ended, is_newest
+from workflows.inference_class import ClassState, InferenceClassWorkflow
+from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+from workflows.model_cache.state import CacheState
+from workflows.model_cache.workflow import ModelCacheWorkflow
+
+REPLICA = "modelreplica/ml/qwen-1"
+
+
+def at_a_class() -> tuple[Callable[..., None], Callable[[], bool]]:
+    entity = InferenceClassWorkflow(ClassState())
+
+    def send(uid: str, sequence: int, *, used: bool) -> None:
+        entity.class_used(ClassUse(cluster="eu", uid=uid, sequence=sequence, used=used).wire())
+
+    return send, lambda: "eu" in entity.state.clusters
+
+
+def at_a_cluster() -> tuple[Callable[..., None], Callable[[], bool]]:
+    entity = InferenceClusterWorkflow(ClusterState())
+
+    def send(uid: str, sequence: int, *, used: bool) -> None:
+        entity.cache_staged(CacheOnCluster(cache="ml/qwen", uid=uid, sequence=sequence, staged=used).wire())
+
+    return send, lambda: "ml/qwen" in entity.state.caches
+
+
+def at_a_cache() -> tuple[Callable[..., None], Callable[[], bool]]:
+    entity = ModelCacheWorkflow(CacheState())
+
+    def send(uid: str, sequence: int, *, used: bool) -> None:
+        entity.cache_used(CacheUse(workflow_id=REPLICA, uid=uid, sequence=sequence, used=used).wire())
+
+    return send, lambda: bool(entity.state.users)
+
+
+RECEIVERS = [("InferenceClass", at_a_class), ("InferenceCluster", at_a_cluster), ("ModelCache", at_a_cache)]
+
+
+@pytest.mark.parametrize(("kind", "receiver"), RECEIVERS, ids=[kind for kind, _ in RECEIVERS])
+def test_a_registration_that_was_sent_before_the_last_one_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, kind: str, receiver: Callable[[], Any]
+) -> None:
+    Serverless(monkeypatch, f"{kind.lower()}/ml/one")
+    send, is_registered = receiver()
+    send("u1", 5, used=True)
+    send("u1", 4, used=False)
+    assert is_registered()
+    send("u1", 7, used=False)
+    send("u1", 7, used=False)
+    send("u1", 6, used=True)
+    assert not is_registered()
+    send("u1", 8, used=True)
+    assert is_registered()
+
+
+def test_another_object_of_a_name_counts_its_own_registrations_and_what_the_earlier_one_sent_is_late() -> None:
+    known: dict[str, Version] = {}
+    assert is_newest(known, "eu", "u1", 100)
+    assert is_newest(known, "eu", "u2", 1)
+    assert not is_newest(known, "eu", "u1", 101)
+    assert is_newest(known, "eu", "u2", 1)
+
+
+def test_of_those_that_left_the_newest_are_remembered_and_of_those_that_are_registered_all() -> None:
+    known: dict[str, Version] = {}
+    for number in range(ENDED_KEPT + 2):
+        is_newest(known, f"c{number}", "u", 1)
+    # The first one sent again since then.
+    is_newest(known, "c0", "u", 2)
+    drop_ended(known, ["c1"])
+    assert [name in known for name in ("c0", "c1", "c2", "c3")] == [True, True, False, True]
