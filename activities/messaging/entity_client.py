@@ -81,7 +81,7 @@ class EntityClient:
 
     @activity.defn
     async def survey(self, wanted: Survey) -> SurveyResult:
-        """Query one page of the entities of some kinds; those that do not answer in time are named, never left out."""
+        """Query one page of the running entities of some kinds; those that do not answer in time are named, never left out."""
         async with _heartbeats():
             return await querying.survey(activity.client(), wanted)
 

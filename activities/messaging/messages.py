@@ -25,7 +25,7 @@ class Survey(Message):
     """Find entities in visibility and send each one the same query.
 
     Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer; `left` are the
-    entities that it did not reach: they are queried first. `ended`: also those that were terminated or failed, which still answer.
+    entities that it did not reach: they are queried first. `ended`: those that were terminated or failed are named.
     """
 
     kinds: list[str]
@@ -49,12 +49,14 @@ class QueryEach(Message):
 class SurveyResult(Message):
     """The answers by workflow id, as many as fit one payload.
 
-    `unresponsive`: the ids of those that run but did not answer in time, with their clusters; `left`: those that were not queried yet.
+    `unresponsive`: the ids of those that run but did not answer in time, with their clusters; `left`: those that were not queried yet;
+    `ended`: those that were terminated or failed, and are not queried.
     """
 
     answers: dict[str, Any] = Field(default_factory=dict)
     unresponsive: dict[str, str] = Field(default_factory=dict, alias="silent")
     left: dict[str, str] = Field(default_factory=dict)
+    ended: list[str] = Field(default_factory=list)
     after: str = ""
 
 

@@ -148,14 +148,18 @@ async def query_round(
 
 @dataclass(frozen=True)
 class Listing:
-    """One page of visibility: entities with their clusters, in the order of visibility, and the token of the next page."""
+    """One page of visibility: running entities with their clusters, in the order of visibility, and the token of the next page.
+
+    `ended`: others, if those are wanted too.
+    """
 
     found: dict[str, str]
     after: str
+    ended: Sequence[str] = ()
 
 
 async def list_entities(client: Client, wanted: Survey) -> Listing:
-    """List one page of the entities that are wanted; one that was started again after it was terminated has several rows."""
+    """List one page of the entities that are wanted."""
     listing = client.list_workflows(
         visibility_query(
             wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, deployment=wanted.deployment, ended=wanted.ended
@@ -164,20 +168,24 @@ async def list_entities(client: Client, wanted: Survey) -> Listing:
         next_page_token=bytes.fromhex(wanted.after) or None,
     )
     await listing.fetch_next_page()
-    found = {row.id: str(row.typed_search_attributes.get(CLUSTER) or "") for row in listing.current_page or ()}
-    return Listing(found, (listing.next_page_token or b"").hex())
+    rows = listing.current_page or ()
+    ended = {row.id for row in rows if wanted.ended and row.status != WorkflowExecutionStatus.RUNNING}
+    running = {row.id: row for row in rows if not wanted.ended or row.status == WorkflowExecutionStatus.RUNNING}
+    found = {workflow_id: str(row.typed_search_attributes.get(CLUSTER) or "") for workflow_id, row in running.items()}
+    return Listing(found, (listing.next_page_token or b"").hex(), sorted(ended - set(found)))
 
 
 async def survey(client: Client, wanted: Survey) -> SurveyResult:
-    """Query one page of the entities that are wanted, or those that the page before did not reach."""
+    """Query one page of the running entities that are wanted, or those that the page before did not reach."""
     listing = Listing(wanted.left, wanted.after) if wanted.left else await list_entities(client, wanted)
     if not wanted.query:
-        return SurveyResult(answers=dict.fromkeys(listing.found), after=listing.after)
+        return SurveyResult(answers=dict.fromkeys(listing.found), ended=list(listing.ended), after=listing.after)
     answers = await query_round(client, sorted(listing.found), wanted.query)
     return SurveyResult(
         answers=answers.by_id,
         unresponsive={workflow_id: listing.found[workflow_id] for workflow_id in answers.unresponsive},
         left={workflow_id: listing.found[workflow_id] for workflow_id in answers.left},
+        ended=list(listing.ended),
         after=listing.after,
     )
 

@@ -1,7 +1,10 @@
 """How a deployment adopts replicas that it does not know: those that an earlier deployment of its name left behind.
 
-A new deployment finds them in visibility. One that runs and that visibility did not list reports later, and is adopted then. One that was
-terminated is started again: if the scheduler and its cluster were lost too, nobody else could name what it has applied.
+A new deployment finds them in visibility. One that runs and that visibility did not list reports later, and is adopted then.
+
+One that was terminated is only remembered. If it is still wanted the scheduler says so, and nothing is started that it has not charged. If
+the deployment is deleted, it is started again to delete what it has applied: where the scheduler and a cluster were lost too, nobody else
+could name it.
 """
 
 from temporalio import workflow
@@ -29,9 +32,10 @@ class Adoption:
     async def run(self) -> None:
         """Adopt replicas. Most deployments have none, and then this costs one local activity."""
         context = self._context
-        survey = earlier_replicas(context.namespace, context.name)
+        survey = Survey(kinds=["ModelReplica"], namespace=context.namespace, deployment=context.name, ended=True)
         found = await call_entities(EntityClient.survey, survey, "find replicas to adopt", local=True)
-        if found.answers:
+        self._replicas.record_ended(found.ended)
+        if found.answers or found.after:
             await self._adopt_all(survey)
         context.state.adopted = True
 
@@ -39,6 +43,7 @@ class Adoption:
         unresponsive: list[str] = []
         async for page in query_pages(survey.model_copy(update={"query": "account"}), "read the accounts of replicas to adopt"):
             self._replicas.adopt(page.answers)
+            self._replicas.record_ended(page.ended)
             unresponsive += page.unresponsive
         for attempt in range(QUERY_RETRIES):
             if not unresponsive:
@@ -54,8 +59,3 @@ class Adoption:
                 "Warning", "ReplicasNotResponding", f"replicas do not answer and are not adopted yet: {', '.join(unresponsive)}"
             )
         self._replicas.request_resync()
-
-
-def earlier_replicas(namespace: str, deployment: str) -> Survey:
-    """Give which replicas a new deployment looks for."""
-    return Survey(kinds=["ModelReplica"], namespace=namespace, deployment=deployment, ended=True)

@@ -113,6 +113,18 @@ class ReplicaController:
         state.unknown += [name for name in replicas if name not in state.unknown]
         self._context.requeue()
 
+    def record_ended(self, workflow_ids: Sequence[str]) -> None:
+        """Store that replicas of an earlier deployment were terminated."""
+        state = self._context.state
+        names_of = [workflow_id.rsplit("/", 1)[-1] for workflow_id in workflow_ids]
+        state.ended += [name for name in names_of if name not in state.ended]
+
+    def read_ended(self) -> None:
+        """Have the replicas read that were terminated before this deployment was there: those that are not gone are tracked then."""
+        ended, self._context.state.ended = self._context.state.ended, []
+        if ended:
+            self.record_unknown(ended)
+
     def request_resync(self) -> None:
         """Have all replicas repeat their reports with the next pass."""
         self._context.state.resync_due = True

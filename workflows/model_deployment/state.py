@@ -155,6 +155,7 @@ class DeploymentState(EntityState):
         sent_labels, sent_flags: what was last sent to replicas beside their template.
         forgotten: the scheduler knows that this deployment is being deleted.
         released: the scheduler has confirmed that nothing is charged to it; asked `release_checks` times, and next at `release_check_at`.
+        ended: names of replicas that were terminated before this deployment was there; read when it is deleted.
         unknown: names of replicas that report to this deployment and are not tracked; queried `unknown_attempts` times in vain.
         revoked: reservations that the scheduler asks about, or that have to be given back.
         returned: placements that were given back or refused and are never started, until the scheduler has answered a request with them;
@@ -191,6 +192,7 @@ class DeploymentState(EntityState):
     released: bool = False
     release_checks: int = 0
     release_check_at: str = ""
+    ended: list[str] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, alias="orphans")
     unknown_attempts: int = 0
     revoked: list[str] = Field(default_factory=list)

@@ -31,6 +31,7 @@ class DeploymentTeardown:
         orders: list[Order] = []
         if not state.forgotten:
             orders += self._release_placements()
+            self._replicas.read_ended()
             state.forgotten = True
         self._replicas.restart_lost()
         orders += self._replicas.start()

@@ -22,7 +22,6 @@ from workflows.entity import admission
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.model_deployment import orders as deployment_orders
-from workflows.model_deployment.adoption import earlier_replicas
 from workflows.model_deployment.controller import DeploymentController
 from workflows.model_deployment.decisions.account import deployment_account
 from workflows.model_deployment.decisions.scaling import record_applied_replicas, record_revision
@@ -100,16 +99,14 @@ class DeploymentNode(EntityNode):
 
     def reconcile(self) -> Steps:
         if not self.state.adopted:
-            wanted = earlier_replicas(self.context.namespace, self.context.name)
-            listed = [each for each in self.world.listed(wanted.kinds) if not self.world.happens(self.world.chances.unlisted)]
+            listed = [each for each in self.world.listed(["ModelReplica"]) if not self.world.happens(self.world.chances.unlisted)]
             own = {each: account for each in listed if (account := self.world.query(each)) and account["deployment"] == self.context.name}
             silent = [each for each in listed if each not in own and self.world.running[each].account()["deployment"] == self.context.name]
-            if wanted.ended:
-                # The row of a run that is closed stays where it is: no listing leaves it out.
-                ended = [each for each in self.world.listed_terminated(wanted.kinds) if each not in self.world.running]
-                own |= {each: account for each in ended if (account := self.world.query(each))["deployment"] == self.context.name}
+            # The row of a run that is closed stays where it is: no listing leaves it out.
+            ended = [each for each in self.world.listed_terminated("ModelReplica", self.context.name) if each not in listed]
             yield
             self.controller.replicas.adopt(own)
+            self.controller.replicas.record_ended(ended)
             self.controller.replicas.record_unknown([each.rsplit("/", 1)[-1] for each in silent])
             self.controller.replicas.request_resync()
             self.state.adopted = True

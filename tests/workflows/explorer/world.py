@@ -159,7 +159,7 @@ class World:
 
     Attributes:
         ended: accounts of workflows that are closed, which still answer queries; `memos`: those of closed clusters.
-        terminated: workflows that were, with the start in ms of the first such run.
+        terminated: accounts of workflows that were, with the start in ms of the last such run.
 
     """
 
@@ -168,7 +168,7 @@ class World:
     ms: int = START
     running: dict[str, Node] = field(default_factory=dict)
     ended: dict[str, Any] = field(default_factory=dict)
-    terminated: dict[str, int] = field(default_factory=dict)
+    terminated: dict[str, tuple[Any, int]] = field(default_factory=dict)
     memos: dict[str, Any] = field(default_factory=dict)
     late: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
     clusters: Clusters = field(default_factory=Clusters)
@@ -215,7 +215,7 @@ class World:
         node = self.running.pop(workflow_id)
         self.note(f"terminate {workflow_id}")
         self.ended[workflow_id], self.memos[workflow_id] = node.account(), node.memo()
-        self.terminated.setdefault(workflow_id, node.started_ms)
+        self.terminated[workflow_id] = (self.ended[workflow_id], node.started_ms)
 
     def listed(self, prefixes: Iterable[str]) -> list[str]:
         """Give what visibility lists: what has started a moment ago is not there yet."""
@@ -226,10 +226,14 @@ class World:
             if workflow_id.startswith(wanted) and self.ms - node.started_ms >= VISIBILITY_LAG_MS
         )
 
-    def listed_terminated(self, prefixes: Iterable[str]) -> list[str]:
-        """Give workflows with a run that visibility lists as terminated; some were started again, and may be complete."""
-        wanted = tuple(f"{prefix.lower()}/" for prefix in prefixes)
-        return sorted(each for each, at in self.terminated.items() if each.startswith(wanted) and self.ms - at >= VISIBILITY_LAG_MS)
+    def listed_terminated(self, kind: str, deployment: str) -> list[str]:
+        """Give what visibility lists as terminated of a deployment; some may have been started again, and be complete."""
+        return sorted(
+            workflow_id
+            for workflow_id, (account, started_ms) in self.terminated.items()
+            if workflow_id.startswith(f"{kind.lower()}/") and account["deployment"] == deployment
+            if self.ms - started_ms >= VISIBILITY_LAG_MS
+        )
 
     def query(self, workflow_id: str) -> Any:
         """Give the account of a workflow: None if it does not exist or does not answer. A closed one answers as it was."""
