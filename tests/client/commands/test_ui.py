@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -27,7 +28,7 @@ class Server:
     async def describe(self) -> Any:
         if self.status is None:
             raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
-        return SimpleNamespace(status=self.status, run_id="run", raw_description=SimpleNamespace(pending_activities=[]))
+        return SimpleNamespace(status=self.status, run_id="run", raw_description=DescribeWorkflowExecutionResponse())
 
     async def query(self, *_words: Any, **_named: Any) -> None:
         raise RPCError("no poller seen for task queue recently", RPCStatusCode.FAILED_PRECONDITION, b"")

@@ -59,6 +59,7 @@ BOUNDS = {
     "DeploymentState.revoked": "one per replica; emptied by every pass",
     "DeploymentState.returned": "one per placement that was given back; dropped when the scheduler has answered a request with it",
     "DeploymentState.requested_returned": "a part of `returned`",
+    "DeploymentState.ended": "one per replica of the name that was terminated within the retention of the namespace; emptied by a deletion",
     "DeploymentState.lost": "one per replica; dropped when it is started again",
     "DeploymentState.leaving": "one per replica; dropped when it is gone",
     "ModelReplicaState.entry": "its ledger entry",
