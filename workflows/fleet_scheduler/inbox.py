@@ -92,7 +92,7 @@ class Inbox:
         if (need.namespace, need.name) != (message.namespace, message.name):
             raise ValueError(f"need: is that of {need.namespace}/{need.name}, and the request that of {message.namespace}/{message.name}")
         deployment, owner = workflow_id("ModelDeployment", message.namespace, message.name), f"{message.namespace}/{message.name}"
-        if self._cache.deployments.is_doubtful(owner, message.uid):
+        if self._cache.deployments.is_doubtful(owner, message.uid) or self._is_of_an_earlier_scheduler(message):
             self._cache.await_account(deployment, ())
             return
         if not self._cache.deployments.accept(owner, message.uid, message.sequence):
@@ -111,6 +111,14 @@ class Inbox:
             self._cache.queue.withhold(message)
         else:
             self._cache.queue.add(message)
+
+    def _is_of_an_earlier_scheduler(self, message: PlacementRequest) -> bool:
+        """Tell whether a request was made before this scheduler was started: one that is lost may have decided it.
+
+        The uid of a replica follows from the request. To decide it again could give one to a new replica that another has had, and what is
+        late of that would be taken for its own. Whoever is asked for an account learns the epoch, and requests anew.
+        """
+        return message.epoch < self._cache.state.epoch and 0 < message.sequence < self._cache.state.epoch
 
     def _unknown(self, message: PlacementRequest) -> list[KnownReplica]:
         """Give the listed replicas that the ledger does not have, and that were not released: what they use is not charged."""

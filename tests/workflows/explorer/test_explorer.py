@@ -28,6 +28,7 @@ FOUND_UNDONE = {
     100027: "a deployment is deleted while the account of a terminated replica of it is missing",
     300317: "the account of a terminated cluster arrives after the report of the next one of its name",
     1000513: "a deployment is deleted while nobody knows of a replica that was terminated, as its scheduler and its cluster were",
+    1001818: "a late request is decided again by the next scheduler, and a new replica gets the uid of one that is gone",
     1001944: "a replica that was terminated is started again on nodes that were given to another one meanwhile",
     1000647: "a replica that a terminated deployment started and did not report is deleted without its objects",
 }

@@ -65,6 +65,19 @@ def account_of(entry: LedgerEntry) -> dict[str, Any]:
     return {**named, "uid": entry.uid, "entry": to_wire(entry), "started": True}
 
 
+@pytest.mark.parametrize(
+    ("number", "epoch", "decided"),
+    [(START - 1, 0, False), (START + 1, 0, True), (START - 1, START, True)],
+    ids=["made before", "made later", "made by one that knows it, whatever its clock says"],
+)
+def test_a_request_that_was_made_before_the_scheduler_was_started_is_not_decided(number: int, epoch: int, decided: bool) -> None:
+    # An earlier scheduler may have decided it: the uids that follow from it may be those of replicas that are gone.
+    scheduler = Scheduler()
+    scheduler.cache.state.epoch = START
+    scheduler.place(number, epoch=epoch)
+    assert (len(scheduler.entries), scheduler.cache.state.asked_again) == ((1, []) if decided else (0, [DEPLOYMENT]))
+
+
 def test_a_deployment_that_does_not_answer_is_asked_once_however_many_other_messages_arrive() -> None:
     scheduler = Scheduler()
     scheduler.place()
