@@ -29,6 +29,7 @@ FOUND_UNDONE = {
     300317: "the account of a terminated cluster arrives after the report of the next one of its name",
     1000513: "a deployment is deleted while nobody knows of a replica that was terminated, as its scheduler and its cluster were",
     1001818: "a late request is decided again by the next scheduler, and a new replica gets the uid of one that is gone",
+    1002396: "a terminated replica that a cluster names later is not started again, for its deployment does not hear of it",
     1001944: "a replica that was terminated is started again on nodes that were given to another one meanwhile",
     1000647: "a replica that a terminated deployment started and did not report is deleted without its objects",
 }

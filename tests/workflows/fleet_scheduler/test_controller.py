@@ -7,7 +7,7 @@ import pytest
 
 from api_types.base import Message
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import Bound, Forget, PlacementRequest, Released, ReportClass, ReportCluster
+from api_types.messages.scheduling import Bound, Forget, PlacementRequest, Released, ReplicaAccount, ReportClass, ReportCluster
 from scheduler import LedgerEntry, reasons, to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
@@ -302,6 +302,16 @@ def test_the_first_report_of_a_cluster_that_was_applied_later_than_the_scheduler
     scheduler.receive("report_cluster", reported("first", 9).model_copy(update={"created": START + 1_000}))
     assert scheduler.cache.fleet.cluster("eu") is not None
     assert scheduler.cache.state.asked_again == []
+
+
+def test_the_deployment_of_a_replica_that_only_its_cluster_has_named_requests_again() -> None:
+    # The replica was terminated, and so was the deployment that knew it: this one starts it again, or has it deleted.
+    earlier, scheduler = Scheduler(), Scheduler()
+    earlier.place()
+    (entry,) = earlier.entries
+    for _ in range(2):
+        scheduler.read_account(f"modelreplica/ml/{entry.name}", ReplicaAccount.model_validate(account_of(entry)), scheduler.ms)
+    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [("resync", DEPLOYMENT)]
 
 
 def test_a_cluster_whose_account_says_that_it_is_gone_is_forgotten() -> None:

@@ -46,6 +46,10 @@ class Adoption:
         added = [entry for entry in accounts.read_entries() if self._adopt_entry(entry)]
         for uid in accounts.gone:
             self._cache.release(uid)
+        if asked_at is not None:
+            # A rebuild has every deployment request anew. Later, that of a replica which is known only now may not know it either.
+            owners = dict.fromkeys((entry.namespace, entry.deployment) for entry in added)
+            self._cache.request_resync(owner for owner in owners if "/".join(owner) not in accounts.deployments)
         return added
 
     def _is_outdated(self, cluster: ReportCluster, asked_at: int) -> bool:
