@@ -18,10 +18,10 @@ from activities.messaging.messages import (
     Survey,
     SurveyResult,
 )
-from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, running, send_signal, send_signals, start_replica
+from activities.messaging.sending import CALLS_AT_ONCE, running, send_signal, send_signals, start_replicas
 from api_types.errors import NotRunning
 from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
-from api_types.messages.entities import StartedReplicas, StartReplica, StartReplicas
+from api_types.messages.entities import StartedReplicas, StartReplicas
 
 # A batch whose worker was killed is sent again when its heartbeats are missing: whoever waits for it waits no longer than that.
 _HEARTBEAT_SECONDS = 3.0
@@ -67,17 +67,13 @@ class EntityClient:
 
     @activity.defn
     async def start_replicas(self, wanted: StartReplicas) -> StartedReplicas:
-        """Start the workflows of replicas. One that runs already with the same uid is left as it is; another uid is a conflict."""
-        client = activity.client()
-        slots = asyncio.Semaphore(CALLS_AT_ONCE)
+        """Start the workflows of replicas. One that runs already with the same uid is left as it is; another uid is a conflict.
 
-        async def start(replica: StartReplica) -> str:
-            async with slots, asyncio.timeout(CALL_SECONDS):
-                return await start_replica(client, replica)
-
+        So is another uid that was terminated: only a run of that one can delete what it has applied. One that is complete is not started
+        again.
+        """
         async with _heartbeats():
-            conflicts = await asyncio.gather(*(start(replica) for replica in wanted.replicas))
-        return StartedReplicas(conflicts=[name for name in conflicts if name])
+            return await start_replicas(activity.client(), wanted.replicas)
 
     @activity.defn
     async def survey(self, wanted: Survey) -> SurveyResult:

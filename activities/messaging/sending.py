@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -12,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.messaging.search_attributes import identity_at_start, visibility_query
 from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.entities import StartReplica
+from api_types.messages.entities import StartedReplicas, StartReplica
 
 # As many calls as the server answers at once without queueing them behind a busy workflow.
 CALLS_AT_ONCE = 32
@@ -68,9 +69,59 @@ async def send_signals(client: Client, requests: Sequence[SignalRequest]) -> lis
     return [receiver for receiver, ok in zip(by_receiver, sent, strict=True) if not ok]
 
 
-async def start_replica(client: Client, replica: StartReplica) -> str:
-    """Start the workflow of a replica; gives its name if that is taken by one with another uid, else nothing."""
-    workflow_id = names.workflow_id("ModelReplica", replica.namespace, replica.name)
+class Start(Enum):
+    """What became of a start: the replica runs, or has been deleted already, or its name is held by another uid.
+
+    `COMPLETED`: it is gone, and all were told. What is late of that would be taken for the end of a run that came after it.
+    `TAKEN`: the other one runs. `UNFINISHED`: it was terminated or failed. What it applied is still there, and with a run of another uid on
+    top nobody could read any more whose that is.
+    """
+
+    RUNS = "runs"
+    COMPLETED = "completed"
+    TAKEN = "taken"
+    UNFINISHED = "unfinished"
+
+
+async def start_replicas(client: Client, replicas: Sequence[StartReplica]) -> StartedReplicas:
+    """Start the workflows of replicas; gives those that do not run."""
+    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def start(replica: StartReplica) -> Start:
+        async with slots, asyncio.timeout(CALL_SECONDS):
+            return await start_replica(client, replica)
+
+    return started_replicas(replicas, await asyncio.gather(*map(start, replicas)))
+
+
+async def start_replica(client: Client, replica: StartReplica) -> Start:
+    """Start the workflow of a replica, unless it is gone already or its name is held by another uid."""
+    handle = client.get_workflow_handle(names.workflow_id("ModelReplica", replica.namespace, replica.name))
+    # Most names are new, and cost one call.
+    for policy in (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.ALLOW_DUPLICATE):
+        if await _start(client, handle.id, replica, policy):
+            return Start.RUNS
+        last = await handle.describe()
+        is_same = await last.memo_value("uid", "") == replica.uid
+        if last.status == WorkflowExecutionStatus.RUNNING:
+            return Start.RUNS if is_same else Start.TAKEN
+        is_complete = last.status == WorkflowExecutionStatus.COMPLETED
+        if is_same == is_complete:
+            return Start.COMPLETED if is_same else Start.UNFINISHED
+    return Start.TAKEN
+
+
+def started_replicas(replicas: Sequence[StartReplica], starts: Sequence[Start]) -> StartedReplicas:
+    """Give the names of those that do not run."""
+    of = [(replica.name, start) for replica, start in zip(replicas, starts, strict=True)]
+    return StartedReplicas(
+        conflicts=[name for name, start in of if start is not Start.RUNS],
+        unfinished=[name for name, start in of if start is Start.UNFINISHED],
+        completed=[name for name, start in of if start is Start.COMPLETED],
+    )
+
+
+async def _start(client: Client, workflow_id: str, replica: StartReplica, policy: WorkflowIDReusePolicy) -> bool:
     try:
         await client.start_workflow(
             "ModelReplica",
@@ -78,7 +129,7 @@ async def start_replica(client: Client, replica: StartReplica) -> str:
             id=workflow_id,
             task_queue=queues.WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_reuse_policy=policy,
             static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
             **identity_at_start(
                 "ModelReplica",
@@ -91,10 +142,8 @@ async def start_replica(client: Client, replica: StartReplica) -> str:
             ),
         )
     except WorkflowAlreadyStartedError:
-        description = await client.get_workflow_handle(workflow_id).describe()
-        if await description.memo_value("uid", "") != replica.uid:
-            return replica.name
-    return ""
+        return False
+    return True
 
 
 async def running(client: Client, kinds: Sequence[str], *, namespace: str = "", cluster: str = "") -> AsyncIterator[str]:

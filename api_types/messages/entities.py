@@ -190,6 +190,12 @@ class StartReplicas(Message):
 
 
 class StartedReplicas(Message):
-    """Names held by a replica with another uid."""
+    """The names of those that do not run.
+
+    `conflicts`: all of them. `unfinished`: another uid has the name, was terminated and may have left objects. `completed`: it ran, and is
+    gone.
+    """
 
     conflicts: list[str] = Field(default_factory=list)
+    unfinished: list[str] = Field(default_factory=list)
+    completed: list[str] = Field(default_factory=list)

@@ -27,9 +27,8 @@ async def _carry_out(order: Order, replicas: ReplicaController) -> list[Order]:
         case Start(starts):
             summary = f"start {len(starts)} replicas of {starts[0].deployment}"
             wanted = StartReplicas(replicas=starts)
-            started = await call_entities(EntityClient.start_replicas, wanted, summary)
-            return replicas.started(order, started.conflicts)
-        case ReadAccounts(unknown):
+            return replicas.started(order, await call_entities(EntityClient.start_replicas, wanted, summary))
+        case ReadAccounts(unknown, _):
             ids = [names.workflow_id("ModelReplica", replicas.namespace, name) for name in unknown]
             answered = await query_each(ids, "account", f"read the accounts of {len(ids)} replicas that are not tracked")
             return replicas.accounts_read(order, answered.answers, answered.unresponsive)

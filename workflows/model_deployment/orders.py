@@ -30,9 +30,13 @@ class Start:
 
 @dataclass(frozen=True)
 class ReadAccounts:
-    """Query replicas of these names that report to this deployment and that it does not know."""
+    """Query replicas of these names that it does not know: that report to this deployment, or `unfinished`, that were terminated.
+
+    Those have names that others were placed under, and are started again to be deleted first.
+    """
 
     names: list[str]
+    unfinished: bool = False
 
 
 Order = Send | Start | ReadAccounts

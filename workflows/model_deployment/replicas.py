@@ -3,7 +3,7 @@
 No call is made here: each step changes the state and gives orders, and takes the results of orders.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from api_types import names
 from api_types.messages.delivery import MessageT, Signal, SignalRequest, entity
-from api_types.messages.entities import Delete, ReplicaChanged
-from api_types.messages.scheduling import Bound, ReplicaAccount, Revoked
+from api_types.messages.entities import Delete, ReplicaChanged, StartedReplicas
+from api_types.messages.scheduling import Bound, Released, ReplicaAccount, Revoked
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
 from api_types.payload_limits import split_by_size
 from workflows.entity import backoff
@@ -34,6 +34,9 @@ LAST_REPORT_TIMEOUT = timedelta(seconds=2)
 
 # A replica of that name may still be being deleted; it reports when it is gone, this is the fallback.
 NAME_CONFLICT_RETRY = timedelta(seconds=4)
+
+# Why a replica is deleted whose name was given to another one while it did not run.
+TERMINATED = "it was terminated"
 
 
 class ReplicaController:
@@ -168,6 +171,9 @@ class ReplicaController:
     def accounts_read(self, order: ReadAccounts, answers: Mapping[str, Any], unresponsive: Collection[str]) -> list[Order]:
         """Adopt the replicas that answered; those that did not are queried again."""
         state = self._context.state
+        if order.unfinished:
+            self._finish(answers)
+            return []
         orders = self.adopt(answers)
         silent = [name for name in order.names if self._workflow_id(name) in unresponsive]
         if silent:
@@ -182,14 +188,8 @@ class ReplicaController:
         """Track replicas that run. Whether they stay is the scheduler's decision; a placement that was given back is deleted."""
         state, context = self._context.state, self._context
         deleted: list[SignalRequest] = []
-        for account in accounts.values():
-            try:
-                found = ReplicaAccount.model_validate(account)
-            except ValidationError as error:
-                context.record_event("Warning", "UnreadableAccount", f"a replica is not adopted: {error.error_count()} problems")
-                continue
-            own = (found.namespace, found.deployment) == (context.namespace, context.name)
-            if found.gone or not own or found.uid in state.replicas:
+        for found in self._untracked(accounts):
+            if found.gone:
                 continue
             if found.uid in state.returned:
                 deleted.append(self._deletion(found.name, found.uid))
@@ -201,6 +201,26 @@ class ReplicaController:
             )
             context.record_event("Normal", "Adopted", f"{found.name} on {found.cluster}")
         return send(deleted, f"delete {len(deleted)} replicas without a placement")
+
+    def _untracked(self, accounts: Mapping[str, Any]) -> Iterator[ReplicaAccount]:
+        """Read the accounts of replicas of this deployment that are not tracked."""
+        state, context = self._context.state, self._context
+        for account in accounts.values():
+            try:
+                found = ReplicaAccount.model_validate(account)
+            except ValidationError as error:
+                context.record_event("Warning", "UnreadableAccount", f"a replica is not adopted: {error.error_count()} problems")
+                continue
+            if (found.namespace, found.deployment) == (context.namespace, context.name) and found.uid not in state.replicas:
+                yield found
+
+    def _finish(self, accounts: Mapping[str, Any]) -> None:
+        """Start replicas again that were terminated, to be deleted: until they are complete, their names are not free."""
+        state, context = self._context.state, self._context
+        for found in self._untracked(accounts):
+            state.replicas[found.uid] = TrackedReplica.of(found, generation=state.generation, restarted=True, deletion_reason=TERMINATED)
+            context.record_event("Warning", "ReplicaLost", f"{found.name} was terminated; it is started again to be deleted")
+            context.requeue()
 
     # --- replicas whose workflows do not run --------------------------------------------------------------------------------------
 
@@ -266,23 +286,24 @@ class ReplicaController:
         starts = [Start(batch) for batch in split_by_size(messages, name=lambda message: f"the start of replica {message.name}")]
         return [*starts, *self.confirm_bound()]
 
-    def started(self, order: Start, conflicts: Collection[str]) -> list[Order]:
+    def started(self, order: Start, result: StartedReplicas) -> list[Order]:
         """Record which replicas run now. One that was deleted while it was started is deleted now, and one that is not tracked too."""
-        state, context = self._context.state, self._context
+        state = self._context.state
         deleted: list[SignalRequest] = []
+        gone: list[SignalRequest] = []
         taken_over: list[str] = []
         for message in order.replicas:
-            replica, conflict = state.replicas.get(message.uid), message.name in conflicts
-            if conflict and replica is not None:
-                if not replica.start_after:
-                    waits = f"{message.name} still runs with another uid; started when that is gone"
-                    context.record_event("Warning", "NameConflict", waits)
-                due = context.moment() + NAME_CONFLICT_RETRY
-                context.requeue_at(due)
-                state.update(replica, starting=False, start_after=due.isoformat())
-                if replica.deletion_reason and not state.replicas[replica.uid].was_started:
-                    self.give_back(replica.uid)
-            elif not conflict:
+            replica = state.replicas.get(message.uid)
+            if message.name in result.completed:
+                if replica is not None:
+                    state.update(replica, starting=False)
+                self.record_released(message.uid)
+                # A scheduler that was started since does not know that.
+                gone.append(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, Released(uid=message.uid, name=message.name)))
+            elif message.name in result.conflicts:
+                if replica is not None:
+                    self._wait_for_name(replica)
+            else:
                 if replica is not None:
                     state.update(replica, starting=False, started=True, start_after="")
                 if replica is None or replica.deletion_reason:
@@ -291,10 +312,23 @@ class ReplicaController:
                     # It may run all the time, with the template of an earlier deployment of this name.
                     taken_over.append(message.uid)
         return [
+            *([ReadAccounts(result.unfinished, unfinished=True)] if result.unfinished else []),
+            *send(gone, f"report that {len(gone)} replicas are gone"),
             *self.confirm_bound(),
             *self.update_templates(taken_over),
             *send(deleted, f"delete {len(deleted)} replicas that were started"),
         ]
+
+    def _wait_for_name(self, replica: TrackedReplica) -> None:
+        """Start a replica later whose name is held by another uid."""
+        state, context = self._context.state, self._context
+        if not replica.start_after:
+            context.record_event("Warning", "NameConflict", f"{replica.name} is held by another uid; started when that is gone")
+        due = context.moment() + NAME_CONFLICT_RETRY
+        context.requeue_at(due)
+        state.update(replica, starting=False, start_after=due.isoformat())
+        if replica.deletion_reason and not state.replicas[replica.uid].was_started:
+            self.give_back(replica.uid)
 
     def confirm_bound(self) -> list[Order]:
         """Report to the scheduler which replicas were started."""

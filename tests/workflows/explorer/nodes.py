@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from activities.messaging.sending import Start, started_replicas
 from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types import names
 from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, RemainingObject, TeardownStepResult
-from api_types.messages.entities import StartReplica
+from api_types.messages.entities import StartedReplicas, StartReplica
 from api_types.messages.observations import Observed, ObservedObject, ObservedReplica, ObservedRoute, ObservedWorkload
 from api_types.messages.signals import (
     FLEET_SCHEDULER,
@@ -129,12 +130,12 @@ class DeploymentNode(EntityNode):
                     replicas.sent(missing)
                 case deployment_orders.Start(starts):
                     self.complete_task()
-                    conflicts = [start.name for start in starts if not start_replica(self.world, start)]
+                    result = start_replicas(self.world, starts)
                     if self.world.happens(self.world.chances.repeated):
-                        conflicts = [start.name for start in starts if not start_replica(self.world, start)]
+                        result = start_replicas(self.world, starts)
                     yield
-                    waiting += replicas.started(order, conflicts)
-                case deployment_orders.ReadAccounts(unknown):
+                    waiting += replicas.started(order, result)
+                case deployment_orders.ReadAccounts(unknown, _):
                     ids = [names.workflow_id("ModelReplica", self.context.namespace, name) for name in unknown]
                     answers = {each: account for each in ids if (account := self.world.query(each)) is not None}
                     silent = [each for each in ids if each not in answers and each in self.world.running]
@@ -142,14 +143,21 @@ class DeploymentNode(EntityNode):
                     waiting += replicas.accounts_read(order, answers, silent)
 
 
-def start_replica(world: World, start: StartReplica) -> bool:
-    """Start the workflow of a replica; False if another uid has its name."""
+def start_replicas(world: World, starts: list[StartReplica]) -> StartedReplicas:
+    return started_replicas(starts, [start_replica(world, start) for start in starts])
+
+
+def start_replica(world: World, start: StartReplica) -> Start:
+    """Start the workflow of a replica, as `activities.messaging.sending` does."""
     workflow_id = names.workflow_id("ModelReplica", start.namespace, start.name)
     running = world.running.get(workflow_id)
-    if running is None:
-        world.start(ReplicaNode(world, workflow_id, start))
-        return True
-    return isinstance(running, ReplicaNode) and running.state.start.uid == start.uid
+    if isinstance(running, ReplicaNode):
+        return Start.RUNS if running.state.uid == start.uid else Start.TAKEN
+    last = world.ended.get(workflow_id)
+    if last is not None and (last["uid"] == start.uid) == (workflow_id not in world.unfinished):
+        return Start.COMPLETED if last["uid"] == start.uid else Start.UNFINISHED
+    world.start(ReplicaNode(world, workflow_id, start))
+    return Start.RUNS
 
 
 class ReplicaNode(EntityNode):
@@ -260,15 +268,18 @@ class ReplicaNode(EntityNode):
     # --- the cluster ----------------------------------------------------------------------------------------------------------------
 
     def _apply(self, order: replica_orders.Apply) -> Steps:
+        taken = False
         if not self.world.happens(self.world.chances.failed):
             nodes = charges(read_entry(self.state.entry).engines)
             uid, workflow_id, cluster = self.state.uid, self.workflow_id, order.request.cluster
             self.world.note(f"apply {uid} on {cluster}")
             used = {(cluster, pool): count for pool, count in nodes.items()}
-            self.world.clusters.apply(Pod(uid, workflow_id, self.deployment_id, used, self.world.ms))
+            taken = not self.world.clusters.apply(Pod(uid, workflow_id, self.deployment_id, used, self.world.ms))
         yield
         if self.controller.applying.is_obsolete(order):
             self.controller.applying.cancelled()
+        elif taken:
+            self.controller.applying.failed(Failure("NameConflict", "its objects exist and belong to another uid"), "NameConflict")
         elif self.state.uid not in self.world.clusters.pods:
             self.controller.applying.failed(Failure("ClusterUnreachable", "the cluster does not answer"), "ClusterUnreachable")
         else:

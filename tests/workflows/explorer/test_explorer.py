@@ -32,6 +32,8 @@ FOUND_UNDONE = {
     1002396: "a terminated replica that a cluster names later is not started again, for its deployment does not hear of it",
     1001944: "a replica that was terminated is started again on nodes that were given to another one meanwhile",
     1000647: "a replica that a terminated deployment started and did not report is deleted without its objects",
+    1002952: "a replica gets the name of one that was terminated, and hides it from all who could delete its objects",
+    2000512: "a replica that is gone is started again, and the late report of its end frees nodes that it uses",
 }
 
 

@@ -79,13 +79,13 @@ class Clusters:
             self.excused.add(pool)
         self.nodes[pool] = count
 
-    def apply(self, pod: Pod) -> None:
+    def apply(self, pod: Pod) -> bool:
+        """Create what a replica has; False if another uid has objects of these names, which are left alone."""
+        if any(other.workflow_id == pod.workflow_id and other.uid != pod.uid for other in self.pods.values()):
+            return False
         pod.since = self.pods[pod.uid].since if pod.uid in self.pods else pod.since
-        # Objects have the names of their replica: those of another uid of that name are the same objects.
-        for uid, other in list(self.pods.items()):
-            if other.workflow_id == pod.workflow_id and other.nodes.keys() & pod.nodes.keys():
-                del self.pods[uid]
         self.pods[pod.uid] = pod
+        return True
 
     def remove(self, uid: str, now: int) -> None:
         if pod := self.pods.pop(uid, None):
@@ -160,6 +160,7 @@ class World:
     Attributes:
         ended: accounts of workflows that are closed, which still answer queries; `memos`: those of closed clusters.
         terminated: accounts of workflows that were, with the start in ms of the last such run.
+        unfinished: workflows whose last run was terminated.
 
     """
 
@@ -169,6 +170,7 @@ class World:
     running: dict[str, Node] = field(default_factory=dict)
     ended: dict[str, Any] = field(default_factory=dict)
     terminated: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    unfinished: set[str] = field(default_factory=set)
     memos: dict[str, Any] = field(default_factory=dict)
     late: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
     clusters: Clusters = field(default_factory=Clusters)
@@ -202,6 +204,7 @@ class World:
         self.note(f"start {node.workflow_id}")
         self.running[node.workflow_id] = node
         self.ended.pop(node.workflow_id, None)
+        self.unfinished.discard(node.workflow_id)
 
     def end(self, node: Node) -> None:
         """Complete a workflow."""
@@ -214,6 +217,7 @@ class World:
         """End a workflow where it stands, as an operator may. What it was just sending may still arrive."""
         node = self.running.pop(workflow_id)
         self.note(f"terminate {workflow_id}")
+        self.unfinished.add(workflow_id)
         self.ended[workflow_id], self.memos[workflow_id] = node.account(), node.memo()
         self.terminated[workflow_id] = (self.ended[workflow_id], node.started_ms)
 

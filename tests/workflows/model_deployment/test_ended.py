@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from api_types.messages.entities import StartedReplicas
 from api_types.messages.scheduling import ReplicaAccount
-from tests.workflows.model_deployment.exchange import ENTRY, NOW, a_controller, named, started, state_of
+from tests.workflows.model_deployment.exchange import ENTRY, NOW, PLACEMENT, a_controller, answer, named, started, state_of
+from workflows.model_deployment.controller import DeploymentController
 from workflows.model_deployment.orders import Order, ReadAccounts, Start
 
 ID = "modelreplica/ml/qwen-0"
@@ -11,6 +13,14 @@ ID = "modelreplica/ml/qwen-0"
 
 def account(**fields: Any) -> Any:
     return ReplicaAccount(uid="r", namespace="ml", deployment="qwen", name="qwen-0", cluster="eu", index=0, entry=ENTRY, **fields).wire()
+
+
+def a_start(controller: DeploymentController, **placement: Any) -> Start:
+    """Have a placement started."""
+    controller.next_orders({})
+    controller.placed(answer(controller, PLACEMENT.model_copy(update=placement)))
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    return start
 
 
 def reads(orders: list[Order]) -> list[ReadAccounts]:
@@ -48,3 +58,31 @@ def test_a_deployment_that_stays_starts_only_what_the_scheduler_has_charged() ->
     orders = [*controller.next_orders({}), *controller.next_orders({})]
     assert (reads(orders), started(orders)) == ([], [])
     assert [request["kept"] for request in named(orders, "place")] == [[]]
+
+
+def test_one_whose_name_was_given_to_another_is_started_again_to_be_deleted_first() -> None:
+    controller = a_controller()
+    start = a_start(controller, uid="new")
+    (read,) = reads(controller.replicas.started(start, StartedReplicas(conflicts=["qwen-0"], unfinished=["qwen-0"])))
+    # Even if it is gone: only when its workflow is complete is the name free.
+    controller.replicas.accounts_read(read, {ID: account(gone=True)}, [])
+    (again,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    assert [(replica.uid, replica.restarted, replica.deleting) for replica in again.replicas] == [("r", True, True)]
+    assert state_of(controller).replicas["new"].start_after
+
+
+def test_one_of_another_deployment_is_left_alone() -> None:
+    controller = a_controller()
+    start = a_start(controller, uid="new")
+    (read,) = reads(controller.replicas.started(start, StartedReplicas(conflicts=["qwen-0"], unfinished=["qwen-0"])))
+    controller.replicas.accounts_read(read, {ID: {**account(), "deployment": "other"}}, [])
+    assert list(state_of(controller).replicas) == ["new"]
+
+
+def test_one_that_is_complete_is_not_tracked_any_more_and_the_scheduler_hears_that_it_is_gone() -> None:
+    controller = a_controller()
+    start = a_start(controller)
+    orders = controller.replicas.started(start, StartedReplicas(conflicts=["qwen-0"], completed=["qwen-0"]))
+    assert named(orders, "released") == [{"uid": "r", "name": "qwen-0"}]
+    assert state_of(controller).replicas == {}
+    assert [request["kept"] for request in named(controller.next_orders({}), "place")] == [[]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_types.messages.entities import ReplicaChanged
+from api_types.messages.entities import ReplicaChanged, StartedReplicas
 from api_types.messages.scheduling import Evict, Forgotten, Released, Resync, Revoke
 from api_types.resources.status import LeftBehind
 from tests.workflows.model_deployment.exchange import (
@@ -98,7 +98,7 @@ def test_a_replica_that_is_evicted_while_its_start_is_on_its_way_is_deleted_when
     (start,) = [order for order in orders if isinstance(order, Start)]
     controller.evict(Evict(epoch=1, eviction=EVICTION))
     assert named(controller.next_orders({}), "revoked") == []
-    assert [payload["uid"] for payload in named(controller.replicas.started(start, []), "delete")] == ["r"]
+    assert [payload["uid"] for payload in named(controller.replicas.started(start, StartedReplicas()), "delete")] == ["r"]
 
 
 def test_a_new_scheduler_while_replicas_are_started_forgets_none_of_them() -> None:
@@ -107,7 +107,7 @@ def test_a_new_scheduler_while_replicas_are_started_forgets_none_of_them() -> No
     controller.placed(answer(controller, PLACEMENT))
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     controller.resync(Resync(epoch=2))
-    assert list(named(controller.replicas.started(start, []), "bound")[0]["entries"]) == ["r"]
+    assert list(named(controller.replicas.started(start, StartedReplicas()), "bound")[0]["entries"]) == ["r"]
 
 
 def test_a_replica_that_was_started_by_an_earlier_deployment_and_is_being_deleted_is_deleted_by_this_one() -> None:
@@ -124,7 +124,7 @@ def test_reports_of_an_earlier_run_do_not_outdate_those_of_a_replica_that_was_st
     controller = a_controller(replicas={"r": tracked}, lost={"r": NOW.isoformat()})
     orders = controller.next_orders({})
     (start,) = [order for order in orders if isinstance(order, Start)]
-    controller.replicas.started(start, [])
+    controller.replicas.started(start, StartedReplicas())
     late = ReplicaChanged(name="qwen-0", uid="r", sequence=50, phase="Ready", ready=True)
     controller.replicas.record_report(late)
     assert not state_of(controller).replicas["r"].ready
@@ -186,7 +186,7 @@ def test_a_deployment_that_is_deleted_deletes_what_only_the_scheduler_knows_of_b
     controller.forgotten(Forgotten(uid="d", epoch=1))
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     assert (start.replicas[0].deleting, controller.is_gone) == (True, False)
-    controller.replicas.started(start, [])
+    controller.replicas.started(start, StartedReplicas())
     controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="r", sequence=start.replicas[0].first_sequence + 1, phase="Gone"))
     assert [payload["gone"] for payload in named(controller.next_orders({}), "forget")] == [True]
     controller.forgotten(Forgotten(uid="d", epoch=1))
@@ -222,7 +222,7 @@ def test_a_start_whose_name_another_replica_still_has_is_tried_again_after_a_whi
     controller = a_controller(replicas={"r": tracked})
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     for _ in range(2):
-        controller.replicas.started(start, ["qwen-0"])
+        controller.replicas.started(start, StartedReplicas(conflicts=["qwen-0"]))
     assert [(event.reason, event.count) for event in state_of(controller).events] == [("NameConflict", 1)]
     # Each pass begins without a time for the next one.
     controller.placements._context.requeue_time = None
@@ -236,5 +236,5 @@ def test_a_replica_that_has_waited_for_its_name_waits_no_more_once_it_was_starte
     waited = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, start_after=NOW.isoformat())
     controller = a_controller(replicas={"r": waited})
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
-    controller.replicas.started(start, [])
+    controller.replicas.started(start, StartedReplicas())
     assert state_of(controller).replicas["r"].start_after == ""

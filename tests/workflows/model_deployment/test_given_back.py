@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from api_types.messages.entities import ReplicaChanged, StartReplicas
+from api_types.messages.entities import ReplicaChanged, StartedReplicas, StartReplicas
 from api_types.messages.scheduling import Evict, ReplicaAccount, Resync, Revoke
 from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
 from tests.workflows.model_deployment.exchange import (
@@ -117,7 +117,7 @@ def test_replicas_that_are_gone_before_their_start_has_returned_stick_no_deploym
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     controller.resync(Resync(epoch=2))
     controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="r0", sequence=1, phase="Gone"))
-    orders = controller.replicas.started(start, [])
+    orders = controller.replicas.started(start, StartedReplicas())
     assert set(named(orders, "bound")[0]["entries"]) == {f"r{n}" for n in range(1, 17)}
     assert [payload["uid"] for payload in named(orders, "delete")] == ["r0"]
 
@@ -139,9 +139,8 @@ def test_a_replica_that_an_earlier_deployment_had_started_is_started_again_as_on
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     assert [(replica.uid, replica.restarted) for replica in start.replicas] == [("r", True)]
     # It may run all the time, with the template of that deployment: a start leaves it as it is.
-    assert [(payload["uid"], payload["generation"]) for payload in named(controller.replicas.started(start, []), "set_template")] == [
-        ("r", 1)
-    ]
+    orders = controller.replicas.started(start, StartedReplicas())
+    assert [(payload["uid"], payload["generation"]) for payload in named(orders, "set_template")] == [("r", 1)]
 
 
 def test_a_replica_that_was_just_placed_is_started_with_its_template_and_gets_it_only_once() -> None:
@@ -149,7 +148,7 @@ def test_a_replica_that_was_just_placed_is_started_with_its_template_and_gets_it
     controller.next_orders({})
     controller.placed(answer(controller, PLACEMENT))
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
-    assert named(controller.replicas.started(start, []), "set_template") == []
+    assert named(controller.replicas.started(start, StartedReplicas()), "set_template") == []
 
 
 def test_a_replica_that_was_terminated_is_confirmed_again_when_it_was_started_again() -> None:
@@ -157,7 +156,7 @@ def test_a_replica_that_was_terminated_is_confirmed_again_when_it_was_started_ag
     controller = a_controller(replicas={"r": tracked}, lost={"r": NOW.isoformat()})
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     # It may have told the scheduler that it is gone.
-    assert list(named(controller.replicas.started(start, []), "bound")[0]["entries"]) == ["r"]
+    assert list(named(controller.replicas.started(start, StartedReplicas()), "bound")[0]["entries"]) == ["r"]
 
 
 def test_an_account_that_cannot_be_read_is_an_event_and_the_others_are_adopted() -> None:
@@ -174,7 +173,7 @@ def test_a_new_deployment_requests_its_placements_once() -> None:
     controller.placed(answer(controller, PLACEMENT))
     orders = controller.next_orders({})
     (start,) = [order for order in orders if isinstance(order, Start)]
-    orders += [*controller.replicas.started(start, []), *controller.next_orders({}), *controller.next_orders({})]
+    orders += [*controller.replicas.started(start, StartedReplicas()), *controller.next_orders({}), *controller.next_orders({})]
     assert len([*requests, *named(orders, "place")]) == 1
 
 
