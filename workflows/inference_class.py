@@ -164,7 +164,12 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     def _cluster_report(self) -> ClassChanged:
         return ClassChanged(
-            name=self.name, uid=self.state.uid, generation=self.state.generation, spec=self.state.spec, price_milli=self._price()
+            name=self.name,
+            uid=self.state.uid,
+            generation=self.state.generation,
+            sequence=self.context.next_registration(),
+            spec=self.state.spec,
+            price_milli=self._price(),
         )
 
     def _price(self) -> int:

@@ -73,10 +73,11 @@ class Replace(UserRequest):
 class SetLabels(Message):
     """What a replica takes over from its deployment besides the template: labels, which change nothing on a cluster, and picker flags.
 
-    `uid`: the replica that is meant; empty means whichever has the name.
+    `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders these among each other and with templates.
     """
 
     uid: str = ""
+    sequence: int = 0
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
 
@@ -97,11 +98,15 @@ class ClassUse(Message):
 
 
 class ClassChanged(Message):
-    """A class was created or changed. `price_milli`: the price of a node-hour in thousandths, negative when unknown."""
+    """A class was created or changed. `price_milli`: the price of a node-hour in thousandths, negative when unknown.
+
+    `sequence` orders what the class with this `uid` reports of one generation: a new price makes none.
+    """
 
     name: str
     uid: str = ""
     generation: int = 0
+    sequence: int = 0
     spec: dict[str, Any] | None = None
     price_milli: int = UNPRICED
 
@@ -128,6 +133,7 @@ class StartReplica(Message):
 
     `restarted`: its workflow ran before and was terminated, so objects of it may be on the cluster. Its reports are numbered above
     `first_sequence`, and so above all reports of earlier runs. `deleting`: it is started only to delete what an earlier run has applied.
+    `sequence`: as in `SetTemplate`.
     """
 
     uid: str
@@ -138,6 +144,7 @@ class StartReplica(Message):
     cluster: str
     index: int
     generation: int
+    sequence: int = 0
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
@@ -150,11 +157,12 @@ class StartReplica(Message):
 class SetTemplate(Message):
     """A newer template for a running replica, with its new ledger entry.
 
-    `uid`: the replica that is meant; empty means whichever has the name.
+    `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders those of one generation, and labels with them.
     """
 
     uid: str = ""
     generation: int
+    sequence: int = 0
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)

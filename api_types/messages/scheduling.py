@@ -222,6 +222,7 @@ class ReplicaAccount(Message):
     """The state of one replica: identity, ledger entry, health.
 
     `started`: it has a workflow, or had one, so objects of it may be on the cluster. `gone`: they are removed, and its nodes were released.
+    `template_sequence`: the number of the newest template or labels that it has.
     """
 
     uid: str
@@ -231,6 +232,7 @@ class ReplicaAccount(Message):
     cluster: str
     index: int
     generation: int = 0
+    template_sequence: int = 0
     entry: dict[str, Any] = Field(default_factory=dict)
     ready: bool = False
     serving: bool = False

@@ -70,7 +70,7 @@ class EntityContext(Generic[StateT_co]):
         return max(last + 1, int(self.moment().timestamp() * 1000))
 
     def next_registration(self) -> int:
-        """Number a registration at another object above all that this object has sent."""
+        """Number a registration at another object, or another message that a newer one replaces, above all that this object has sent."""
         self.state.registration = self.next_number(self.state.registration)
         return self.state.registration
 

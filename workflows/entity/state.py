@@ -18,7 +18,7 @@ class EntityState(BaseModel):
     `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
     workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
     readiness in its search attributes; empty while they are those of the start. `registration`: number of its last registration at another
-    object.
+    object, or of another message that was numbered with these.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")

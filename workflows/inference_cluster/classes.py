@@ -31,14 +31,18 @@ class Classes:
         if message.spec is None or (message.name not in class_names(self.state) and message.name not in self.state.classes):
             return
         known = self.state.classes.get(message.name)
-        if known and known.uid == message.uid and message.generation < known.generation:
+        if known and known.uid == message.uid and (message.generation, message.sequence) < (known.generation, known.sequence):
             # A late one; there is no order between those of different objects.
             return
         self.awaited.stop(_class(message.name).workflow_id)
         if known and known.uid != message.uid and message.name in self.state.registered_classes:
             self.state.registered_classes.remove(message.name)
         self.state.classes[message.name] = KnownClass(
-            uid=message.uid, generation=message.generation, spec=message.spec, price_milli=message.price_milli
+            uid=message.uid,
+            generation=message.generation,
+            sequence=message.sequence,
+            spec=message.spec,
+            price_milli=message.price_milli,
         )
         self.context.mark_changed()
 

@@ -22,6 +22,7 @@ class KnownClass(Message):
 
     uid: str = ""
     generation: int
+    sequence: int = 0
     spec: dict[str, Any]
     price_milli: int = UNPRICED
 

@@ -95,9 +95,13 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def occupied(self, message: Occupied) -> None:
         """Record which replicas the scheduler has here, while this cluster is being deleted."""
         # The uid is empty in what a scheduler sent that did not know it.
-        if message.uid in ("", self.state.uid) and message.sequence == self.state.sequence:
-            self.state.occupied = message.replicas
-            self.context.mark_changed()
+        if message.uid not in ("", self.state.uid) or message.sequence != self.state.sequence:
+            return
+        if self.state.occupied == [] and message.replicas:
+            # A late one, or a replica came after the last one. The answer to another report says which.
+            self.reporter.repeat()
+        self.state.occupied = message.replicas
+        self.context.mark_changed()
 
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:

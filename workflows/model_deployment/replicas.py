@@ -195,6 +195,8 @@ class ReplicaController:
                 deleted.append(self._deletion(found.name, found.uid))
                 continue
             state.generation = max(state.generation, found.generation)
+            # It takes no labels that are older than those of an earlier deployment of this name, whatever the clock has done since.
+            state.registration = max(state.registration, found.template_sequence)
             reason = "Terminating" if found.deleting else ""
             state.replicas[found.uid] = TrackedReplica.of(
                 found, generation=found.generation, started=True, bound=True, deletion_reason=reason
@@ -280,7 +282,8 @@ class ReplicaController:
             if replica.must_wait(context.moment()):
                 context.requeue_at(datetime.fromisoformat(replica.start_after))
         flags = read_flags(state).flags
-        messages = [start_message(state, context.namespace, context.name, replica, flags) for replica in ready]
+        number = context.next_registration() if ready else 0
+        messages = [start_message(state, context.namespace, context.name, replica, flags, sequence=number) for replica in ready]
         for replica in ready:
             state.update(replica, starting=True)
         starts = [Start(batch) for batch in split_by_size(messages, name=lambda message: f"the start of replica {message.name}")]
@@ -355,9 +358,10 @@ class ReplicaController:
         """Give the present template to some of the replicas."""
         state = self._context.state
         replicas = [replica for replica in state.started() if replica.uid in uids]
-        flags = read_flags(state).flags
+        flags, number = read_flags(state).flags, self._context.next_registration() if replicas else 0
         requests = [
-            self._request(replica.name, ModelReplicaSignals.SET_TEMPLATE, template_message(state, replica, flags)) for replica in replicas
+            self._request(replica.name, ModelReplicaSignals.SET_TEMPLATE, template_message(state, replica, flags, number))
+            for replica in replicas
         ]
         # A later generation may have the template of the one before: the scheduler has to know that these have another one.
         return send(requests, f"new template for {len(replicas)} replicas", recorded=True)
@@ -372,8 +376,9 @@ class ReplicaController:
         if problem and text != state.sent_flags:
             self._context.record_event("Warning", "InvalidAnnotation", problem)
         state.sent_labels, state.sent_flags = wanted, text
+        number = self._context.next_registration()
         requests = [
-            self._request(replica.name, ModelReplicaSignals.SET_LABELS, labels_message(state, replica, flags))
+            self._request(replica.name, ModelReplicaSignals.SET_LABELS, labels_message(state, replica, flags, number))
             for replica in state.started()
         ]
         return send(requests, f"labels for {len(requests)} replicas", recorded=True)
@@ -397,10 +402,17 @@ class ReplicaController:
 
     # --- sending ------------------------------------------------------------------------------------------------------------------
 
-    def signal(self, replicas: Sequence[TrackedReplica], signal: Signal[ModelReplicaSignals, MessageT], message: MessageT) -> list[Order]:
+    def signal(
+        self,
+        replicas: Sequence[TrackedReplica],
+        signal: Signal[ModelReplicaSignals, MessageT],
+        message: MessageT,
+        *,
+        recorded: bool = False,
+    ) -> list[Order]:
         """Send the same signal to several replicas."""
         requests = [self._request(replica.name, signal, message) for replica in replicas]
-        return send(requests, f"{signal.name} to {len(replicas)} replicas")
+        return send(requests, f"{signal.name} to {len(replicas)} replicas", recorded=recorded)
 
     def _deletion(self, name: str, uid: str) -> SignalRequest:
         return self._request(name, ModelReplicaSignals.DELETE, Delete(by=f"{self._context.kind} {self._context.name}", uid=uid))

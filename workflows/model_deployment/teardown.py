@@ -41,8 +41,14 @@ class DeploymentTeardown:
         orders += self._replicas.delete([replica for replica in staying if replica.started])
         if state.forced and state.replicas:
             scope, state.forced = state.forced, ""
-            force = Force(scope=cast("Literal['step', 'all']", scope), by=f"{context.kind} {context.name}", reason="forced")
-            orders += self._replicas.signal(state.started(), ModelReplicaSignals.FORCE, force)
+            # A message that comes twice must not skip two steps: the id is the same, and in the history before it is sent.
+            force = Force(
+                request_id=f"{state.uid}/{context.next_registration()}",
+                scope=cast("Literal['step', 'all']", scope),
+                by=f"{context.kind} {context.name}",
+                reason="forced",
+            )
+            orders += self._replicas.signal(state.started(), ModelReplicaSignals.FORCE, force, recorded=True)
         if state.replicas or state.unknown:
             state.released, state.release_check_at = False, ""
             context.set_condition("Deleting", FALSE, "WaitingForReplicas", waiting_message(state.by_name(), state.unknown))

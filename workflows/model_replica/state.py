@@ -41,7 +41,7 @@ class ModelReplicaState(EntityState):
     """What a replica carries from run to run.
 
     Attributes:
-        start: the identity and first template with which it was started.
+        start: the identity and first template with which it was started. `template_sequence`: number of the newest template or labels.
         entry: its ledger entry, kept for a scheduler that lost its state.
         surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster reports later.
         cluster: the last report of its cluster, with what is kept of earlier ones; `cluster_version`: that of the report. `facts_uid`: the
@@ -66,6 +66,7 @@ class ModelReplicaState(EntityState):
 
     start: StartReplica = Field(alias="birth")
     entry: dict[str, Any] = Field(default_factory=dict)
+    template_sequence: int = 0
     cluster: ClusterChanged | None = None
     cluster_version: Version = Field(default_factory=Version)
     facts_uid: str = ""

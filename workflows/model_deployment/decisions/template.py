@@ -35,8 +35,10 @@ def read_flags(state: DeploymentState) -> PickerFlags:
         return PickerFlags({}, f"{labels.PICKER_FLAGS}: {error}")
 
 
-def start_message(state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str]) -> StartReplica:
-    """Give the start argument of a replica of deployment `name`."""
+def start_message(
+    state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str], *, sequence: int
+) -> StartReplica:
+    """Give the start argument of a replica of deployment `name`; `sequence` numbers its template."""
     return StartReplica(
         uid=replica.uid,
         namespace=namespace,
@@ -46,6 +48,7 @@ def start_message(state: DeploymentState, namespace: str, name: str, replica: Tr
         cluster=replica.cluster,
         index=replica.index,
         generation=replica.generation,
+        sequence=sequence,
         spec=_spec_of(state, replica),
         entry=replica.entry,
         labels=template_labels(state),
@@ -56,11 +59,12 @@ def start_message(state: DeploymentState, namespace: str, name: str, replica: Tr
     )
 
 
-def template_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str]) -> SetTemplate:
+def template_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str], sequence: int) -> SetTemplate:
     """Give the present template for a replica that runs."""
     return SetTemplate(
         uid=replica.uid,
         generation=replica.generation,
+        sequence=sequence,
         spec=_spec_of(state, replica),
         entry=replica.entry,
         labels=template_labels(state),
@@ -68,9 +72,9 @@ def template_message(state: DeploymentState, replica: TrackedReplica, flags: dic
     )
 
 
-def labels_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str]) -> SetLabels:
+def labels_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str], sequence: int) -> SetLabels:
     """Give what a replica follows beside its template."""
-    return SetLabels(uid=replica.uid, labels=template_labels(state), picker_flags=flags)
+    return SetLabels(uid=replica.uid, sequence=sequence, labels=template_labels(state), picker_flags=flags)
 
 
 def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:

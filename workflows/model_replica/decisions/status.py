@@ -82,6 +82,7 @@ def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaAccount:
         cluster=start.cluster,
         index=start.index,
         generation=state.generation,
+        template_sequence=state.template_sequence,
         entry=state.entry,
         ready=is_true(state.conditions, "Ready"),
         serving=state.serving,

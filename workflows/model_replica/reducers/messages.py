@@ -21,15 +21,17 @@ def start(state: ModelReplicaState) -> None:
 
 def set_template(state: ModelReplicaState, message: SetTemplate) -> bool:
     """Adopt a newer template; False if there is nothing to adopt."""
-    if not _is_meant(state, message.uid) or state.deleting or message.generation < state.generation:
+    if not _is_meant(state, message.uid) or state.deleting:
+        return False
+    if (message.generation, message.sequence) < (state.generation, state.template_sequence):
         return False
     apply_template(state, message)
     return True
 
 
 def set_labels(state: ModelReplicaState, message: SetLabels) -> bool:
-    """Follow labels of users, and flags of the endpoint picker; False if the message is for another replica of this name."""
-    if not _is_meant(state, message.uid):
+    """Follow labels of users, and flags of the endpoint picker; False if they are old, or for another replica of this name."""
+    if not _is_meant(state, message.uid) or message.sequence < state.template_sequence:
         return False
     apply_labels(state, message)
     return True

@@ -27,6 +27,7 @@ def apply_template(state: ModelReplicaState, template: SetTemplate) -> None:
     state.labels = {**template.labels, **managed_labels(state.start)}
     state.picker_flags = template.picker_flags
     state.entry = template.entry
+    state.template_sequence = template.sequence
     if template.spec != state.spec or template.generation != state.generation:
         state.spec, state.generation = template.spec, template.generation
         state.retry_at = ""
@@ -36,3 +37,4 @@ def apply_labels(state: ModelReplicaState, message: SetLabels) -> None:
     """Follow what users write on the deployment besides its template."""
     state.labels = {**message.labels, **managed_labels(state.start)}
     state.picker_flags = message.picker_flags
+    state.template_sequence = message.sequence

@@ -1,0 +1,378 @@
+"""W1 of the protocol, receiver by receiver: what one entity sends another comes twice, and once more after what was sent later.
+
+Each row has two messages of one sender, in the order in which they were sent, and what the receiver keeps of them. No server is needed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from temporalio import workflow
+
+from api_types.base import Message
+from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheUse
+from api_types.messages.delivery import SignalBatchResult
+from api_types.messages.entities import ClassChanged, ClassUse, Delete, ReplicaChanged, SetLabels, SetTemplate
+from api_types.messages.observations import Observed, ObservedCache, ObservedCluster
+from api_types.messages.scheduling import (
+    Bound,
+    Evict,
+    Forget,
+    Forgotten,
+    Occupied,
+    PlacementResponse,
+    Released,
+    ReplicaEviction,
+    ReportClass,
+    Resync,
+    Revoke,
+    Revoked,
+)
+from api_types.messages.signals import (
+    FleetSchedulerSignals,
+    InferenceClassSignals,
+    InferenceClusterSignals,
+    ModelCacheSignals,
+    ModelDeploymentSignals,
+    ModelReplicaSignals,
+    signals_of,
+)
+from api_types.messages.versions import ObservationOrder, Version
+from scheduler import to_wire
+from tests.scheduler.builders import cluster, deployment
+from tests.workflows.environment.protocol_fleet import ReportedCluster
+from tests.workflows.environment.serverless import Serverless
+from tests.workflows.fleet_scheduler.cycle import run_cycle
+from tests.workflows.fleet_scheduler.requests import place
+from tests.workflows.inference_cluster import builders as clusters
+from tests.workflows.model_cache import builders as caches
+from tests.workflows.model_deployment.exchange import ENTRY, NOW, a_controller, named, state_of
+from tests.workflows.model_replica import builders as replicas
+from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.inference_class import ClassState, InferenceClassWorkflow
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+from workflows.model_cache.state import CacheState
+from workflows.model_cache.workflow import ModelCacheWorkflow
+from workflows.model_deployment.orders import Send
+from workflows.model_deployment.state import DeploymentState, TrackedReplica
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+from workflows.model_replica.decisions.status import account_of
+from workflows.model_replica.reducers import messages
+from workflows.model_replica.workflow import ModelReplicaWorkflow
+
+KINDS = (
+    InferenceClassSignals,
+    InferenceClusterSignals,
+    ModelCacheSignals,
+    ModelDeploymentSignals,
+    ModelReplicaSignals,
+    FleetSchedulerSignals,
+)
+WITH_CACHE = {"template": {"spec": {"modelCacheRef": {"name": "weights"}}}}
+TRACKED = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, started=True, bound=True, generation=1)
+
+
+class Received(NamedTuple):
+    """What a receiver keeps, and how it gets a message."""
+
+    kept: Callable[[], Any]
+    deliver: Callable[[str, Any], object]
+
+
+def of_entity(entity: Any, *fields: str) -> Received:
+    """Some fields of an entity's state."""
+    handlers = workflow._Definition.must_from_class(type(entity)).signals
+
+    def deliver(name: str, payload: Any) -> None:
+        handlers[name].bind_fn(entity)(payload)
+
+    return Received(lambda: entity.state.model_copy(deep=True).model_dump(include=set(fields)), deliver)
+
+
+def a_replica(*fields: str, **state: Any) -> Received:
+    return of_entity(ModelReplicaWorkflow(replicas.a_replica(**state)), *fields)
+
+
+def a_deployment(*fields: str, **state: Any) -> Received:
+    made = DeploymentState(**{"uid": "d", "generation": 1, "adopted": True, "replicas": {"r": TRACKED}, **state})
+    return of_entity(ModelDeploymentWorkflow(made), *fields)
+
+
+def a_cluster(*fields: str, **state: Any) -> Received:
+    return of_entity(InferenceClusterWorkflow(clusters.a_cluster(**state)), *fields)
+
+
+def a_class(*fields: str) -> Received:
+    return of_entity(InferenceClassWorkflow(ClassState()), *fields)
+
+
+def a_cache(*fields: str, **state: Any) -> Received:
+    return of_entity(ModelCacheWorkflow(CacheState(**{"uid": "c", **state})), *fields)
+
+
+def a_scheduler(*received: tuple[str, Message]) -> Received:
+    """The ledger, what is published of clusters, and what waits."""
+    cache = SchedulerCache(SchedulerState(), lambda: 0)
+    cache.fleet.put_cluster(cluster("a", 4))
+    for name, message in received:
+        run_cycle(cache, (name, message.wire()))
+
+    def kept() -> Any:
+        entries = sorted((entry.uid, entry.state) for entry in cache.fleet.entries())
+        nodes = {name: sum(pool.nodes for pool in info.view.pools) for name, info in cache.fleet.clusters.items()}
+        return entries, nodes, list(cache.state.unplaced), list(cache.state.classes)
+
+    return Received(kept, lambda name, payload: run_cycle(cache, (name, payload)))
+
+
+def observed(number: int, **seen: Any) -> Observed:
+    return Observed(owner_uid="u", order=ObservationOrder(cluster_uid="u", run=1, sequence=number), digest="", **seen)
+
+
+def template(generation: int, sequence: int, team: str) -> SetTemplate:
+    return SetTemplate(uid="u", generation=generation, sequence=sequence, spec={"engines": []}, labels={"team": team})
+
+
+def class_changed(generation: int, sequence: int, price: int) -> ClassChanged:
+    return ClassChanged(name="h100-8x", uid="k", generation=generation, sequence=sequence, spec={"devices": []}, price_milli=price)
+
+
+def answer(number: int, message: str) -> PlacementResponse:
+    return PlacementResponse(request_id=f"d/1/{number}", epoch=1, generation=1, message=message)
+
+
+def eviction(uid: str) -> ReplicaEviction:
+    return ReplicaEviction(uid=uid, name=f"qwen-{uid}", cluster="eu", reason="preempted")
+
+
+def placed(want: int, number: int) -> tuple[str, Message]:
+    return "place", place(deployment(want=want), number, sequence=number)
+
+
+def entry_of(want: int, number: int) -> dict[str, Any]:
+    """What the scheduler reserves for a request, in wire form, by uid."""
+    cache = SchedulerCache(SchedulerState(), lambda: 0)
+    cache.fleet.put_cluster(cluster("a", 4))
+    run_cycle(cache, ("place", place(deployment(want=want), number, sequence=number).wire()))
+    return {entry.uid: to_wire(entry) for entry in cache.fleet.entries()}
+
+
+(UID,) = entry_of(1, 1)
+USED = CacheUse(workflow_id="modelreplica/ml/a", uid="a", sequence=1, cluster="eu")
+SITE = caches.a_site(sequence=1)
+
+
+class Case(NamedTuple):
+    """The receiver, and two messages that it gets of one sender."""
+
+    receiver: Callable[[], Received]
+    first: Message | None
+    second: Message | None
+
+
+CASES: dict[tuple[str, str], Case] = {
+    ("ModelReplica", "set_template"): Case(
+        lambda: a_replica("spec", "generation", "labels"), template(2, 1, "red"), template(2, 2, "blue")
+    ),
+    ("ModelReplica", "set_template of another generation"): Case(
+        lambda: a_replica("spec", "generation", "labels"), template(2, 1, "red"), template(3, 2, "blue")
+    ),
+    ("ModelReplica", "set_labels"): Case(
+        lambda: a_replica("labels"), SetLabels(uid="u", sequence=1, labels={"team": "red"}), SetLabels(uid="u", sequence=2)
+    ),
+    ("ModelReplica", "set_labels and a template"): Case(
+        lambda: a_replica("labels", "generation"), SetLabels(uid="u", sequence=1, labels={"team": "red"}), template(2, 2, "blue")
+    ),
+    ("ModelReplica", "delete"): Case(lambda: a_replica("deletion_timestamp"), Delete(uid="u"), Delete(uid="u")),
+    ("ModelReplica", "cluster_changed"): Case(
+        lambda: a_replica("cluster"),
+        replicas.CLUSTER.model_copy(update={"sequence": 2, "connected": False}),
+        replicas.CLUSTER.model_copy(update={"sequence": 3}),
+    ),
+    ("ModelReplica", "cache_report"): Case(
+        lambda: a_replica("cache", "cache_claim", spec={"modelCacheRef": {"name": "weights"}}),
+        CacheReport(cache="weights", uid="c", sequence=1, cluster="eu", phase="Ready", claim="old"),
+        CacheReport(cache="weights", uid="c", sequence=2, cluster="eu", phase="Ready", claim="new"),
+    ),
+    ("ModelReplica", "cache_changed"): Case(
+        lambda: a_replica("cache_claim", "cache_registered", spec={"modelCacheRef": {"name": "weights"}}, cache_claim="kept"),
+        CacheChanged(cache="weights", uid="c", sequence=1, present=False),
+        CacheChanged(cache="weights"),
+    ),
+    ("ModelReplica", "observed"): Case(
+        lambda: a_replica("observed"), observed(1, replica=replicas.observed(ready=0)), observed(2, replica=replicas.observed())
+    ),
+    ("ModelReplica", "resync"): Case(lambda: a_replica("reported", "spec", "generation"), Resync(epoch=1), None),
+    ("ModelDeployment", "placed"): Case(
+        lambda: a_deployment("answer", "returned", request_id="d/1/2", last_request=2), answer(1, "late"), answer(2, "newest")
+    ),
+    ("ModelDeployment", "replica_changed"): Case(
+        lambda: a_deployment("replicas"),
+        ReplicaChanged(name="qwen-0", uid="r", sequence=1, phase="Ready", ready=True),
+        ReplicaChanged(name="qwen-0", uid="r", sequence=2, phase="Degraded"),
+    ),
+    ("ModelDeployment", "replica_changed when it is gone"): Case(
+        lambda: a_deployment("replicas"),
+        ReplicaChanged(name="qwen-0", uid="r", sequence=1, phase="Terminating"),
+        ReplicaChanged(name="qwen-0", uid="r", sequence=2, phase="Gone"),
+    ),
+    ("ModelDeployment", "revoke"): Case(lambda: a_deployment("revoked"), Revoke(uid="x", epoch=1), Revoke(uid="r", epoch=1)),
+    ("ModelDeployment", "evict"): Case(
+        lambda: a_deployment("replicas", "returned"), Evict(epoch=1, eviction=eviction("x")), Evict(epoch=1, eviction=eviction("r"))
+    ),
+    ("ModelDeployment", "released"): Case(
+        lambda: a_deployment("replicas", replicas={"r": TRACKED.model_copy(update={"started": False, "after": ["x", "y"]})}),
+        Released(uid="x"),
+        Released(uid="y"),
+    ),
+    ("ModelDeployment", "forgotten"): Case(
+        lambda: a_deployment("released", epoch=2, release_check_at="2026-01-01T00:00:00+00:00"),
+        Forgotten(uid="d", epoch=1),
+        Forgotten(uid="d", epoch=2),
+    ),
+    ("ModelDeployment", "resync"): Case(lambda: a_deployment("epoch", "replicas"), Resync(epoch=5), Resync(epoch=6)),
+    ("ModelDeployment", "cache_changed"): Case(
+        lambda: a_deployment("cache", spec=WITH_CACHE),
+        CacheChanged(cache="weights", uid="c", sequence=1, match_labels={"tier": "iron"}),
+        CacheChanged(cache="weights", uid="c", sequence=2, match_labels={"tier": "gold"}),
+    ),
+    ("InferenceCluster", "class_changed"): Case(lambda: a_cluster("classes"), class_changed(2, 1, 100), class_changed(2, 2, 200)),
+    ("InferenceCluster", "class_changed of another generation"): Case(
+        lambda: a_cluster("classes"), class_changed(2, 1, 100), class_changed(3, 2, 100)
+    ),
+    ("InferenceCluster", "cache_staged"): Case(
+        lambda: a_cluster("caches"),
+        CacheOnCluster(cache="ml/a", uid="c", sequence=1),
+        CacheOnCluster(cache="ml/a", uid="c", sequence=2, staged=False),
+    ),
+    ("InferenceCluster", "observed"): Case(
+        lambda: a_cluster("observed", "unreachable_since"),
+        observed(1, cluster=ObservedCluster(reachable=False, error="no answer")),
+        observed(2, cluster=ObservedCluster(gateway_address="10.0.0.1")),
+    ),
+    ("InferenceCluster", "resync"): Case(lambda: a_cluster("epoch"), Resync(epoch=5), Resync(epoch=6)),
+    ("InferenceClass", "class_wanted"): Case(
+        lambda: a_class("clusters"), ClassUse(cluster="eu", uid="u", sequence=1), ClassUse(cluster="eu", uid="u", sequence=2, used=False)
+    ),
+    ("InferenceClass", "resync"): Case(lambda: a_class("epoch"), Resync(epoch=5), Resync(epoch=6)),
+    ("ModelCache", "cache_wanted"): Case(lambda: a_cache("users"), USED, USED.model_copy(update={"sequence": 2, "used": False})),
+    ("ModelCache", "cluster_changed"): Case(
+        lambda: a_cache("stagings", stagings={"eu-1": caches.a_staging(site=SITE, site_version=Version(uid="u", sequence=1))}),
+        caches.a_site(sequence=2, labels={"tier": "iron"}),
+        caches.a_site(sequence=3),
+    ),
+    ("ModelCache", "observed"): Case(
+        lambda: a_cache("stagings", uid="u", stagings={"eu-1": caches.a_staging(caches.a_copy())}),
+        observed(1, cache=caches.observed(job="Failed")),
+        observed(2, cache=ObservedCache(cluster="eu-1")),
+    ),
+    ("FleetScheduler", "place"): Case(a_scheduler, placed(2, 1)[1], placed(1, 2)[1]),
+    ("FleetScheduler", "bound"): Case(
+        lambda: a_scheduler(placed(1, 1)), Bound(entries=entry_of(1, 1)), Bound(entries={**entry_of(1, 1), **entry_of(1, 7)})
+    ),
+    ("FleetScheduler", "released"): Case(
+        lambda: a_scheduler(placed(1, 1), ("bound", Bound(entries=entry_of(1, 1)))), Released(uid="x"), Released(uid=UID)
+    ),
+    ("FleetScheduler", "revoked"): Case(
+        lambda: a_scheduler(placed(1, 1)), Revoked(uid="x", deployment_uid="u"), Revoked(uid=UID, deployment_uid=deployment().uid)
+    ),
+    ("FleetScheduler", "report_cluster"): Case(
+        a_scheduler, ReportedCluster("eu", {"p": 2}).report(1), ReportedCluster("eu", {"p": 5}).report(2)
+    ),
+    ("FleetScheduler", "report_class"): Case(
+        a_scheduler, ReportClass(name="k", generation=1, spec={}), ReportClass(name="k", generation=2, spec={})
+    ),
+    ("FleetScheduler", "forget"): Case(
+        lambda: a_scheduler(("report_cluster", ReportedCluster("eu", {"p": 2}).report(1, "second"))),
+        Forget(kind="InferenceCluster", name="eu", uid="first"),
+        Forget(kind="InferenceCluster", name="eu", uid="second"),
+    ),
+}
+# Users send these; what a deployment does with `scale` and `set_spec` is in `faults/test_messages.py`.
+OF_USERS = {"set_spec", "scale", "retry_now", "set_policy"}
+# Each has a test of its own below, or says nothing but that something is to be looked for.
+APART = {("InferenceCluster", "occupied"), ("ModelReplica", "force"), ("ModelDeployment", "check_replicas")}
+# Deletion and force of what no other entity deletes.
+BY_USERS = {(kind.kind, name) for kind in KINDS for name in ("delete", "force")} - {("ModelReplica", "delete"), ("ModelReplica", "force")}
+
+
+def test_every_message_between_entities_is_here() -> None:
+    sent = {(kind.kind, name) for kind in KINDS for name in signals_of(kind)} - BY_USERS
+    assert {(kind, name.split(" ")[0]) for kind, name in CASES} | APART == {each for each in sent if each[1] not in OF_USERS}
+
+
+@pytest.mark.parametrize("row", CASES, ids=" ".join)
+def test_what_comes_twice_or_late_changes_nothing(monkeypatch: pytest.MonkeyPatch, row: tuple[str, str]) -> None:
+    case, name = CASES[row], row[1].split(" ")[0]
+    Serverless(monkeypatch, f"{row[0].lower()}/ml/qwen-eu-0")
+    late, doubled = case.receiver(), case.receiver()
+    first, second = (None if message is None else message.wire() for message in (case.first, case.second))
+    other = "set_template" if row[1].endswith("a template") else name
+    late.deliver(name, first)
+    late.deliver(other, second)
+    meant = late.kept()
+    late.deliver(other, second)
+    assert late.kept() == meant, "twice"
+    late.deliver(name, first)
+    assert late.kept() == meant, "late"
+    for sent, message in ((name, first), (name, first), (other, second), (other, second)):
+        doubled.deliver(sent, message)
+    assert doubled.kept() == meant, "each twice"
+
+
+def test_a_late_answer_that_names_replicas_makes_a_cluster_ask_again_and_one_to_an_earlier_report_is_void(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferencecluster/eu")
+    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult()}
+    cluster = InferenceClusterWorkflow(clusters.a_cluster(caches=["ml/weights"]))
+    cluster.delete(Delete(by="ann").wire())
+    assert not asyncio.run(cluster.tear_down())
+    before = Occupied(cluster="eu", uid="u", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"])
+    none = before.model_copy(update={"replicas": []})
+    for message in (before, none, none, before):
+        cluster.occupied(message.wire())
+    temporal.now += timedelta(seconds=1)
+    assert not asyncio.run(cluster.tear_down())
+    assert (cluster.state.sequence > before.sequence, cluster.state.occupied) == (True, None)
+    for message in (none, before):
+        cluster.occupied(message.wire())
+    assert cluster.state.occupied is None
+    cluster.occupied(none.model_copy(update={"sequence": cluster.state.sequence}).wire())
+    assert cluster.state.occupied == []
+
+
+def test_a_force_that_a_deployment_passes_on_skips_one_step_of_each_replica_however_often_it_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Serverless(monkeypatch, "modelreplica/ml/qwen-eu-0")
+    controller = a_controller(deletion_timestamp=NOW.isoformat(), replicas={"r": TRACKED}, forced="step")
+    (sent,) = [order for order in controller.next_orders({}) if isinstance(order, Send) and order.signals[0].signal == "force"]
+    state_of(controller).forced = "step"
+    (again,) = named(controller.next_orders({}), "force")
+    replica = ModelReplicaWorkflow(replicas.a_replica(deletion_timestamp=NOW.isoformat()))
+    forced = []
+    for payload in (sent.signals[0].payload, sent.signals[0].payload, again, sent.signals[0].payload):
+        replica.force(payload)
+        forced.append(replica.state.forced)
+        # The step that was waited for is skipped.
+        replica.state.forced = ""
+    assert (sent.recorded, forced) == (True, ["step", "", "step", ""])
+
+
+def test_labels_of_the_next_deployment_of_a_name_are_newer_for_the_replicas_that_it_adopts_even_when_the_clock_was_set_back() -> None:
+    ahead = int(NOW.timestamp() * 1000) + 3_600_000
+    account = account_of(replicas.a_replica(template_sequence=ahead, uid="u"), gone=False)
+    controller = a_controller()
+    state_of(controller).spec = {
+        **(state_of(controller).spec or {}),
+        "template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}},
+    }
+    controller.replicas.adopt({"modelreplica/ml/qwen-eu-0": account.wire()})
+    (payload,) = [signal.payload for order in controller.replicas.update_labels() if isinstance(order, Send) for signal in order.signals]
+    replica = replicas.a_replica(template_sequence=ahead, uid="u")
+    assert messages.set_labels(replica, SetLabels.model_validate(payload))
+    assert replica.labels["team"] == "a"
