@@ -4,11 +4,17 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scheduler.cel import Match, SelectorError, compile_selector
 from scheduler.cel import selector as selector_module
+from scheduler.cel.errors import Aborted, EvalError
+from scheduler.cel.runtime import machine
+from scheduler.cel.runtime.device import read_device
+from scheduler.cel.runtime.loops import next_round
+from scheduler.cel.runtime.values import MapValue
 from scheduler.model.devices import DeviceEntry
 from tests.scheduler.cel.devices import DEVICES, HOPPER, device
 
@@ -143,3 +149,38 @@ def test_evaluations_do_not_see_each_other() -> None:
     asking = compile_selector('device.capacity["gpu.nvidia.com"].memory.isInteger()')
     assert changing.match(HOPPER).matched
     assert asking.match(HOPPER).matched
+
+
+def seen(entry: DeviceEntry) -> MapValue:
+    read = read_device(entry)
+    assert not isinstance(read, EvalError)
+    return read.value()
+
+
+@pytest.mark.parametrize("text", ["[1, 2, 3].all(x, x > 0)", 'device.driver.contains("gpu")', "1 + 2 + 3 > device.attributes.size()"])
+def test_an_evaluation_ends_when_it_costs_more_than_is_allowed(text: str) -> None:
+    program = compile_selector(text)._program
+    result, cost = machine.run(program, seen(HOPPER), 1_000)
+    assert machine.run(program, seen(HOPPER), cost) == (result, cost)
+    with pytest.raises(Aborted, match="CostExceeded"):
+        machine.run(program, seen(HOPPER), cost - 1)
+
+
+def test_a_loop_ends_in_the_round_that_costs_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+
+    def counted(*arguments: Any) -> tuple[int, int]:
+        rounds.append(arguments)
+        return next_round(*arguments)
+
+    monkeypatch.setattr(machine, "next_round", counted)
+    with pytest.raises(Aborted, match="CostExceeded"):
+        machine.run(compile_selector(f"[{', '.join(['true'] * 50)}].all(x, x)")._program, seen(HOPPER), 30)
+    assert 1 < len(rounds) < 20
+
+
+def test_a_loop_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "EVALUATION_SECONDS_MAX", 0.0)
+    numbers = list(range(30))
+    verdict = compile_selector(f"{numbers}.all(x, {numbers}.all(y, x + y >= 0))").match(HOPPER)
+    assert verdict == Match(matched=False, error="the evaluation took longer than 0.0 s")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from scheduler.cel import SelectorError, compile_selector
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_matching import member_need
@@ -223,19 +224,28 @@ def i10_the_books_equal_a_recount(outcome: Outcome) -> None:
         assert used == {pool: recount[pool] for pool in used}
 
 
-# Each of them visits so many pairs, triples and more of numbers that it would take minutes and hours without a limit.
+# Each of them would take minutes and hours, or all memory, without the limit that refuses it.
 _NUMBERS = str(list(range(60)))
 ENDLESS = [
-    f"{'!' * 20_000}true",
-    f"{_NUMBERS}.all(a, {_NUMBERS}.all(b, {_NUMBERS}.all(c, {_NUMBERS}.all(d, a + b + c + d >= 0))))",
-    f"{'(' * 5_000}true{')' * 5_000}",
+    (f"{'!' * 20_000}true", "the selector has 20004 bytes, 10240 are allowed"),
+    (
+        f"{_NUMBERS}.all(a, {_NUMBERS}.all(b, {_NUMBERS}.all(c, {_NUMBERS}.all(d, a + b + c + d >= 0))))",
+        "the selector may cost 145635251 units, 20000 are allowed",
+    ),
+    (f"{'(' * 5_000}true{')' * 5_000}", "the selector nests deeper than 250 levels"),
 ]
 
 
+@pytest.mark.parametrize(("selector", "why"), ENDLESS, ids=["length", "cost", "depth"])
+def test_i12_a_selector_without_an_end_in_sight_is_refused_and_not_evaluated(selector: str, why: str) -> None:
+    with pytest.raises(SelectorError, match=why):
+        compile_selector(selector)
+
+
 @fuzzed
-@example(ENDLESS[0], "1.0.0", "1Gi", 1, 1)
-@example(ENDLESS[1], "1.0.0", "1Gi", 1, 1)
-@example(ENDLESS[2], "1.0.0", "1Gi", 1, 1)
+@example(ENDLESS[0][0], "1.0.0", "1Gi", 1, 1)
+@example(ENDLESS[1][0], "1.0.0", "1Gi", 1, 1)
+@example(ENDLESS[2][0], "1.0.0", "1Gi", 1, 1)
 @given(st.text(max_size=40), st.text(max_size=12), st.text(max_size=12), st.integers(-2, 70), st.integers(1, 64))
 def test_i12_no_selector_and_no_device_stops_the_scheduler(selector: str, value: str, quantity: str, have: int, count: int) -> None:
     entry = DeviceEntry("gpu", "DRA", "d", "c", have, (("a", "version", value),), (("memory", quantity),))
