@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from api_types import names
 from tests.environment.local_hub import LocalHub, Repo, a_commit
-from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment
+from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, message, reason
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.histories import wire_names
 
 HISTORIES = Path(__file__).parents[2] / "histories"
@@ -55,11 +57,36 @@ async def test_record_a_life_of_each_workflow_type(plane: ControlPlane, hub: Loc
         "InferenceClass": names.workflow_id("InferenceClass", "", pool["className"]),
         "FleetScheduler": names.FLEET_SCHEDULER_ID,
     }
+    await record(plane.client, ids)
+
+
+async def record(client: Client, ids: dict[str, str], what: str = "") -> None:
+    """Write the history of one workflow of each kind."""
     for kind, workflow_id in ids.items():
-        history = await plane.client.get_workflow_handle(workflow_id).fetch_history()
-        file = HISTORIES / kind / f"{version('modelplane-temporal')}.json"
+        history = await client.get_workflow_handle(workflow_id).fetch_history()
+        file = HISTORIES / kind / f"{version('modelplane-temporal')}{what}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(scrubbed(history.to_json_dict()), separators=(",", ":")) + "\n")
+
+
+@pytest.mark.testbed
+async def test_record_the_deletion_of_a_cluster_in_use_and_of_its_class() -> None:
+    """On a control plane of its own: the clusters of the testbed stay."""
+    async with simulated_plane() as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await plane.ready("InferenceCluster", "eu")
+        await plane.apply(a_deployment("life", "ml"))
+        await plane.ready("ModelDeployment", "life", "ml")
+        await plane.delete("InferenceClass", "h100-8x")
+        await plane.until("InferenceClass", "h100-8x", lambda seen: reason(seen, "Deleting") == "InUse")
+        await plane.delete("InferenceCluster", "eu")
+        await plane.until("InferenceCluster", "eu", lambda seen: "life-" in message(seen, "Deleting"))
+        await plane.delete("ModelDeployment", "life", "ml")
+        for kind, name, namespace in (("ModelDeployment", "life", "ml"), ("InferenceCluster", "eu", ""), ("InferenceClass", "h100-8x", "")):
+            await plane.gone(kind, name, namespace)
+        ids = {kind: names.workflow_id(kind, "", name) for kind, name in (("InferenceCluster", "eu"), ("InferenceClass", "h100-8x"))}
+        await record(plane.client, ids, "-deleted")
 
 
 def test_record_the_names_on_the_wire() -> None:
