@@ -14,7 +14,7 @@ from temporalio import workflow
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheUse
 from api_types.messages.delivery import SignalBatchResult
-from api_types.messages.entities import ClassChanged, ClassUse, Delete, ReplicaChanged, SetLabels, SetTemplate
+from api_types.messages.entities import ClassChanged, ClassUse, Delete, ReplicaChanged, SetLabels, SetTemplate, StartedReplicas
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster
 from api_types.messages.scheduling import (
     Bound,
@@ -56,7 +56,7 @@ from workflows.inference_class import ClassState, InferenceClassWorkflow
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_cache.state import CacheState
 from workflows.model_cache.workflow import ModelCacheWorkflow
-from workflows.model_deployment.orders import Send
+from workflows.model_deployment.orders import Send, Start
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_replica.decisions.status import account_of
@@ -71,6 +71,7 @@ KINDS = (
     ModelReplicaSignals,
     FleetSchedulerSignals,
 )
+LABELLED = {"template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}}}
 WITH_CACHE = {"template": {"spec": {"modelCacheRef": {"name": "weights"}}}}
 TRACKED = TrackedReplica(uid="r", name="qwen-0", cluster="eu", index=0, entry=ENTRY, started=True, bound=True, generation=1)
 
@@ -215,7 +216,7 @@ CASES: dict[tuple[str, str], Case] = {
         ReplicaChanged(name="qwen-0", uid="r", sequence=2, phase="Degraded"),
     ),
     ("ModelDeployment", "replica_changed when it is gone"): Case(
-        lambda: a_deployment("replicas"),
+        lambda: a_deployment("replicas", "unknown"),
         ReplicaChanged(name="qwen-0", uid="r", sequence=1, phase="Terminating"),
         ReplicaChanged(name="qwen-0", uid="r", sequence=2, phase="Gone"),
     ),
@@ -307,17 +308,19 @@ def test_every_message_between_entities_is_here() -> None:
 @pytest.mark.parametrize("row", CASES, ids=" ".join)
 def test_what_comes_twice_or_late_changes_nothing(monkeypatch: pytest.MonkeyPatch, row: tuple[str, str]) -> None:
     case, name = CASES[row], row[1].split(" ")[0]
-    Serverless(monkeypatch, f"{row[0].lower()}/ml/qwen-eu-0")
+    temporal = Serverless(monkeypatch, f"{row[0].lower()}/ml/qwen-eu-0")
     late, doubled = case.receiver(), case.receiver()
     first, second = (None if message is None else message.wire() for message in (case.first, case.second))
     other = "set_template" if row[1].endswith("a template") else name
     late.deliver(name, first)
     late.deliver(other, second)
     meant = late.kept()
+    temporal.now += timedelta(seconds=1)
     late.deliver(other, second)
     assert late.kept() == meant, "twice"
     late.deliver(name, first)
     assert late.kept() == meant, "late"
+    temporal.now = NOW
     for sent, message in ((name, first), (name, first), (other, second), (other, second)):
         doubled.deliver(sent, message)
     assert doubled.kept() == meant, "each twice"
@@ -367,12 +370,44 @@ def test_labels_of_the_next_deployment_of_a_name_are_newer_for_the_replicas_that
     ahead = int(NOW.timestamp() * 1000) + 3_600_000
     account = account_of(replicas.a_replica(template_sequence=ahead, uid="u"), gone=False)
     controller = a_controller()
-    state_of(controller).spec = {
-        **(state_of(controller).spec or {}),
-        "template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}},
-    }
+    state_of(controller).spec = {**(state_of(controller).spec or {}), **LABELLED}
     controller.replicas.adopt({"modelreplica/ml/qwen-eu-0": account.wire()})
     (payload,) = [signal.payload for order in controller.replicas.update_labels() if isinstance(order, Send) for signal in order.signals]
     replica = replicas.a_replica(template_sequence=ahead, uid="u")
     assert messages.set_labels(replica, SetLabels.model_validate(payload))
     assert replica.labels["team"] == "a"
+
+
+def test_a_late_request_does_not_take_the_place_of_a_newer_one_that_waits() -> None:
+    cache = SchedulerCache(SchedulerState(), lambda: 0)
+    cache.fleet.put_cluster(cluster("a", 4))
+    older, newer = (place(deployment(want=want), number, sequence=number) for want, number in ((3, 1), (1, 2)))
+    assert [decided.wanted for decided in run_cycle(cache, ("place", newer.wire()), ("place", older.wire()))] == [1]
+    assert len(list(cache.fleet.entries())) == 1
+
+
+def test_a_repeated_request_gets_the_answer_that_it_had_whatever_has_changed_since() -> None:
+    cache = SchedulerCache(SchedulerState(), lambda: 0)
+    cache.fleet.put_cluster(cluster("a", 4))
+    request = place(deployment(want=2), sequence=1)
+    run_cycle(cache, ("place", request.wire()))
+    before, entries = cache.answers[request.request_id], list(cache.fleet.entries())
+    assert len(before["placements"]) == 2
+    cache.fleet.put_cluster(cluster("a", 4, taints=["gone:NoExecute"]))
+    assert run_cycle(cache, ("place", request.wire())) == [request]
+    assert (cache.answers[request.request_id], list(cache.fleet.entries())) == (before, entries)
+
+
+def test_what_a_deployment_sends_its_replicas_and_a_class_its_clusters_is_numbered_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = a_controller(replicas={"r": TRACKED.model_copy(update={"started": False, "restarted": True})})
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    orders = controller.replicas.started(start, StartedReplicas())
+    (sent,) = named(orders, "set_template")
+    state_of(controller).spec = {**(state_of(controller).spec or {}), **LABELLED}
+    (labelled,) = named(controller.replicas.update_labels(), "set_labels")
+    numbers = [start.replicas[0].sequence, sent["sequence"], labelled["sequence"]]
+    assert (numbers[0] > 0, numbers) == (True, sorted(set(numbers)))
+    Serverless(monkeypatch, "inferenceclass/h100-8x")
+    entity = InferenceClassWorkflow(ClassState(uid="k", generation=1, spec={"devices": []}))
+    reports = [entity._cluster_report().sequence for _ in range(2)]
+    assert (reports[0] > 0, reports) == (True, sorted(set(reports)))

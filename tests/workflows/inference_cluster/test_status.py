@@ -21,6 +21,7 @@ from workflows.inference_cluster.status import (
     ready_verdict,
     status_fields,
     view_of,
+    with_known_gateway,
 )
 
 UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
@@ -132,6 +133,16 @@ def test_the_observed_gateway_counts_before_the_one_found_at_the_connect() -> No
     assert gateway_of(a_cluster(facts=facts, observed=gone)) == Gateway("", "Gateway does not exist")
     assert gateway_of(a_cluster(facts=facts, observed=NO_GATEWAY)) == Gateway("192.0.2.9", "")
     assert gateway_of(a_cluster(**NEW)) == Gateway()
+
+
+def test_the_gateway_is_kept_while_the_cluster_does_not_answer_and_gone_when_it_says_so() -> None:
+    before = ObservedCluster(gateway_address="192.0.2.1")
+    silent, gone = ObservedCluster(reachable=False, error="no response"), ObservedCluster(gateway_message="Gateway does not exist")
+    assert with_known_gateway(silent, before) == silent.model_copy(update={"gateway_address": "192.0.2.1"})
+    last = silent.model_copy(update={"gateway_address": "192.0.2.7"})
+    assert [with_known_gateway(each, before) for each in (gone, last)] == [gone, last]
+    assert with_known_gateway(ObservedCluster(), before) == ObservedCluster()
+    assert with_known_gateway(silent, None) == silent
 
 
 def test_the_status_shows_pools_gateway_and_storage_class() -> None:

@@ -124,6 +124,9 @@ def test_reports_of_an_earlier_run_do_not_outdate_those_of_a_replica_that_was_st
     controller = a_controller(replicas={"r": tracked}, lost={"r": NOW.isoformat()})
     orders = controller.next_orders({})
     (start,) = [order for order in orders if isinstance(order, Start)]
+    assert [event.message for event in state_of(controller).events if event.reason == "ReplicaLost"] == [
+        "the workflow of qwen-0 does not run; it is started again"
+    ]
     controller.replicas.started(start, StartedReplicas())
     late = ReplicaChanged(name="qwen-0", uid="r", sequence=50, phase="Ready", ready=True)
     controller.replicas.record_report(late)

@@ -292,3 +292,19 @@ def test_a_report_that_a_second_attempt_at_a_task_would_not_repeat_is_in_the_his
         replica.delete()
     second = replica.controller.report()
     assert [order.recorded for order in (*first, *second) if isinstance(order, Send)] == [False, not deleting]
+
+
+def test_a_replica_whose_deployment_does_not_run_says_that_it_is_orphaned_and_goes_on_serving() -> None:
+    replica = Replica(a_replica())
+    (report,) = replica.controller.report()
+    assert isinstance(report, Send)
+    replica.controller.reports.sent(report, found=True)
+    assert replica.events("Orphaned") == []
+    for _ in range(2):
+        replica.controller.reports.sent(report, found=False)
+    assert replica.events("Orphaned") == [("ModelDeployment ml/qwen does not run", 2)]
+    replica.step()
+    assert (replica.condition("Ready")[0], replica.endpoints(), replica.deletions()) == ("True", [URL], [])
+    # One that is being deleted has nobody to tell either, and that is no news.
+    replica.delete().controller.reports.sent(report, found=False)
+    assert replica.events("Orphaned")[0][1] == 2

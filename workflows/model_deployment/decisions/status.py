@@ -91,7 +91,8 @@ def ready_verdict(summary: ReplicaSummary) -> Verdict:
         return Verdict(FALSE, "ScaledToZero", "")
     scheduled, ready = scheduled_verdict(summary), ready_replicas_verdict(summary)
     blocked = next((verdict for verdict in (scheduled, ready) if verdict.status != TRUE), None)
-    current = summary.answered and not summary.more and all(replica.current for replica in summary.staying)
+    # Without an answer `ReplicasScheduled` is not True.
+    current = not summary.more and all(replica.current for replica in summary.staying)
     if blocked is None and current:
         return Verdict(TRUE, "Available", "")
     why = f"{blocked.reason}: {blocked.message}" if blocked else "rolling out a new generation"

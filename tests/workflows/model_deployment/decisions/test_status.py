@@ -38,6 +38,8 @@ READY = OUTDATED.model_copy(update={"uid": "b", "name": "b", "applied_generation
 DELETED = STARTING.model_copy(update={"uid": "c", "name": "c", "deletion_reason": "Deleted"})
 PLACED = PlacedCondition(type="ReplicasScheduled", status="True", reason="Placed")
 SHORT = PlacedCondition(type="ReplicasScheduled", status="False", reason="InsufficientCapacity", message="1 of 2 placed")
+NOWHERE = PlacedCondition(type="ReplicasScheduled", status="False", reason="NoClusters", message="none is Ready")
+UNREADABLE = PlacedCondition(type="ReplicasScheduled", status="False", reason="InvalidNodeSelector", message="line 1")
 
 # The state; reason of ReplicasScheduled, of ReplicasReady; reason and message of Ready.
 TABLE: list[tuple[str, int, list[TrackedReplica], dict[str, Any], tuple[str, str, str, str]]] = [
@@ -54,6 +56,10 @@ TABLE: list[tuple[str, int, list[TrackedReplica], dict[str, Any], tuple[str, str
     ("a replica has an older template", 1, [OUTDATED], {},
      ("ReplicasCreated", "AllReplicasReady", "Unavailable", "rolling out a new generation")),
     ("steps are left", 1, [READY], {"more": True}, ("ReplicasCreated", "AllReplicasReady", "Unavailable", "rolling out a new generation")),
+    ("there is no cluster any more", 1, [READY], {"scheduler_conditions": [NOWHERE]},
+     ("NoClusters", "AllReplicasReady", "Unavailable", "NoClusters: none is Ready")),
+    ("the selectors cannot be read, what runs is kept", 1, [READY], {"scheduler_conditions": [UNREADABLE]},
+     ("InvalidNodeSelector", "AllReplicasReady", "Unavailable", "InvalidNodeSelector: line 1")),
     ("all are ready, one more is being deleted", 1, [READY, DELETED], {}, ("ReplicasCreated", "AllReplicasReady", "Available", "")),
 ]  # fmt: skip
 
@@ -92,3 +98,11 @@ def test_sch_17_146_the_endpoint_of_a_replica_that_serves_is_shown() -> None:
     serving = READY.reported(ReplicaChanged(name="b", uid="b", sequence=1, phase="Ready", ready=True, serving=True, endpoint=url))
     (placement,) = status_of(DeploymentState(spec=None, replicas={"b": serving}), "qwen")["placements"]
     assert (placement["replica"], placement["endpoint"], placement["ready"]) == ("b", url, True)
+
+
+def test_what_else_the_scheduler_says_is_shown_before_it_and_as_it_said_it() -> None:
+    drifted = PlacedCondition(type="PlacementDrifted", status="True", reason="Drifted", message="a no longer fits")
+    state = DeploymentState(spec={"replicas": 1}, replicas={"b": READY}, scheduler_conditions=[PLACED, drifted])
+    (first, *others) = conditions_of(state)
+    assert first == ("PlacementDrifted", ("True", "Drifted", "a no longer fits"))
+    assert [kind for kind, _ in others] == ["ReplicasScheduled", "ReplicasReady", "Ready"]
