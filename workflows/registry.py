@@ -11,6 +11,7 @@ from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
 from workflows.fleet_scheduler.policy_record import find_policy_record
 from workflows.fleet_scheduler.rebuild.activities import await_accounts, list_for_rebuild, read_accounts
+from workflows.fleet_scheduler.rebuild.takeover import read_lost_state
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
@@ -24,7 +25,7 @@ ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
-REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record)
+REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)
 
 PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic", "pydantic_core", "annotated_types", "ruamel", "celpy")
 

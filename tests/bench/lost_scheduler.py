@@ -1,9 +1,9 @@
 """How soon a scheduler that lost its memory decides again; prints one JSON line with the target beside what was measured.
 
 Clusters are simulated at the interface of their activities; all else is real: server, workers, and a workflow for each cluster, deployment
-and replica. When everything is placed, the scheduler is terminated, all workers are stopped without grace and visibility begins to leave
-out one entity in a hundred. `fresh_decided_s` is the time from the start of the new workers, and of a fresh deployment with them, until
-that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas that
+and replica. When everything is placed and at rest, the scheduler is terminated, all workers are stopped without grace and visibility begins
+to leave out one entity in a hundred. `fresh_decided_s` is the time from the start of the new workers, and of a fresh deployment with them,
+until that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas that
 are on another cluster than before, or nowhere, and `placed_twice` deployments with more replicas than they want: both have to be 0.
 """
 
@@ -19,14 +19,18 @@ from unittest.mock import patch
 if not __package__:  # run by its path; the tests are no installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from activities.messaging import querying
 from activities.messaging.messages import Survey
-from api_types import names
+from api_types import names, queues
 from api_types.packing import unpack
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import LedgerEntry
+from scheduler.model.reasons import BOUND
 from tests.bench.one_line import one_line
 from tests.bench.temporal_burst import note, placed_count, until
 from tests.workflows.environment.harness import a_deployment
@@ -72,11 +76,23 @@ async def fill(fleet: ProtocolFleet, chosen: argparse.Namespace) -> int:
     async def running() -> bool:
         return await fleet.running("ModelReplica") >= wanted
 
+    async def at_rest() -> bool:
+        return await tasks_waiting(fleet.client) == 0 and all(entry.state == BOUND for entry in await entries(fleet))
+
     async with asyncio.timeout(SETUP_SECONDS):
-        while not await running():  # noqa: ASYNC110 - what is checked is in another process
-            await asyncio.sleep(1)
-    note(f"{wanted} replicas run", time.perf_counter() - started)
+        for reached, what in ((running, "run"), (at_rest, "are at rest")):
+            while not await reached():  # noqa: ASYNC110 - what is checked is in another process
+                await asyncio.sleep(2)
+            note(f"{wanted} replicas {what}", time.perf_counter() - started)
     return wanted
+
+
+async def tasks_waiting(client: Client) -> int:
+    """Count the workflow tasks of entities that wait for a worker, as well as the server knows."""
+    queue = TaskQueue(name=queues.WORKFLOWS)
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    wanted = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue, task_queue_type=kind, report_stats=True)
+    return (await client.workflow_service.describe_task_queue(wanted)).stats.approximate_backlog_count
 
 
 async def lose(fleet: ProtocolFleet) -> float:

@@ -8,17 +8,20 @@ from datetime import timedelta
 from typing import Any
 
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import Resync
+from api_types.messages.scheduling import PlacementRequest, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from api_types.packing import expand
 from scheduler import Decision, from_wire, reasons
 from workflows.fleet_scheduler import outgoing
+from workflows.fleet_scheduler.cache.carry_over import fits, in_payloads, packed_at_once
+from workflows.fleet_scheduler.cache.queue import owner_of
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.verification import Doubt
 from workflows.fleet_scheduler.charging import charge
 from workflows.fleet_scheduler.decide_activity import Decided
 from workflows.fleet_scheduler.inbox import Inbox, Log
 from workflows.fleet_scheduler.orders import Announce, Decide, Order, Send
+from workflows.fleet_scheduler.rebuild.lost_state import LostState
 
 
 class SchedulerController:
@@ -28,13 +31,15 @@ class SchedulerController:
         self.cache = cache
         self.inbox = inbox
         self._log = log
+        # The requests that are being decided, until all of them are answered.
+        self.in_hand: list[PlacementRequest] = []
 
     # --- signals that answer no request -------------------------------------------------------------------------------------------
 
     def due(self) -> list[Order]:
         """Order what has to be sent now, whatever is decided."""
         about_replicas = [*self._revocations(), *self._evictions(), *self._releases(), *self._forgotten()]
-        return [*self._occupied(), *self._resyncs(), *about_replicas, *self._epoch()]
+        return [*self._epoch_to_clusters(), *self._occupied(), *self._resyncs(), *about_replicas, *self._epoch()]
 
     def _occupied(self) -> list[Order]:
         """Report to clusters that are being deleted which replicas are charged there, when that changes.
@@ -91,15 +96,31 @@ class SchedulerController:
         signals = [outgoing.forgotten(owner, uid, cache.state.epoch) for owner, uid in released.items()]
         return self._to_deployments(signals, f"report to {len(signals)} deployments that nothing is charged to them")
 
+    def _epoch_to_clusters(self) -> list[Order]:
+        """Tell the epoch, after a takeover, to clusters that have answered; a report that is in the history says what they had heard of."""
+        untold, self.cache.state.untold = self.cache.state.untold, []
+        signals = [outgoing.epoch(workflow_id, self.cache.state.epoch) for workflow_id in untold]
+        return [Send(signals, f"tell the epoch to {len(signals)} clusters", told=tuple(untold))] if signals else []
+
     def _epoch(self) -> list[Order]:
-        """Announce an epoch that is new. A rebuild has announced its own to each entity that it read."""
+        """Announce an epoch that is new. A rebuild has announced its own to each entity that it read.
+
+        After a takeover nobody waits for that who is not asked in any case, but those to whom the lost scheduler was just sending. So it
+        lets the clusters answer first, for the fleet decides nothing before.
+        """
         state = self.cache.state
-        if state.announced == state.epoch:
+        if state.announced == state.epoch or self._announces_later():
             return []
         state.announced = state.epoch
-        receivers = (ModelDeploymentSignals, InferenceClusterSignals, InferenceClassSignals)
+        receivers: list[type[ReportingSignals]] = [ModelDeploymentSignals, InferenceClassSignals]
+        if state.takeover is None:
+            receivers.append(InferenceClusterSignals)
         signal = ReportingSignals.RESYNC.broadcast(Resync(epoch=state.epoch), *receivers)
         return [Announce(signal, f"announce epoch {state.epoch}")]
+
+    def _announces_later(self) -> bool:
+        takeover = self.cache.state.takeover
+        return takeover is not None and self.cache.fleet.rebuilding and self.cache.now() < takeover.announce_at
 
     # --- decisions ----------------------------------------------------------------------------------------------------------------
 
@@ -107,6 +128,7 @@ class SchedulerController:
         """Take the requests that are decided next; none while all that wait are doubtful."""
         self.cache.withhold_doubtful()
         batch, answers = self.cache.queue.next_batch(), self.cache.answers
+        self.in_hand = batch
         return Decide(
             requests=[place for place in batch if place.request_id not in answers],
             repeated=[place for place in batch if place.request_id in answers],
@@ -125,6 +147,22 @@ class SchedulerController:
                 self._log.warning("an unreadable request was dropped", extra={"request": place.request_id, "problem": problem})
         cache.requeue_unplaced()
         return self._to_deployments(signals, f"answer {len(signals)} deployments")
+
+    def handover(self) -> LostState:
+        """Give all that is known here, for a scheduler that continues this one when it is lost (`rebuild/takeover.py`).
+
+        What was being sent may not arrive: the requests in hand are answered again, and all others by an epoch that is announced.
+        """
+        cache = self.cache
+        if not cache.state.is_complete or cache.parts_left:
+            return LostState(problem="it did not know all entities itself")
+        carried = cache.carried(packed_at_once(cache))
+        queue = {owner_of(place): place for place in self.in_hand} | carried.queue
+        carried = carried.model_copy(update={"queue": queue})
+        if carried.rebuild or not fits(carried):
+            return LostState(problem="it is too large to be carried")
+        state, second = in_payloads(carried)
+        return LostState(state=state.model_dump(mode="json", by_alias=True), second=second.wire())
 
     # --- results ------------------------------------------------------------------------------------------------------------------
 
@@ -146,7 +184,9 @@ class SchedulerController:
                 cache.evict(entry, "Releasing", "it was being deleted")
 
     def sent(self, order: Send, missing: Collection[str]) -> None:
-        """Forget the requests of deployments that do not run."""
+        """Forget the requests of deployments that do not run; clusters that heard of the epoch, or do not run, are waited for no longer."""
+        for workflow_id in order.told:
+            self.cache.state.unresponsive.pop(workflow_id, None)
         for workflow_id in sorted(missing):
             known = order.deployments.get(workflow_id)
             owner = _owner(workflow_id)
@@ -157,7 +197,10 @@ class SchedulerController:
     def delay(self) -> timedelta | None:
         """Give the time until something is due without any message; None for never."""
         # A reservation that is not used after its time to live has to be asked about.
-        delays = [self.cache.reservations.delay(self.cache.now()), self.cache.next_timeout()]
+        state, now = self.cache.state, self.cache.now()
+        delays = [self.cache.reservations.delay(now), self.cache.next_timeout()]
+        if state.takeover is not None and state.announced != state.epoch:
+            delays.append(timedelta(milliseconds=max(0, state.takeover.announce_at - now)))
         return min((delay for delay in delays if delay is not None), default=None)
 
     def _to_deployments(self, signals: Sequence[SignalRequest], summary: str) -> list[Order]:

@@ -211,7 +211,8 @@ class Inbox:
         cache.clusters.accept(message.name, message.uid, message.sequence)
         cache.reported_at[message.name] = cache.now()
         state.raise_epoch(message.epoch)
-        state.unresponsive.pop(workflow_id("InferenceCluster", "", message.name), None)
+        if not state.holds_up(own_id := workflow_id("InferenceCluster", "", message.name)):
+            state.unresponsive.pop(own_id, None)
         for namespace, name in replicas:
             # What stands there is charged, whoever has forgotten it.
             if not any(entry.namespace == namespace for entry in cache.fleet.ledger.named(name)):

@@ -12,11 +12,15 @@ from api_types.messages.versions import Version
 
 @dataclass(frozen=True)
 class Send:
-    """Send signals. `deployments`: what was known of each receiver that is a deployment, by its workflow id."""
+    """Send signals.
+
+    `deployments`: what was known of each receiver that is a deployment, by its workflow id. `told`: clusters that hear of the epoch.
+    """
 
     signals: list[SignalRequest]
     summary: str
     deployments: dict[str, Version] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

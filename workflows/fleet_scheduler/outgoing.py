@@ -13,9 +13,10 @@ from api_types.messages.scheduling import (
     Released,
     ReplicaEviction,
     ReplicaPlacement,
+    Resync,
     Revoke,
 )
-from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals
+from api_types.messages.signals import InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
 from api_types.messages.versions import Version
 from scheduler import Decision, Eviction, Fleet, LedgerEntry, Owner, to_wire
 
@@ -49,6 +50,11 @@ def released(uid: str, owner: Owner) -> SignalRequest:
 def forgotten(owner: str, uid: str, epoch: int) -> SignalRequest:
     """Report to a deployment that is being deleted that nothing is charged to it."""
     return ModelDeploymentSignals.FORGOTTEN.request(deployment(*owner.split("/")), Forgotten(uid=uid, epoch=epoch))
+
+
+def epoch(workflow_id: str, number: int) -> SignalRequest:
+    """Tell an entity the epoch; it reports itself."""
+    return ReportingSignals.RESYNC.request(EntityRef[ReportingSignals](workflow_id), Resync(epoch=number))
 
 
 def resync(namespace: str, name: str) -> SignalRequest:

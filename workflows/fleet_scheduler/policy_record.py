@@ -78,10 +78,13 @@ class PolicyKeeper:
         # A new run has the memo of the one before it.
         self._recorded: Any = workflow.memo_value(MEMO, None)
 
+    def seek(self) -> None:
+        """Say that the policy is not known yet."""
+        self._cache.state.policy_lost = SOUGHT
+
     async def restore(self) -> None:
         """Take over the policy of the scheduler before this one."""
         state = self._cache.state
-        state.policy_lost = SOUGHT
         found = await workflow.execute_activity(
             find_policy_record,
             FindPolicyRecord(run_id=workflow.info().run_id),

@@ -3,8 +3,9 @@
 Entities signal it and are answered by signals. It reads what arrived in one batch, decides in a local activity over its ledger, charges
 the ledger, and answers. As nothing else places replicas, no capacity is promised twice.
 
-A scheduler that starts without state draws a new epoch and reads the accounts of all entities (`rebuild`). It places nothing before that,
-and nothing on a cluster about which something is unknown.
+A scheduler that starts without state continues that of the one before (`rebuild.takeover`). If there is none it draws a new epoch and reads
+the accounts of all entities (`rebuild.survey`), and places nothing before that. It places nothing on a cluster about which something is
+unknown.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from workflows.fleet_scheduler.ledger_audit import LedgerAudit
 from workflows.fleet_scheduler.policy_record import PolicyKeeper
 from workflows.fleet_scheduler.rebuild.adoption import Adoption
 from workflows.fleet_scheduler.rebuild.survey import Rebuild
+from workflows.fleet_scheduler.rebuild.takeover import continued_state
 from workflows.fleet_scheduler.rebuild.unresponsive import MissingAccounts
 
 # What one plain answer shows at most: entries of the ledger, and names of those that wait.
@@ -54,9 +56,9 @@ class FleetSchedulerWorkflow:
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
         self.controller = SchedulerController(self.cache, self.inbox, workflow.logger)
-        adoption = Adoption(self.cache, self.inbox, workflow.logger)
-        self.rebuild = Rebuild(self.cache, adoption)
-        self.missing = MissingAccounts(self.state, adoption)
+        self.adoption = Adoption(self.cache, self.inbox, workflow.logger)
+        self.rebuild = Rebuild(self.cache, self.adoption)
+        self.missing = MissingAccounts(self.state, self.adoption)
         self.ledger_audit = LedgerAudit(self.cache)
         self.policy_keeper = PolicyKeeper(self.cache)
         self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue)
@@ -68,8 +70,13 @@ class FleetSchedulerWorkflow:
         """Place replicas, for ever."""
         del state, second
         await load(self.cache)
+        if self.is_first_run:
+            self.policy_keeper.seek()
+            await self._take_over()
         if self.is_first_run or self.state.rebuild:
             self.rebuild.begin()
+        elif self.state.takeover is not None and not self.state.takeover.begun:
+            self.adoption.begin_takeover(self.state.takeover)
         self._publish()
         if self.is_first_run:
             await self.policy_keeper.restore()
@@ -77,17 +84,21 @@ class FleetSchedulerWorkflow:
         background = [asyncio.create_task(self.ledger_audit.repeat()), asyncio.create_task(self._check_doubts())]
         self._publish()
         self.missing.ask()
-        while not workflow.info().is_continue_as_new_suggested():
+        while not (workflow.info().is_continue_as_new_suggested() or self.state.rebuild):
             await self._until_work()
             while self._read():
                 await workflow.sleep(TASK_PAUSE, summary="more messages than can be read at once")
             self.missing.adopt()
+            if self.state.rebuild:
+                break
             self.missing.ask()
             await carry_out(self.controller.due(), self.controller)
+            self.missing.settle()
             while self.state.queue:
                 batch = self.controller.next_batch()
                 decided = await decide_requests(self.cache, batch.requests)
                 await carry_out(self.controller.decided(batch, decided), self.controller)
+                self.controller.in_hand = []
             await self.ledger_audit.run_if_due()
             self._publish()
         for task in background:
@@ -100,6 +111,12 @@ class FleetSchedulerWorkflow:
         # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
         await workflow.sleep(TASK_PAUSE, summary="the cache is packed")
         workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)))
+
+    async def _take_over(self) -> None:
+        """Continue the state of a scheduler that was lost, in a run of its own."""
+        following = await continued_state(self.state, self._now_ms())
+        if following is not None:
+            workflow.continue_as_new(args=in_payloads(following))
 
     async def _rebuild(self) -> None:
         if self.state.survey is None:
@@ -200,7 +217,7 @@ class FleetSchedulerWorkflow:
             "status": {
                 "epoch": self.state.epoch,
                 "policyLost": self.state.policy_lost,
-                "rebuilding": self.state.survey is not None,
+                "rebuilding": not self.state.is_complete,
                 "clusters": len(self.cache.fleet.clusters),
                 "classes": len(self.state.classes),
                 "replicas": self.cache.fleet.ledger.size,
@@ -231,6 +248,11 @@ class FleetSchedulerWorkflow:
         return self.cache.ledger_page(after)
 
     @workflow.query
+    def handover(self) -> dict[str, Any]:
+        """Give all that this run knows, for a scheduler that continues it when this one is lost (`rebuild/takeover.py`)."""
+        return self.controller.handover().wire()
+
+    @workflow.query
     def pools(self, cluster: str) -> list[dict[str, Any]]:
         """Give what the ledger has for a cluster's pools: charged, free, and how fragmented their devices are."""
         return pool_report(self.cache.fleet, cluster, self._now_ms())
@@ -251,7 +273,7 @@ class FleetSchedulerWorkflow:
         if self.state.policy_lost:
             lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
         workflow.set_current_details("\n".join(lines))
-        phase = "Progressing" if self.state.survey or self.cache.fleet.rebuilding else "Ready"
+        phase = "Ready" if self.state.is_complete and not self.cache.fleet.rebuilding else "Progressing"
         if phase != (self.state.phase or workflow.memo_value(PUBLISHED_MEMO, [""])[0]):
             workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
             self.state.phase = phase

@@ -75,6 +75,7 @@ BOUNDS = {
     "SchedulerState.unplaced": "one request per deployment; dropped when it is placed or deleted",
     "SchedulerState.policy": "the fleet policy",
     "SchedulerState.asked_again": "a part of `unresponsive`",
+    "SchedulerState.untold": "a part of `unresponsive`",
     "SchedulerState.withheld": "one request per deployment; dropped when its account is read",
     "SchedulerState.unresponsive": "one per entity that did not answer a rebuild",
     "SchedulerState.deleting_clusters": "one per cluster that is being deleted",

@@ -175,9 +175,9 @@ class ProtocolFleet:
 
     # --- the scheduler ------------------------------------------------------------------------------------------------------------
 
-    async def terminate_scheduler(self) -> None:
-        """Lose the scheduler with all it knows, and start another. It does not learn of clusters that were only reported."""
-        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+    async def terminate_scheduler(self, reason: str = "rebuild: lost on purpose") -> None:
+        """Lose the scheduler, and start another. One that rebuilds does not learn of clusters that were only reported."""
+        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate(reason=reason)
         await ensure_scheduler(self.client)
 
     async def replica(self, name: str) -> Any:

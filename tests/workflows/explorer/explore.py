@@ -24,6 +24,7 @@ from tests.workflows.explorer.cluster_node import ClusterNode
 from tests.workflows.explorer.nodes import DeploymentNode, ReplicaNode
 from tests.workflows.explorer.scheduler import SchedulerNode
 from tests.workflows.explorer.world import Chances, World
+from workflows.fleet_scheduler.rebuild.lost_state import LostState
 
 NAMESPACE = "ml"
 DEPLOYMENTS = ("a", "b", "c", "d")
@@ -62,10 +63,19 @@ class Episode:
         self.seed = seed
         self.random = Random(seed)  # noqa: S311 - repeatable on purpose
         self.world = World(self.random, chances)
-        self.world.start_scheduler = lambda: SchedulerNode(self.world, POLICY)
+        self.lost: list[LostState] = []
+        self.world.start_scheduler = self._start_scheduler
         for name in CLUSTERS:
             self._start_cluster(name)
         self.world.ms += 5_000
+
+    def _start_scheduler(self) -> SchedulerNode:
+        """Start one that has lost everything, or that continues the last one, or an earlier one if visibility is late."""
+        found: LostState | None = None
+        if self.lost and self.world.happens(self.world.chances.continued_lost):
+            found = self.lost[-1 - self.world.happens(self.world.chances.unlisted) * (len(self.lost) > 1)]
+            self.world.note(f"the scheduler continues a state: {found.problem or 'found'}")
+        return SchedulerNode(self.world, POLICY, found)
 
     def _start_cluster(self, name: str) -> None:
         pools = {pool: self.random.randrange(NODES_MAX + 1) for pool in POOLS}
@@ -82,6 +92,7 @@ class Episode:
             self._terminate()
         if world.happens(chances.scheduler_lost) and FLEET_SCHEDULER_ID in world.running:
             world.terminate(FLEET_SCHEDULER_ID)
+            self.lost.append(LostState.model_validate(world.ended[FLEET_SCHEDULER_ID]))
 
     def _deployment(self) -> DeploymentNode | None:
         running = [node for node in self.world.running.values() if isinstance(node, DeploymentNode)]

@@ -27,6 +27,7 @@ from workflows.fleet_scheduler.orders import Announce, Order, Send
 from workflows.fleet_scheduler.rebuild.accounts import Accounts, cluster_of
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, Listed, ListEntities, ReadAccounts
 from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.lost_state import LostState, continuation
 from workflows.fleet_scheduler.rebuild.survey import Rebuild
 from workflows.fleet_scheduler.rebuild.unresponsive import MissingAccounts
 
@@ -49,13 +50,15 @@ class Call:
 class SchedulerNode(Node):
     """The FleetScheduler."""
 
-    def __init__(self, world: World, policy: dict[str, Any]) -> None:
+    def __init__(self, world: World, policy: dict[str, Any], lost: LostState | None = None) -> None:
+        """Start one; `lost`: the state of the scheduler before it, if it can be read."""
         super().__init__(world, FLEET_SCHEDULER_ID)
         self.policy = policy
         self.sleeps_until = 0
         self.receivers = {name: self._receiver(name) for name in _SIGNALS}
-        self.open(SchedulerState(policy=policy))
-        self.steps: Steps = self._run(first=True)
+        following, _ = continuation(lost or LostState(), (), world.ms)
+        self.open(following or SchedulerState(policy=policy))
+        self.steps: Steps = self._run(first=following is None)
 
     def open(self, state: SchedulerState) -> None:
         """Begin a run of the workflow with a state."""
@@ -65,9 +68,9 @@ class SchedulerNode(Node):
             self.cache.read_part()
         self.inbox = Inbox(self.cache, LOG)
         self.controller = SchedulerController(self.cache, self.inbox, LOG)
-        adoption = Adoption(self.cache, self.inbox, LOG)
-        self.rebuild = Rebuild(self.cache, adoption)
-        self.missing = MissingAccounts(state, adoption)
+        self.adoption = Adoption(self.cache, self.inbox, LOG)
+        self.rebuild = Rebuild(self.cache, self.adoption)
+        self.missing = MissingAccounts(state, self.adoption)
         self.run_id = uuid.UUID(int=self.world.random.getrandbits(128)).hex
         self.waiting = False
         self.asked_at = 0
@@ -104,7 +107,7 @@ class SchedulerNode(Node):
         next(self.steps)
 
     def account(self) -> Any:
-        return None
+        return self.controller.handover().wire()
 
     def knows_all(self) -> bool:
         if not self.state.epoch:
@@ -114,6 +117,8 @@ class SchedulerNode(Node):
     def _run(self, *, first: bool) -> Steps:
         if first or self.state.rebuild:
             self.rebuild.begin()
+        elif self.state.takeover is not None and not self.state.takeover.begun:
+            self.adoption.begin_takeover(self.state.takeover)
         yield from self._rebuild()
         while True:
             self.waiting = True
@@ -124,12 +129,19 @@ class SchedulerNode(Node):
             while self.inbox.read():
                 yield
             self.missing.adopt()
+            if self.state.rebuild:
+                self.world.note("another scheduler came later than the state that was taken over")
+                self.rebuild.begin()
+                yield from self._rebuild()
+                continue
             yield from self._carry_out(self.controller.due())
+            self.missing.settle()
             while self.state.queue:
                 batch = self.controller.next_batch()
                 decided = self._decide(batch.requests)
                 yield
                 yield from self._carry_out(self.controller.decided(batch, decided))
+                self.controller.in_hand = []
             # To pack the fleet takes longer than some hundred steps.
             if self.world.happens(self.world.chances.continued / 10):
                 self.world.note("continue as new fleetscheduler/default")
@@ -206,8 +218,9 @@ class SchedulerNode(Node):
 
     def _page(self, ids: list[str], epoch: int) -> AccountsPage:
         accounts, answered, silent = Accounts(), [], {}
+        untold = ("modelreplica/", "inferencecluster/") if self.state.takeover else ("modelreplica/",)
         for each in ids:
-            if not each.startswith("modelreplica/"):
+            if not each.startswith(untold):
                 self.world.signal(ReportingSignals.RESYNC.request(EntityRef(each), Resync(epoch=epoch)))
             account = self.world.query(each)
             if account is None and each in self.world.running:
@@ -222,8 +235,8 @@ class SchedulerNode(Node):
         """Ask those again that did not answer, beside the decisions."""
         if self.state.survey or not self.state.unresponsive or self.world.ms < self.asked_at + 5_000:
             return
-        self.asked_at = self.world.ms
-        page = self._page(list(self.state.unresponsive), self.state.epoch)
+        self.asked_at, self.state.asked_again = self.world.ms, []
+        page = self._page([each for each in self.state.unresponsive if each not in self.state.untold], self.state.epoch)
         if page.answered:
             self.missing._arrived.append((self.asked_at, page))
 

@@ -40,6 +40,7 @@ class Chances:
     user: float = 0.08
     terminated: float = 0.006
     scheduler_lost: float = 0.002
+    continued_lost: float = 0.7
     continued: float = 0.02
     undone: float = 0.01
     interrupted: float = 0.2

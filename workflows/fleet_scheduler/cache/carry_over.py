@@ -14,17 +14,19 @@ from temporalio import activity
 
 from api_types import payload_limits
 from api_types.base import Message
-from api_types.packing import pack, pack_bytes
+from api_types.packing import pack, pack_bytes, unpack
 from api_types.payload_limits import shortened, wire_size
 from scheduler import snapshot
 from workflows.fleet_scheduler.cache import cache_registry
-from workflows.fleet_scheduler.cache.state import SchedulerState, SecondPayload
+from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState, SecondPayload, Takeover
 
 # Answers are an optimisation: a request whose answer was dropped is decided again, and gets the placements that it has.
 ANSWERS_CHARACTERS_MAX = 300_000
 # Differences that a recount names at most, and what each may take: any one of them is a bug.
 DIFFERENCES_MAX = 100
 DIFFERENCE_BYTES_MAX = 1_000
+# After a takeover, how long clusters that do not answer delay the announcement of the epoch.
+ANNOUNCE_AFTER_MS = 60_000
 # What a text takes in a list beside itself; base85 has no character that JSON escapes.
 _QUOTES = 3
 
@@ -94,6 +96,11 @@ def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
     return [page.model_copy(update={"pages": len(pages), "digest": digest}) for page in pages]
 
 
+def packed_at_once(cache: cache_registry.RegisteredCache) -> PackedFleet:
+    """Pack the whole cache, for an answer."""
+    return joined(_pages(cache))
+
+
 def joined(pages: Sequence[PackedFleet]) -> PackedFleet:
     """Put the pages of a packed cache together; one that a worker of another version packed anew does not belong to the others."""
     first = pages[0]
@@ -110,6 +117,24 @@ def in_payloads(state: SchedulerState) -> tuple[SchedulerState, SecondPayload]:
         room += len(moved[0]) + _QUOTES
     here, there = (state.arrived, "") if room >= 0 else ("", state.arrived)
     return state.model_copy(update={"fleet": fleet, "arrived": here}), SecondPayload(fleet=moved, arrived=there)
+
+
+def taken_over(lost: SchedulerState, arrived: Sequence[ReceivedSignal], now: int) -> SchedulerState | None:
+    """Give what a scheduler begins with that takes over the state of one that was lost, with the messages that itself got meanwhile.
+
+    None if that is too much to be carried. `now` in ms.
+    """
+    messages = [*(unpack(lost.arrived) if lost.arrived else ()), *arrived]
+    following = lost.model_copy(
+        update={
+            "arrived": pack(messages) if messages else "",
+            "epoch": max(lost.epoch + 1, now),
+            "takeover": Takeover(predecessor=lost.epoch, announce_at=now + ANNOUNCE_AFTER_MS),
+            "untold": [],
+            "phase": "",
+        }
+    )
+    return following if fits(following) else None
 
 
 def fits(state: SchedulerState) -> bool:

@@ -110,7 +110,8 @@ class SchedulerCache:
     def carried(self, packed: PackedFleet) -> SchedulerState:
         """Give everything in the form that continue-as-new carries; the next run rebuilds what is too large to be carried."""
         state = self.state
-        carried = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers, "rebuild": packed.too_large}
+        carried: dict[str, Any] = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers}
+        carried["rebuild"] = packed.too_large or state.rebuild
         left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
         left_out |= {"withheld": {}, "deleting_deployments": {}}
         # Thousands of messages may have arrived meanwhile, and most of them are alike.
@@ -128,11 +129,12 @@ class SchedulerCache:
     def ledger_page(self, after: str) -> dict[str, Any]:
         """Give the packed ledger entries whose uid comes after `after`; the first page has what else decisions depend on.
 
-        A page is not `complete` while a new run still reads the parts of a large fleet.
+        A page is not `complete` while a new run still reads the parts of a large fleet, or a rebuild the accounts of all entities.
         """
         entries = nsmallest(LEDGER_PAGE, (entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
         more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
-        page = {"version": self.fleet.version, "complete": not self.parts_left, "entries": pack(pack_rows(entries)), "after": more}
+        complete = self.state.is_complete and not self.parts_left
+        page = {"version": self.fleet.version, "complete": complete, "entries": pack(pack_rows(entries)), "after": more}
         return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
     def release(self, uid: str) -> None:

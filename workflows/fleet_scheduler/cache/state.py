@@ -36,6 +36,21 @@ class SurveyProgress(Message):
     left: str = ""
 
 
+class Takeover(Message):
+    """How a scheduler took over the state of one that was lost.
+
+    Attributes:
+        predecessor: the epoch of the lost one. Whoever has seen a greater one, which is not ours either, knows another scheduler since.
+        begun: whether the clusters are asked already.
+        announce_at: the time in ms when the epoch is announced at the latest; before, when every cluster has answered.
+
+    """
+
+    predecessor: int
+    begun: bool = False
+    announce_at: int = 0
+
+
 class SecondPayload(Message):
     """Texts of the carried state that have no room in its own payload: the last parts of the fleet, and the messages that arrived."""
 
@@ -51,7 +66,10 @@ class SchedulerState(BaseModel):
         queue: requests that wait for a decision; `unplaced`: those that were decided and wait for capacity.
         policy_lost: why the policy of an earlier scheduler is unknown.
         announced: the epoch that was last announced to all.
+        rebuild: what is known cannot be used: all entities have to be read anew.
         survey: how far a rebuild is; None when it is complete.
+        takeover: set by a scheduler that continued the state of one that was lost; a rebuild ends that.
+        untold: clusters that answered it and have not heard of its epoch yet.
         unresponsive: entities whose accounts are missing, with the clusters that take no new replica for that long.
         asked_again: those of them that are alive, and will answer at once.
         withheld: requests that wait for the account of their deployment, by deployment.
@@ -78,6 +96,8 @@ class SchedulerState(BaseModel):
     policy_lost: str = ""
     announced: int = 0
     survey: SurveyProgress | None = None
+    takeover: Takeover | None = None
+    untold: list[str] = Field(default_factory=list)
     unresponsive: dict[str, list[str]] = Field(default_factory=dict, alias="silent")
     asked_again: list[str] = Field(default_factory=list)
     withheld: dict[str, PlacementRequest] = Field(default_factory=dict)
@@ -95,10 +115,24 @@ class SchedulerState(BaseModel):
         self.fleet += second.fleet
         self.arrived = self.arrived or second.arrived
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all entities are known: an epoch is drawn, and a rebuild has ended or was not necessary."""
+        return self.epoch > 0 and self.survey is None and not self.rebuild
+
     def raise_epoch(self, seen: int) -> None:
-        """Take an epoch that is greater than one that an entity has seen."""
-        if seen > self.epoch:
+        """Take an epoch that is greater than one that an entity has seen.
+
+        A scheduler that took over another's state, and not that of the last one, has to read all entities instead.
+        """
+        if self.takeover is not None and seen > self.takeover.predecessor and seen != self.epoch:
+            self.rebuild = True
+        elif seen > self.epoch:
             self.epoch = seen + 1
+
+    def holds_up(self, workflow_id: str) -> bool:
+        """Whether a cluster has to be asked and told, whatever it reports: it may have heard of a scheduler that is not known here."""
+        return self.takeover is not None and workflow_id in self.unresponsive
 
     def may_be_occupied(self, cluster: str) -> bool:
         """Whether a replica that is not known may be on a cluster: the account of one that may name it is missing."""

@@ -1,6 +1,7 @@
 """How a scheduler without state learns what there is, and how a running one asks after what it does not know.
 
-The rules, with what a repeat, a loss, a late and a double message do:
+It continues the state of the scheduler before it if it can (`takeover`, and `lost_state` for what is handed over). Else it reads the
+accounts of all entities. The rules of that, with what a repeat, a loss, a late and a double message do:
 
 * **Epoch.** A scheduler without state draws the wall time in ms. An account carries the epoch that its entity has seen; if one is greater,
   the scheduler takes one more than that and begins anew. A running scheduler that reads a greater epoch in a request or a report takes one

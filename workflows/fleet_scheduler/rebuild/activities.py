@@ -15,10 +15,8 @@ from activities.heartbeat import heartbeating
 from activities.messaging.messages import Survey
 from activities.messaging.querying import Answers, list_entities, query_round, still_running
 from api_types.base import Message
-from api_types.messages.delivery import EntityRef, SignalRequest
-from api_types.messages.scheduling import Resync
-from api_types.messages.signals import ReportingSignals
 from api_types.packing import pack, unpack
+from workflows.fleet_scheduler import outgoing
 from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts, cluster_of
 
 # Ids that one page lists at most, and how many pages of visibility are read for it.
@@ -26,6 +24,8 @@ LISTED_AT_ONCE = 5_000
 _PAGE_SIZE = 1_000
 # Entities whose accounts one page reads at most.
 QUERIED_AT_ONCE = 500
+# Entities that are awaited and asked together.
+AWAITED_AT_ONCE = 50
 
 # How long an activity waits between two attempts to reach entities that do not answer: 5 s doubling to 5 min.
 _RETRY_SECONDS = (5.0, 300.0)
@@ -50,10 +50,14 @@ class Listed(Message):
 
 
 class ReadAccounts(Message):
-    """Read accounts of some entities: packed workflow ids with their clusters. `epoch`: what those are told first that follow it."""
+    """Read accounts of some entities: packed workflow ids with their clusters.
+
+    `epoch`: what those are told first that follow it; clusters are not if they are to say which one they have heard of.
+    """
 
     epoch: int
     entities: str
+    clusters_untold: bool = False
 
 
 class AccountsPage(Message):
@@ -97,7 +101,7 @@ async def read_accounts(wanted: ReadAccounts) -> AccountsPage:
     known = [workflow_id for workflow_id in _last_unresponsive() if workflow_id in entities]
     asked = [workflow_id for workflow_id in entities if workflow_id not in known]
     async with heartbeating() as report:
-        answers = await _ask(activity.client(), asked[:QUERIED_AT_ONCE], wanted.epoch)
+        answers = await _ask(activity.client(), asked[:QUERIED_AT_ONCE], wanted)
         report({"unresponsive": answers.unresponsive})
         page, _ = _page(answers, entities)
         left = {workflow_id: entities[workflow_id] for workflow_id in (*answers.left, *asked[QUERIED_AT_ONCE:])}
@@ -117,25 +121,28 @@ async def await_accounts(wanted: ReadAccounts) -> AccountsPage:
     attempt = attempt if isinstance(attempt, int) else 0
     shortest, longest = _RETRY_SECONDS
     async with heartbeating() as report:
-        asked = list(entities)
         while True:
             report({"attempt": attempt})
-            answers = await _ask(client, asked[:QUERIED_AT_ONCE], wanted.epoch)
-            page, answered = _page(answers, entities)
-            running = await still_running(client, answers.unresponsive)
-            # A closed workflow that cannot be queried has nothing to report either.
-            closed = [workflow_id for workflow_id in answers.unresponsive if workflow_id not in running]
-            if ended := [*answered, *closed, *answers.missing]:
-                return page.model_copy(update={"answered": ended})
-            # Those that were asked go to the end, so that each is asked.
-            asked = [*answers.left, *asked[QUERIED_AT_ONCE:], *page.unresponsive]
+            left, silent = list(entities), dict[str, str]()
+            while left:
+                # Few at once: all that are asked together answer at the same time if workers have to replay each of them.
+                answers = await _ask(client, left[:AWAITED_AT_ONCE], wanted)
+                page, answered = _page(answers, entities)
+                running = await still_running(client, answers.unresponsive)
+                # A closed workflow that cannot be queried has nothing to report either.
+                closed = [workflow_id for workflow_id in answers.unresponsive if workflow_id not in running]
+                silent |= page.unresponsive
+                if ended := [*answered, *closed, *answers.missing]:
+                    return page.model_copy(update={"answered": ended, "unresponsive": silent})
+                left = [*answers.left, *left[AWAITED_AT_ONCE:]]
             await asyncio.sleep(min(shortest * 2 ** min(attempt, 10), longest))
             attempt += 1
 
 
-async def _ask(client: Client, workflow_ids: Sequence[str], epoch: int) -> Answers:
+async def _ask(client: Client, workflow_ids: Sequence[str], wanted: ReadAccounts) -> Answers:
     """Announce the epoch and query; closed clusters too: one that was terminated is there, and one that is gone says so."""
-    before = {workflow_id: _announcement(workflow_id, epoch) for workflow_id in workflow_ids if not workflow_id.startswith("modelreplica/")}
+    untold = ("modelreplica/", "inferencecluster/") if wanted.clusters_untold else ("modelreplica/",)
+    before = {workflow_id: outgoing.epoch(workflow_id, wanted.epoch) for workflow_id in workflow_ids if not workflow_id.startswith(untold)}
     answers = await query_round(client, workflow_ids, "account", size=_packed_size, before=before)
     closed = [workflow_id for workflow_id in answers.missing if workflow_id.startswith("inferencecluster/")]
     if not closed:
@@ -147,10 +154,6 @@ async def _ask(client: Client, workflow_ids: Sequence[str], epoch: int) -> Answe
         missing=[*(each for each in answers.missing if each not in closed), *last.missing],
         left=[*answers.left, *last.left],
     )
-
-
-def _announcement(workflow_id: str, epoch: int) -> SignalRequest:
-    return ReportingSignals.RESYNC.request(EntityRef[ReportingSignals](workflow_id), Resync(epoch=epoch))
 
 
 def _packed_size(account: Any) -> int:

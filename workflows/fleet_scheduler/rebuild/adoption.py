@@ -7,6 +7,7 @@ from api_types import names
 from api_types.messages.scheduling import ReportCluster
 from scheduler import LedgerEntry, reasons
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import Takeover
 from workflows.fleet_scheduler.inbox import Inbox, Log
 from workflows.fleet_scheduler.rebuild.accounts import PackedAccounts
 
@@ -87,6 +88,21 @@ class Adoption:
             workflow_id = names.workflow_id("InferenceCluster", "", name)
             if workflow_id not in missing and not self._cache.clusters[name].superseded:
                 self._cache.await_account(workflow_id, [name])
+
+    def begin_takeover(self, takeover: Takeover) -> None:
+        """Have every cluster of a state that was taken over asked which scheduler it heard of last.
+
+        What the lost scheduler was sending may not have arrived: deployments of unused placements request again, and clusters that are
+        being deleted are told again what is charged there.
+        """
+        cache, state = self._cache, self._cache.state
+        for name in cache.fleet.clusters:
+            cache.await_account(names.workflow_id("InferenceCluster", "", name), [name])
+        cache.fleet.rebuilding = bool(cache.fleet.clusters)
+        reserved = [(entry.namespace, entry.deployment) for entry in cache.fleet.entries() if entry.state == reasons.RESERVED]
+        cache.request_resync(reserved)
+        state.deleting_clusters = dict.fromkeys(state.deleting_clusters)
+        state.takeover = takeover.model_copy(update={"begun": True})
 
     def allow_accounted(self) -> None:
         """Allow new replicas on the clusters about which nothing is unknown, and only there; requests that waited for that are queued."""

@@ -48,6 +48,7 @@ class Rebuild:
     def begin(self) -> None:
         """Draw an epoch, and begin with nothing known."""
         self._state.epoch = max(self._state.epoch + 1, self._cache.now())
+        self._state.rebuild, self._state.takeover, self._state.untold = False, None, []
         self._start()
 
     def _start(self) -> None:

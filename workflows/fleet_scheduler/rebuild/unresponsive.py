@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
-from api_types import queues
+from api_types import names, queues
 from api_types.packing import pack
 from workflows.entity.calls import activity_options
 from workflows.fleet_scheduler.cache.state import SchedulerState
@@ -46,17 +46,43 @@ class MissingAccounts:
         return bool(self._arrived)
 
     def adopt(self) -> None:
-        """Take over what arrived; what is unknown no longer, or only now, decides where new replicas may go."""
+        """Take over what arrived; what is unknown no longer, or only now, decides where new replicas may go.
+
+        After a takeover a cluster that answers has to hear of the epoch before: another scheduler that takes over an older state than
+        that of this one finds out by that.
+        """
         pages, self._arrived = self._arrived, []
         for asked_at, page in pages:
+            untold = self._untold(page)
             self._state.raise_epoch(page.accounts.epoch)
             for workflow_id in page.answered:
-                self._state.unresponsive.pop(workflow_id, None)
+                if workflow_id not in untold:
+                    self._state.unresponsive.pop(workflow_id, None)
+            for workflow_id in page.unresponsive:
+                # The next time the others are asked first.
+                if (clusters := self._state.unresponsive.pop(workflow_id, None)) is not None:
+                    self._state.unresponsive[workflow_id] = clusters
             added = self._adoption.adopt(page.accounts, asked_at)
             self._adoption.await_unknown_clusters(added)
             if any(workflow_id.startswith("modeldeployment/") for workflow_id in page.answered):
                 # Known from their deployment alone: each may be gone by now.
                 self._adoption.check_unlisted(added, ())
+            self._state.untold += [workflow_id for workflow_id in untold if workflow_id not in self._state.asked_again]
+        self.settle()
+
+    def _untold(self, page: AccountsPage) -> list[str]:
+        """Give the clusters that have not heard of the epoch yet, if the state was taken over."""
+        state = self._state
+        if state.takeover is None:
+            return []
+        reports = [report for report in page.accounts.read_clusters() if not report.gone]
+        for report in reports:
+            state.raise_epoch(report.epoch)
+        of_another = {names.workflow_id("InferenceCluster", "", report.name) for report in reports if report.epoch != state.epoch}
+        return [workflow_id for workflow_id in page.answered if workflow_id in of_another]
+
+    def settle(self) -> None:
+        """Allow new replicas where nothing is unknown any more."""
         if self._state.unresponsive != self._settled:
             self._settled = dict(self._state.unresponsive)
             self._adoption.allow_accounted()
@@ -66,7 +92,7 @@ class MissingAccounts:
         self._tasks = {task: ids for task, ids in self._tasks.items() if not task.done()}
         asked_again, self._state.asked_again = self._state.asked_again, []
         running = {workflow_id for ids in self._tasks.values() for workflow_id in ids}
-        new = [name for name in self._state.unresponsive if name not in running or name in asked_again]
+        new = [name for name in self._state.unresponsive if name not in self._state.untold and (name not in running or name in asked_again)]
         if not new:
             return
         if len(self._tasks) >= _ACTIVITIES_MAX:
@@ -79,7 +105,7 @@ class MissingAccounts:
         summary = f"wait for the accounts of {len(entities)} entities"
         page = await workflow.execute_activity(
             await_accounts,
-            ReadAccounts(epoch=self._state.epoch, entities=pack(entities)),
+            ReadAccounts(epoch=self._state.epoch, entities=pack(entities), clusters_untold=self._state.takeover is not None),
             **activity_options.remote(_AWAIT, summary),
         )
         self._arrived.append((asked_at, page))

@@ -1,0 +1,115 @@
+"""A scheduler continues the state of one that was lost, and finds out when that is not the state of the last one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio.client import WorkflowHistory
+
+from api_types import names
+from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, reason
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
+from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
+from workflows.fleet_scheduler.rebuild import takeover
+
+pytestmark = pytest.mark.testbed
+
+LOST = "lost on purpose"
+
+
+@asynccontextmanager
+async def fleet_of_one(nodes: int) -> AsyncIterator[ProtocolFleet]:
+    """A fleet with one cluster, and a deployment that has one of its nodes."""
+    async with simulated_fleet(clients=1) as fleet:
+        await apply_clusters(fleet, {"only": {"gpus": nodes}})
+        await place(fleet, "first")
+        yield fleet
+
+
+async def place(fleet: ProtocolFleet, name: str) -> None:
+    def placed(seen: Json | None) -> bool:
+        return seen is not None and condition(seen, "ReplicasScheduled") == "True"
+
+    await fleet.apply(a_deployment(name, NAMESPACE))
+    await eventually(lambda: fleet.describe(name), placed, what=f"the place of {name}")
+
+
+async def ledger(fleet: ProtocolFleet) -> dict[str, str]:
+    found = await eventually(lambda: fleet.scheduler("ledger"), lambda seen: seen is not None, what="the ledger")
+    return {entry["uid"]: entry["cluster"] for entry in found}
+
+
+async def epoch(fleet: ProtocolFleet) -> int:
+    seen = await eventually(lambda: fleet.scheduler("describe"), lambda seen: seen is not None, what="the scheduler")
+    return int(seen["status"]["epoch"])
+
+
+async def activities_since(fleet: ProtocolFleet, run_id: str) -> list[str]:
+    """Name the activities of the scheduler's runs from one on."""
+    found: list[str] = []
+    following = run_id
+    while following:
+        history: WorkflowHistory = await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID, run_id=following).fetch_history()
+        found += [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
+        following = history.events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return [name for name in found if name]
+
+
+async def current_run(fleet: ProtocolFleet) -> str:
+    return (await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).describe()).run_id
+
+
+async def test_what_a_lost_scheduler_knew_is_continued_and_nobody_is_asked_but_the_clusters() -> None:
+    async with fleet_of_one(2) as fleet:
+        before, lost = await ledger(fleet), await epoch(fleet)
+        await fleet.terminate_scheduler(LOST)
+        first_run = await current_run(fleet)
+        await place(fleet, "second")
+        assert (await ledger(fleet)).items() >= before.items()
+        assert await epoch(fleet) > lost
+        assert await fleet.scheduler("audit") == []
+        names_of_activities = await activities_since(fleet, first_run)
+        assert "read_lost_state" in names_of_activities
+        assert "await_accounts" in names_of_activities
+        assert not {"list_for_rebuild", "read_accounts"} & set(names_of_activities)
+
+
+async def test_it_can_be_lost_many_times() -> None:
+    async with fleet_of_one(4) as fleet:
+        for number in range(3):
+            await fleet.terminate_scheduler(LOST)
+            await place(fleet, f"next-{number}")
+        assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 4}
+        assert await fleet.scheduler("audit") == []
+
+
+async def test_a_state_older_than_that_of_the_last_scheduler_is_not_decided_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visibility lists the first scheduler alone; the second has given the other node away."""
+    async with fleet_of_one(2) as fleet:
+        oldest = await current_run(fleet)
+        await fleet.terminate_scheduler(LOST)
+        await place(fleet, "second")
+        before = await ledger(fleet)
+
+        async def late(*_: object) -> str:
+            return oldest
+
+        monkeypatch.setattr(takeover, "newest_listed", late)
+        await fleet.terminate_scheduler(LOST)
+        first_run = await current_run(fleet)
+        await fleet.apply(a_deployment("rival", NAMESPACE))
+        await eventually(lambda: activities_since(fleet, first_run), lambda found: "list_for_rebuild" in found, what="the rebuild")
+        await eventually(lambda: ledger(fleet), lambda found: found == before, what="the ledger of before")
+        refused = "InsufficientCapacity"
+        await eventually(lambda: fleet.describe("rival"), lambda seen: bool(seen) and reason(seen, "ReplicasScheduled") == refused)
+        assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 2}
+
+
+async def test_whoever_terminates_it_can_ask_for_a_rebuild() -> None:
+    async with fleet_of_one(1) as fleet:
+        before = await ledger(fleet)
+        await fleet.terminate_scheduler("rebuild, for its ledger is in doubt")
+        first_run = await current_run(fleet)
+        await until_known(fleet, 1)
+        assert await ledger(fleet) == before
+        assert "list_for_rebuild" in await activities_since(fleet, first_run)

@@ -1,0 +1,111 @@
+"""How a scheduler that starts without state continues that of one that was lost.
+
+A closed workflow can still be queried: a worker replays its history, so it answers with all that it had decided. What it decided is in its
+history before anybody hears of it (batches of signals are sent by normal activities), and what had arrived is there too. So the state is
+complete, whatever the lost scheduler was doing; only what it was just sending may not have arrived.
+
+What is found may be the state of an earlier scheduler than the last one, because visibility is late. So every cluster is asked which epoch
+it has heard of before anything is placed there, and then told the new one. One that has heard of a scheduler which came later than the
+state that was found has all entities read instead (`survey`). The same happens when there is no state: the lost scheduler did not know
+all itself, its history cannot be replayed or is not kept any more, or whoever terminated it gave a reason that begins with "rebuild".
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowHistoryEventFilterType, WorkflowQueryFailedError
+from temporalio.common import RetryPolicy
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.workflow import ActivityConfig
+
+from activities.heartbeat import heartbeating
+from api_types import names, queues
+from api_types.base import Message
+from workflows.entity.calls import activity_options
+from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.rebuild.lost_state import LostState, continuation
+
+# The reason of a termination that begins so asks for a rebuild.
+REBUILD = "rebuild"
+# A large fleet is replayed in seconds; a history that cannot be replayed fails each query, or answers none.
+QUERY_SECONDS, ATTEMPTS, PAUSE_SECONDS = 20.0, 3, 0.5
+
+_READ = ActivityConfig(
+    task_queue=queues.WORKFLOWS,
+    start_to_close_timeout=timedelta(seconds=90),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+)
+
+
+class FindLostState(Message):
+    """Find the state of the scheduler before this run."""
+
+    run_id: str
+
+
+@activity.defn
+async def read_lost_state(wanted: FindLostState) -> LostState:
+    """Read the state of the scheduler that ran last before this one; empty if there was none, or whoever ended it wants a rebuild."""
+    client = activity.client()
+    async with heartbeating():
+        lost = await _last_run(client, wanted.run_id)
+        if lost is None:
+            return LostState()
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(PAUSE_SECONDS)
+            try:
+                return LostState.model_validate(await lost.query("handover", rpc_timeout=timedelta(seconds=QUERY_SECONDS)))
+            except (WorkflowQueryFailedError, RPCError) as error:
+                problem = f"run {lost.run_id} does not answer: {error}"
+        return LostState(problem=problem)
+
+
+async def newest_listed(client: Client, run_id: str) -> str | None:
+    """Give the run that visibility lists as the newest but this one."""
+    rows = [row async for row in client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"') if row.run_id != run_id]
+    return max(rows, key=lambda row: row.start_time).run_id if rows else None
+
+
+async def _last_run(client: Client, run_id: str) -> WorkflowHandle[Any, Any] | None:
+    """Give the run that ended last, as far as visibility knows; a chain of runs is followed to its end, which it may not know yet."""
+    handle = None
+    following: str | None = await newest_listed(client, run_id)
+    while following:
+        handle = client.get_workflow_handle(names.FLEET_SCHEDULER_ID, run_id=following)
+        following = await _next_run(handle)
+    return None if following is None else handle
+
+
+async def _next_run(handle: WorkflowHandle[Any, Any]) -> str | None:
+    """Give the run that continued one; empty if it was the last. None if its state cannot be used, or is not kept any more."""
+    try:
+        if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
+            return None
+        events = [event async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)]
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    last = events[-1]
+    if last.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+        return last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    terminated = last.workflow_execution_terminated_event_attributes.reason
+    return None if terminated.startswith(REBUILD) else ""
+
+
+async def continued_state(own: SchedulerState, now: int) -> SchedulerState | None:
+    """Give the state to continue with; None if all entities have to be read. `now` in ms."""
+    found = await workflow.execute_activity(
+        read_lost_state,
+        FindLostState(run_id=workflow.info().run_id),
+        **activity_options.remote(_READ, "read the state of an earlier scheduler"),
+    )
+    following, problem = continuation(found, own.inbox, now)
+    if problem:
+        workflow.logger.warning("no state of an earlier scheduler is continued: all entities are read", extra={"problem": problem})
+    return following
