@@ -3,8 +3,8 @@
 Clusters are simulated at the interface of their activities; all else is real: server, workers, and a workflow for each cluster, deployment
 and replica. When everything is placed and at rest, the scheduler is terminated, all workers are stopped without grace and visibility begins
 to leave out one entity in a hundred. `fresh_decided_s` is the time from the start of the new workers, and of a fresh deployment with them,
-until that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas that
-are on another cluster than before, or nowhere, and `placed_twice` deployments with more replicas than they want: both have to be 0.
+until that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas
+that are on another cluster than before, or nowhere, and `placed_twice` deployments with more replicas than they want: both have to be 0.
 """
 
 import argparse
