@@ -96,10 +96,14 @@ class PlacedCondition(Message):
 
 
 class PlacementResponse(Message):
-    """The answer to a `PlacementRequest`. `more`: steps remain that wait for the health of replicas; request again when it changes."""
+    """The answer to a `PlacementRequest`. `more`: steps remain that wait for the health of replicas; request again when it changes.
+
+    `sequence` orders the answers to one request: while it waits for capacity it is decided again.
+    """
 
     request_id: str
     epoch: int
+    sequence: int = 0
     generation: int
     placements: Compact[list[ReplicaPlacement]] = Field(default_factory=list)
     evictions: Compact[list[ReplicaEviction]] = Field(default_factory=list)

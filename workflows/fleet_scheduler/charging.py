@@ -19,7 +19,8 @@ def charge(cache: SchedulerCache, place: PlacementRequest, decision: Decision, v
             cache.hints.add_cluster(placement.cluster)
     cache.state.decided += 1
     cache.state.placed += sum(1 for placement in decision.placements if placement.action in ("Create", "Replace"))
-    answer = outgoing.placement_response(place, decision, cache.fleet, cache.state.epoch, version).wire()
+    response = outgoing.placement_response(place, decision, cache.fleet, cache.state.epoch, version)
+    answer = response.model_copy(update={"sequence": cache.answers.next_sequence(place.request_id, cache.now())}).wire()
     is_new = cache.answers.record(place.request_id, answer)
     if decision.waits_for_capacity:
         cache.queue.wait_for_capacity(place)

@@ -28,7 +28,7 @@ class Placements:
     # --- what arrived -------------------------------------------------------------------------------------------------------------
 
     def record_answer(self, answer: PlacementResponse) -> None:
-        """Store an answer; one to an older request is void."""
+        """Store an answer; one to an older request is void, and so is one that was given before another one to this request."""
         state = self._context.state
         if answer.request_id != state.request_id:
             self._request_after_undone(answer.request_id)
@@ -36,7 +36,9 @@ class Placements:
         if answer.epoch < state.epoch:
             self._report_epoch()
             return
-        state.epoch, state.answer = answer.epoch, answer
+        if answer.epoch == state.epoch and answer.sequence < state.answer_sequence:
+            return
+        state.epoch, state.answer, state.answer_sequence = answer.epoch, answer, answer.sequence
         if state.requested_inputs:
             # That scheduler knows this request: the first epoch that a deployment hears of is no reason for another one.
             state.requested_inputs = state.requested_inputs._replace(epoch=answer.epoch)
@@ -101,7 +103,7 @@ class Placements:
         """Request placements; `need` is the deployment as the scheduler reads it."""
         state, context = self._context.state, self._context
         state.last_request = context.next_number(state.last_request)
-        state.requested_inputs, state.answered = inputs, False
+        state.requested_inputs, state.answered, state.answer_sequence = inputs, False, 0
         state.request_id = f"{state.uid}/{state.generation}/{state.last_request}"
         state.requested_returned = list(state.returned)
         place = placement_request(state, context.namespace, context.name, need)

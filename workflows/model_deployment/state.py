@@ -148,7 +148,7 @@ class DeploymentState(EntityState):
         applied_replicas: the replica count that was last applied; another one may have been ordered since.
         last_request: the number of the last request for placements; `request_id`: its id.
         requested_inputs: what the last request was made from; None if the next pass has to request in any case.
-        answer: the answer that arrived and is not carried out yet; `answered`: the last request was answered.
+        answer: the answer that arrived and is not carried out yet; `answered`: the last request was answered, last with `answer_sequence`.
         scheduler_conditions: the conditions of the last answer.
         more: the last answer has steps left that depend on the health of replicas.
         adopted: replicas of an earlier deployment of this name were looked for.
@@ -176,6 +176,7 @@ class DeploymentState(EntityState):
     requested_inputs: Annotated[PlacementInputs | None, BeforeValidator(none_if_empty), Field(alias="askedFor")] = None
     answer: PlacementResponse | None = None
     answered: bool = True
+    answer_sequence: int = 0
     shortfall: int = 0
     message: str = ""
     scheduler_conditions: list[PlacedCondition] = Field(default_factory=list, alias="scheduled")

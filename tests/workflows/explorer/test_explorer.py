@@ -34,6 +34,7 @@ FOUND_UNDONE = {
     1000647: "a replica that a terminated deployment started and did not report is deleted without its objects",
     1002952: "a replica gets the name of one that was terminated, and hides it from all who could delete its objects",
     2000512: "a replica that is gone is started again, and the late report of its end frees nodes that it uses",
+    2001208: "a late answer to a request undoes a newer one to the same request",
 }
 
 

@@ -78,6 +78,17 @@ def test_a_request_that_was_made_before_the_scheduler_was_started_is_not_decided
     assert (len(scheduler.entries), scheduler.cache.state.asked_again) == ((1, []) if decided else (0, [DEPLOYMENT]))
 
 
+def test_of_two_answers_to_one_request_the_later_one_has_the_greater_number() -> None:
+    scheduler = Scheduler()
+    (request,) = scheduler.receive("place", place(deployment(want=2), sequence=1))
+    first = scheduler.cache.answers[request.request_id]
+    scheduler.cache.fleet.put_cluster(cluster("a", 2))
+    scheduler.cache.hints.add_cluster("a")
+    run_cycle(scheduler.cache)
+    second = scheduler.cache.answers[request.request_id]
+    assert [(answer.get("shortfall", 0), answer["sequence"]) for answer in (first, second)] == [(1, START), (0, START + 1)]
+
+
 def test_a_deployment_that_does_not_answer_is_asked_once_however_many_other_messages_arrive() -> None:
     scheduler = Scheduler()
     scheduler.place()

@@ -40,6 +40,24 @@ def test_a_placement_that_was_evicted_before_its_answer_was_read_is_never_starte
     assert named(orders, "place")[-1]["returned"] == ["r"]
 
 
+@pytest.mark.parametrize(("epoch", "adopted"), [(1, False), (2, True)], ids=["of the same scheduler", "of the next one"])
+def test_an_answer_that_was_given_before_another_one_to_the_same_request_is_void(epoch: int, adopted: bool) -> None:
+    controller = a_controller()
+    controller.next_orders({})
+    late = answer(controller).model_copy(update={"epoch": epoch, "sequence": 7, "shortfall": 1})
+    controller.placed(answer(controller).model_copy(update={"sequence": 8}))
+    controller.next_orders({})
+    controller.placed(late)
+    controller.next_orders({})
+    assert state_of(controller).shortfall == int(adopted)
+    # Answers to another request are not compared with these.
+    controller.repeat_reports()
+    controller.next_orders({})
+    controller.placed(answer(controller).model_copy(update={"epoch": epoch, "sequence": 1, "shortfall": 2}))
+    controller.next_orders({})
+    assert state_of(controller).shortfall == 2
+
+
 def test_an_answer_to_a_request_that_left_no_trace_is_void_and_makes_the_deployment_request_again() -> None:
     controller = a_controller()
     controller.next_orders({})

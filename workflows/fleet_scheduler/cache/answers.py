@@ -31,8 +31,13 @@ class AnswerCache:
         if request_id in self.by_request:
             self._superseded[request_id] = self.by_request.pop(request_id)
 
+    def next_sequence(self, request_id: str, now: int) -> int:
+        """Number an answer above the one that was superseded, and above what an undone attempt at this task has sent, which was earlier."""
+        before: int = self._superseded.get(request_id, {}).get("sequence", 0)
+        return max(now, before + 1)
+
     def record(self, request_id: str, answer: dict[str, Any]) -> bool:
-        """Keep an answer; False if it is the same as the one that was superseded."""
+        """Keep an answer; False if it says the same as the one that was superseded."""
         before = self._superseded.pop(request_id, None)
         self._forget(request_id)
         self.by_request[request_id] = answer
@@ -40,7 +45,7 @@ class AnswerCache:
         self._bytes += self._sizes[request_id]
         while len(self._sizes) > ANSWERS_KEPT or (self._bytes > ANSWERS_BYTES_MAX and len(self._sizes) > 1):
             self._forget(next(iter(self._sizes)))
-        return answer != before
+        return before is None or {**before, "sequence": 0} != {**answer, "sequence": 0}
 
     def _forget(self, request_id: str) -> None:
         """Forget an answer, superseded or not. A request whose answer is forgotten is decided again, and that answer is sent."""

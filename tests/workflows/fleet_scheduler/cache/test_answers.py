@@ -23,6 +23,13 @@ def test_requests_that_are_superseded_and_never_decided_are_forgotten_in_time() 
     assert cache.record("r0", {"n": 0})
 
 
+def test_an_answer_that_differs_by_its_number_alone_is_not_sent() -> None:
+    cache = AnswerCache({})
+    for sequence, shortfall, is_new in ((1, 3, True), (2, 3, False), (3, 2, True)):
+        assert cache.record("r", {"sequence": sequence, "shortfall": shortfall}) is is_new
+        cache.supersede("r")
+
+
 def test_large_answers_are_kept_as_far_as_their_bytes_allow_and_the_last_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "ANSWERS_BYTES_MAX", 1_000)
     earlier: dict[str, dict[str, Any]] = {"before": {"text": "x" * 600}}
