@@ -17,6 +17,12 @@ from pydantic_core import to_json
 PLAIN_BYTES_MAX = 64 * 1024
 """A `Compact` field up to this size is written as it is: some forty placements of a replica with two engines."""
 
+EXPANDED_BYTES_MAX = 32 * 1024 * 1024
+"""What is packed in a message, unpacked: several times of what any sender packs into a payload, for each item has a uid that is random."""
+
+EXPANDED_NODES_MAX = 16 * 1024 * 1024
+"""Values of a packed tree, with what is shared counted wherever it is referred to: a thousand replicas of the largest manifest."""
+
 # What a reference takes, and a little more: a shorter value is not worth one.
 _SHARED_BYTES_MIN = 40
 _USES_MIN = 2
@@ -109,15 +115,33 @@ class _Distinct:
 def unshare(written: Mapping[str, Any]) -> Any:
     """Give back the tree that `share` took. Equal parts of it are one object, so it must not be changed."""
     shared: list[Any] = []
+    # How many values each of them is. References to references make billions of a few lines.
+    counts: list[int] = []
+    values = 0
 
     def read(node: Any) -> Any:
+        nonlocal values
         if isinstance(node, Mapping):
-            return shared[node[_REFERENCE]] if _REFERENCE in node else {key: read(part) for key, part in node.items()}
-        return [read(part) for part in node] if isinstance(node, list) else node
+            if _REFERENCE in node:
+                number = node[_REFERENCE]
+                values += counts[number]
+                return shared[number]
+            values += 1 + len(node)
+            return {key: read(part) for key, part in node.items()}
+        if isinstance(node, list):
+            values += 1 + len(node)
+            return [read(part) for part in node]
+        return node
 
     for node in written["shared"]:
-        shared.append(read(node))  # noqa: PERF401 - a part refers to those before it
-    return read(written["tree"])
+        values = 0
+        shared.append(read(node))
+        counts.append(values)
+    values = 0
+    tree = read(written["tree"])
+    if values > EXPANDED_NODES_MAX:
+        raise ValueError(f"is {values} values when it is unpacked; at most {EXPANDED_NODES_MAX} are read")
+    return tree
 
 
 def compact(tree: Any) -> Any:
@@ -126,8 +150,23 @@ def compact(tree: Any) -> Any:
 
 
 def expand(written: Any) -> Any:
-    """Give back what `compact` took."""
-    return unshare(unpack(written[_PACKED])) if isinstance(written, Mapping) and _PACKED in written else written
+    """Give back what `compact` took; ValueError if it took no such thing, or more than any sender packs."""
+    if not isinstance(written, Mapping) or _PACKED not in written:
+        return written
+    try:
+        return unshare(json.loads(_decompressed(written[_PACKED])))
+    except Exception as error:
+        # Whatever base85, zlib, JSON or a wrong reference raise of a text that was received: pydantic reports only a ValueError, and
+        # all else would stop the workflow that received it.
+        raise ValueError(f"cannot be unpacked: {error}") from error
+
+
+def _decompressed(text: str) -> bytes:
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b85decode(text), EXPANDED_BYTES_MAX)
+    if not unpacking.eof:
+        raise ValueError(f"is cut off, or more than {EXPANDED_BYTES_MAX} bytes when it is unpacked")
+    return data
 
 
 def _write_compact(value: Any, write: SerializerFunctionWrapHandler) -> Any:

@@ -1,14 +1,19 @@
 """What is shared, packed or compacted comes back equal, and takes as little as what differs."""
 
+import base64
 import json
+import tracemalloc
+import zlib
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementResponse, ReplicaPlacement
-from api_types.packing import PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
+from api_types.packing import EXPANDED_BYTES_MAX, PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
 from api_types.payload_limits import wire_size
 from client.temporal.converter import DATA_CONVERTER
 from tests.random_cases import random_cases
@@ -78,3 +83,50 @@ def test_an_answer_with_a_thousand_large_entries_is_one_payload_and_the_same_ans
 
     assert wire_size(answer.wire()) < PLAIN_BYTES_MAX
     assert PlacementResponse.model_validate(answer.wire()) == answer
+
+
+def b85(data: bytes) -> str:
+    return base64.b85encode(zlib.compress(data)).decode()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        None,
+        7,
+        "",
+        "nonsense",
+        "\u00e4",
+        base64.b85encode(b"not compressed").decode(),
+        b85(b"not JSON"),
+        b85(b'{"shared":[],"tree":[]}')[:-5],
+        pack([1]),
+        pack({"tree": []}),
+        pack({"shared": [], "tree": [{"$shared": 5}]}),
+        pack({"shared": [], "tree": [{"$shared": "x"}]}),
+        b85(b'{"shared":[],"tree":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    ],
+    ids=lambda packed: str(packed)[:16],
+)
+def test_what_cannot_be_unpacked_is_a_problem_of_its_field_and_raises_nothing_else(packed: Any) -> None:
+    """Whoever receives it reports a ValidationError; any other error would stop the workflow that received it, for ever."""
+    with pytest.raises(ValidationError, match="items\n.*cannot be unpacked"):
+        Holder.model_validate({"items": {"$packed": packed}})
+
+
+def test_a_short_text_that_unpacks_to_gigabytes_is_refused_before_it_takes_the_memory() -> None:
+    bomb = b85(b'{"shared":[],"tree":[' + b" " * 16 * EXPANDED_BYTES_MAX + b"]}")
+    assert len(bomb) < PLAIN_BYTES_MAX * 16
+    tracemalloc.start()
+    with pytest.raises(ValidationError, match="or more than 33554432 bytes"):
+        Holder.model_validate({"items": {"$packed": bomb}})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * EXPANDED_BYTES_MAX
+
+
+def test_references_to_references_that_make_billions_of_values_are_refused() -> None:
+    shared: list[Any] = [[1] * 10]
+    shared += [[{"$shared": number}] * 10 for number in range(9)]
+    with pytest.raises(ValidationError, match="at most 16777216 are read"):
+        Holder.model_validate({"items": {"$packed": pack({"shared": shared, "tree": [{"$shared": 9}]})}})
