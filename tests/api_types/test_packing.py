@@ -110,7 +110,7 @@ def b85(data: bytes) -> str:
 )
 def test_what_cannot_be_unpacked_is_a_problem_of_its_field_and_raises_nothing_else(packed: Any) -> None:
     """Whoever receives it reports a ValidationError; any other error would stop the workflow that received it, for ever."""
-    with pytest.raises(ValidationError, match="items\n.*cannot be unpacked"):
+    with pytest.raises(ValidationError, match=r"items\n.*cannot be unpacked"):
         Holder.model_validate({"items": {"$packed": packed}})
 
 

@@ -251,6 +251,7 @@ class Inbox:
         self._cache.state.classes[message.name] = message.generation
 
     def _forget(self, message: Forget) -> None:
+        check_names([("name", message.name)])
         if message.kind == "InferenceCluster":
             self.forget_cluster(message.name, message.uid)
         elif message.kind == "InferenceClass":
@@ -274,6 +275,7 @@ class Inbox:
 
     def _forget_deployment(self, message: Forget) -> None:
         cache, namespace, name = self._cache, message.namespace, message.name
+        check_names([("namespace", namespace)])
         owner = f"{namespace}/{name}"
         if cache.deployments.is_doubtful(owner, message.uid):
             # It repeats this until it is answered.

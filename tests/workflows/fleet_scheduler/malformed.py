@@ -26,7 +26,7 @@ from tests.workflows.fleet_scheduler.requests import place
 
 REMOVED = object()
 LONG = "a/b\n" * 200
-WRONG: tuple[Any, ...] = (REMOVED, None, True, -1, 10**30, 2**62, float("nan"), "", LONG, [], {}, [None], {"x": None})
+WRONG: tuple[Any, ...] = (REMOVED, None, True, -1, 10**30, 2**62, float("nan"), "", LONG, [], {}, [None], {"x": None}, {"$packed": "x"})
 
 MANIFEST: dict[str, Any] = {
     "metadata": {
@@ -152,7 +152,7 @@ def valid_payloads() -> list[tuple[str, dict[str, Any]]]:
         (FleetSchedulerSignals.REPORT_CLUSTER.name, ReportCluster(name="eu", uid="u", sequence=3, epoch=1, manifest=MANIFEST)),
         (FleetSchedulerSignals.REPORT_CLUSTER.name, ReportCluster(name="eu", uid="u", sequence=3, epoch=1, manifest=WITHOUT_ADAPTER)),
         (FleetSchedulerSignals.REPORT_CLASS.name, ReportClass(name="h100", generation=1, spec={"devices": []})),
-        (FleetSchedulerSignals.FORGET.name, Forget(kind="ModelDeployment", name="x", namespace="ml", uid="u")),
+        (FleetSchedulerSignals.FORGET.name, Forget(kind="ModelDeployment", name="x", namespace="ml", uid="u", gone=True)),
         (FleetSchedulerSignals.FORGET.name, Forget(kind="InferenceCluster", name="eu", uid="u")),
         (FleetSchedulerSignals.SET_POLICY.name, SetPolicy(by="me", policy=POLICY)),
     ]

@@ -15,6 +15,9 @@ from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place, an_entr
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.orders import Send
 
 NOW = 1_700_000_000_000
 NODES = 8
@@ -36,6 +39,12 @@ def a_request() -> PlacementRequest:
 
 def assert_sound(cache: SchedulerCache) -> None:
     """All that is computed of the cache between two cycles can be, and no replica is charged with fewer nodes than none."""
+    controller = SchedulerController(cache, Inbox(cache, logging.getLogger()), logging.getLogger())
+    for order in controller.due():
+        if isinstance(order, Send):
+            # What a stranger names does not run.
+            controller.sent(order, {signal.workflow_id for signal in order.signals})
+    controller.delay()
     cache.next_timeout()
     cache.reservations.expired(cache.now())
     cache.ledger_page("")
@@ -101,6 +110,16 @@ def test_the_valid_message_is_read(name: str, payload: Any, caplog: pytest.LogCa
         ),
         ("place", {**a_place().wire(), "name": "other"}, "need: is that of ml/qwen, and the request that of ml/other"),
         (
+            "forget",
+            {"kind": "ModelDeployment", "namespace": "a/b", "name": "c", "uid": "u", "gone": True},
+            "namespace: must be a name of 1 to 253 characters, got 'a/b'",
+        ),
+        (
+            "forget",
+            {"kind": "ModelDeployment", "name": "c", "uid": "u", "gone": True},
+            "namespace: must be a name of 1 to 253 characters, got ''",
+        ),
+        (
             "bound",
             {"entries": {"u": {**to_wire(an_entry()), "index": "1"}}},
             "entries.u: this is not a LedgerEntry: index: must be a whole number of 64 bits, got '1'",
@@ -114,6 +133,8 @@ def test_the_valid_message_is_read(name: str, payload: Any, caplog: pytest.LogCa
         "of another cluster",
         "nan",
         "of another deployment",
+        "the end of a deployment whose name is none",
+        "the end of a deployment without a namespace",
         "text for a number",
     ],
 )

@@ -22,6 +22,8 @@ MALFORMED: list[tuple[str, list[Any]]] = [
     ("report_cluster", [{**REPORT, "manifest": {**MANIFEST, "spec": {"nodePools": [{"className": "h100"}]}}}]),
     ("report_cluster", [{**REPORT, "manifest": {**MANIFEST, "metadata": {"name": ["eu"]}}}]),
     ("forget", ["InferenceCluster"]),
+    ("forget", [{"kind": "ModelDeployment", "namespace": "a/b", "name": "c", "uid": "u", "gone": True}]),
+    ("bound", [{"entries": {"$packed": "nonsense"}}]),
     ("set_policy", [{"policy": {"reservationTtlSeconds": 10**30, "quotas": [None]}}]),
 ]
 
