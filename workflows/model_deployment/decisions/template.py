@@ -1,5 +1,6 @@
 """What a deployment's spec says of its replicas: pure functions."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from api_types import labels
@@ -78,5 +79,28 @@ def labels_message(state: DeploymentState, replica: TrackedReplica, flags: dict[
 
 
 def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
-    template: dict[str, Any] = (state.spec or {})["template"]["spec"]
-    return replica_spec(template, replica.cluster, replica.entry["engines"])
+    """Fill the placement of a replica into the present template.
+
+    A replica that the scheduler has not updated yet may have been placed for other engines: by an earlier template, or by an earlier
+    deployment of the name. It gets the newest template that it fits, and without any only what it was placed for: enough to be deleted,
+    and not enough to be applied until the scheduler has updated it.
+    """
+    engines = replica.entry["engines"]
+    templates = [(state.spec or {})["template"]["spec"], *(revision.template for revision in reversed(state.revisions))]
+    template = next((template for template in templates if _fits(template, engines)), None)
+    return replica_spec(template or _placed_template(engines), replica.cluster, engines)
+
+
+def _fits(template: dict[str, Any], engines: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether a placement is one of all engines of a template, with as many members each."""
+    placed = {engine["engine"]: len(engine["members"]) for engine in engines}
+    return all(placed.get(engine["name"]) == len(engine["members"]) for engine in template["engines"])
+
+
+def _placed_template(engines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Give the template of which a placement itself tells: names of engines, and roles."""
+    return {
+        "engines": [
+            {"name": engine["engine"], "members": [{"role": member.get("role", "")} for member in engine["members"]]} for engine in engines
+        ]
+    }
