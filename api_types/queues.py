@@ -30,6 +30,10 @@ class ClusterWork(StrEnum):
     WAIT = "wait"
 
 
+# Temporal takes at most 1,000 bytes, with the suffix; a command that names another one fails the task of its workflow, again and again.
+NAME_BYTES_MAX = 250
+_RESERVED = "/_sys/"
+
 _SUFFIXES = tuple(f"-{work}" for work in ClusterWork if work)
 
 
@@ -58,5 +62,7 @@ def base_queue_problem(name: str) -> str:
         return "must not be empty; name a task queue or remove the annotation"
     if name in (WORKFLOWS, SCHEDULER):
         return f'must not be "{name}", which is the task queue of workflows; name another one'
+    if len(name.encode()) > NAME_BYTES_MAX or not name.isprintable() or name.startswith(_RESERVED):
+        return f'must be at most {NAME_BYTES_MAX} bytes, printable, and not start with "{_RESERVED}": Temporal takes no other name'
     suffix = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
     return f'must not end with "{suffix}", which is added for one class of work; name another one' if suffix else ""

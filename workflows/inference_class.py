@@ -49,11 +49,11 @@ class InferenceClassWorkflow(Entity[ClassState]):
     kind = "InferenceClass"
 
     @workflow.init
-    def __init__(self, state: ClassState | None) -> None:
+    def __init__(self, state: ClassState | None = None) -> None:
         super().__init__(state or ClassState())
 
     @workflow.run
-    async def run(self, state: ClassState | None) -> None:
+    async def run(self, state: ClassState | None = None) -> None:
         """Run until the class is deleted and unused."""
         del state
         await self.run_until_deleted()

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Message
-from api_types.messages.cluster_work import Connection
+from api_types.messages.cluster_work import Connection, Seconds
 
 # --- with clusters ----------------------------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ class CacheSite(Message):
     present: bool = True
     deleting: bool = Field(default=False, alias="leaving")
     attempts_max: int = 0
-    evict_grace_seconds: int = 600
+    evict_grace_seconds: Seconds = 600
 
 
 class CacheOnCluster(Message):

@@ -1,10 +1,28 @@
 """Input and output of the activities that work on clusters: connect, watch, apply, prune and tear down."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from api_types.base import Message
+from api_types.queues import base_queue_problem
+
+# A longer time than this is one that nobody waits for; added to the present it might leave the calendar.
+_YEAR_SECONDS = 366 * 24 * 3600
+
+
+def _base_queue(name: str) -> str:
+    if name and (problem := base_queue_problem(name)):
+        raise ValueError(problem)
+    return name
+
+
+def _within_a_year(seconds: int) -> int:
+    return min(max(0, seconds), _YEAR_SECONDS)
+
+
+Seconds = Annotated[int, AfterValidator(_within_a_year)]
+"""A time to wait, which the receiver adds to the present."""
 
 
 class Connection(Message):
@@ -14,7 +32,7 @@ class Connection(Message):
     namespace: str
     name: str
     key: str = "kubeconfig"
-    task_queue: str = ""
+    task_queue: Annotated[str, AfterValidator(_base_queue)] = ""
 
 
 class ClusterFacts(Message):
@@ -34,10 +52,10 @@ class ClusterFacts(Message):
     gateway_message: str = ""
     apis: list[str] = Field(default_factory=list)
     drivers: dict[str, str] = Field(default_factory=dict)
-    withdraw_after_seconds: int = 300
-    drain_seconds: int = 15
+    withdraw_after_seconds: Seconds = 300
+    drain_seconds: Seconds = 15
     cache_attempts_max: int = 0
-    cache_evict_grace_seconds: int = 600
+    cache_evict_grace_seconds: Seconds = 600
 
 
 class Connect(Message):

@@ -25,3 +25,9 @@ def test_no_two_classes_of_work_share_a_queue() -> None:
 
 def test_a_connection_without_a_queue_is_on_the_default_one() -> None:
     assert queues.cluster_queue("", ClusterWork.APPLY) == queues.cluster_queue(queues.CLUSTERS, ClusterWork.APPLY)
+
+
+@pytest.mark.parametrize("name", ["", "q" * 251, "é" * 126, "/_sys/x", "a\nb", queues.SCHEDULER, "eu-watch"])
+def test_a_name_that_temporal_or_another_queue_takes_is_no_base_queue(name: str) -> None:
+    assert queues.base_queue_problem(name).startswith("must ")
+    assert not queues.base_queue_problem("q" * 250)

@@ -7,11 +7,15 @@ message of that signal goes to `refuse_malformed` in place of the handler.
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from temporalio import workflow
 
 from api_types.base import Message
 from api_types.messages.delivery import MessageT, Signal
+
+
+class UnusableMessage(ValueError):
+    """A message that can be read, with something in it of which nothing can be made; a handler raises it before it changes anything."""
 
 
 class SignalHandler(Protocol):
@@ -35,7 +39,10 @@ def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, Mess
             except ValidationError as error:
                 self.refuse_malformed(signal.message, problems_of(error))
                 return
-            handler(self, message)
+            try:
+                handler(self, message)
+            except UnusableMessage as error:
+                self.refuse_malformed(signal.message, str(error))
 
         return _registered(signal, handler, read)
 
@@ -49,6 +56,14 @@ def receives(signal: Signal[Any, Any]) -> Callable[[Callable[[WorkflowT, Any], N
         return _registered(signal, receiver, receiver)
 
     return register
+
+
+def check_spec(model: type[BaseModel], spec: Any) -> None:
+    """Check a spec that another entity sent: the pass that reads it could not go on without what is missing. Raises `UnusableMessage`."""
+    try:
+        model.model_validate(spec)
+    except ValidationError as error:
+        raise UnusableMessage(f"spec.{problems_of(error)}") from error
 
 
 def problems_of(error: ValidationError) -> str:

@@ -49,8 +49,9 @@ class FleetSchedulerWorkflow:
     kind: ClassVar[str] = "FleetScheduler"
 
     @workflow.init
-    def __init__(self, state: SchedulerState | None, second: SecondPayload | None = None) -> None:
-        self.is_first_run = state is None
+    def __init__(self, state: SchedulerState | None = None, second: SecondPayload | None = None) -> None:
+        # A state that was carried has an epoch: one without was written by hand, and knows of nothing that runs.
+        self.is_first_run = state is None or not state.epoch
         self.state = state or SchedulerState()
         self.state.take_over(second or SecondPayload())
         self.cache = SchedulerCache(self.state, self._now_ms)
@@ -66,7 +67,7 @@ class FleetSchedulerWorkflow:
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
-    async def run(self, state: SchedulerState | None, second: SecondPayload | None = None) -> None:
+    async def run(self, state: SchedulerState | None = None, second: SecondPayload | None = None) -> None:
         """Place replicas, for ever."""
         del state, second
         await load(self.cache)

@@ -13,12 +13,13 @@ from api_types.messages.entities import ClassChanged, Delete
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, InferenceClusterSignals
+from api_types.resources.inference_class import InferenceClassSpec
 from api_types.resources.status import LeftBehind
 from api_types.taints import with_taint
 from api_types.validation.manifests import Manifest
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
-from workflows.entity.handles import handles
+from workflows.entity.handles import check_spec, handles
 from workflows.entity.registrations import drop_ended, is_newest
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
@@ -45,7 +46,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     kind = "InferenceCluster"
 
     @workflow.init
-    def __init__(self, state: ClusterState | None) -> None:
+    def __init__(self, state: ClusterState | None = None) -> None:
         super().__init__(state or ClusterState())
         self.classes = Classes(self.context)
         self.connection = ClusterConnection(self.context)
@@ -54,7 +55,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.reporter = Reporter(self.context)
 
     @workflow.run
-    async def run(self, state: ClusterState | None) -> None:
+    async def run(self, state: ClusterState | None = None) -> None:
         """Run until the cluster is deleted and holds no replica and no volume."""
         del state
         await self.run_until_deleted()
@@ -64,6 +65,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     @handles(InferenceClusterSignals.CLASS_CHANGED)
     def class_changed(self, message: ClassChanged) -> None:
         """Record a class that is new or different."""
+        if message.spec is not None:
+            check_spec(InferenceClassSpec, message.spec)
         self.classes.record(message)
 
     @handles(InferenceClusterSignals.CACHE_STAGED)

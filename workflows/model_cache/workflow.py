@@ -55,7 +55,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
     kind = "ModelCache"
 
     @workflow.init
-    def __init__(self, state: CacheState | None) -> None:
+    def __init__(self, state: CacheState | None = None) -> None:
         super().__init__(state or CacheState())
         self.clusters = Clusters(self.context)
         self.revision = Revision(self.context)
@@ -66,7 +66,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.removing = False
 
     @workflow.run
-    async def run(self, state: CacheState | None) -> None:
+    async def run(self, state: CacheState | None = None) -> None:
         """Run until the cache is deleted and no cluster holds anything of it."""
         del state
         await self.run_until_deleted()

@@ -20,6 +20,7 @@ from workflows.model_deployment.cache import DeploymentCache
 from workflows.model_deployment.calls import carry_out
 from workflows.model_deployment.controller import DeploymentController
 from workflows.model_deployment.decisions.account import deployment_account
+from workflows.model_deployment.decisions.received import check_evicted, check_placed
 from workflows.model_deployment.decisions.scaling import record_applied_replicas, record_revision
 from workflows.model_deployment.decisions.status import status_of
 from workflows.model_deployment.state import DeploymentState
@@ -32,14 +33,14 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     kind = "ModelDeployment"
 
     @workflow.init
-    def __init__(self, state: DeploymentState | None) -> None:
+    def __init__(self, state: DeploymentState | None = None) -> None:
         super().__init__(state or DeploymentState())
         self.controller = DeploymentController(self.context)
         self.cache = DeploymentCache(self.context)
         self.adoption = Adoption(self.context, self.controller.replicas)
 
     @workflow.run
-    async def run(self, state: DeploymentState | None) -> None:
+    async def run(self, state: DeploymentState | None = None) -> None:
         """Run until all replicas are gone."""
         del state
         await self.run_until_deleted()
@@ -79,11 +80,13 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     @handles(ModelDeploymentSignals.PLACED)
     def placed(self, message: PlacementResponse) -> None:
         """Store the scheduler's answer."""
+        check_placed(message)
         self.controller.placed(message)
 
     @handles(ModelDeploymentSignals.EVICT)
     def evict(self, message: Evict) -> None:
         """A replica is evicted."""
+        check_evicted(message)
         self.controller.evict(message)
 
     @handles(ModelDeploymentSignals.REVOKE)

@@ -15,8 +15,9 @@ from api_types.messages.entities import ClusterChanged, Delete, SetLabels, SetTe
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelReplicaSignals
+from api_types.resources.model_replica import ModelReplicaSpec
 from workflows.entity.entity import Entity
-from workflows.entity.handles import handles
+from workflows.entity.handles import check_spec, handles
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.calls import ReplicaCalls
 from workflows.model_replica.controller import ReplicaController
@@ -76,6 +77,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     @handles(ModelReplicaSignals.SET_TEMPLATE)
     def set_template(self, message: SetTemplate) -> None:
         """Adopt a newer template."""
+        check_spec(ModelReplicaSpec, message.spec)
         if messages.set_template(self.state, message):
             self.context.mark_changed()
 

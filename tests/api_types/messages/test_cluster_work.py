@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from api_types.messages.caches import ApplyCache
+from api_types.messages.caches import ApplyCache, CacheSite
 from api_types.messages.cluster_work import AppliedObject, ClusterFacts, Connection, ObjectIdParts, RemainingObject, RunTeardownStep
 
 CONNECTION = Connection(cluster="eu", namespace="default", name="kc")
@@ -43,3 +44,17 @@ def test_the_failed_job_of_a_cache_keeps_its_name_on_the_wire() -> None:
     order = ApplyCache(connection=CONNECTION, cluster="eu", **cache, storage_class_name="s", failed_job_uid="j")
     assert order.wire()["spentJob"] == "j"
     assert ApplyCache.model_validate(order.wire()) == order
+
+
+@pytest.mark.parametrize(("sent", "kept"), [(10**30, 366 * 24 * 3600), (-1, 0), (15, 15)])
+def test_a_time_to_wait_stays_within_the_calendar(sent: int, kept: int) -> None:
+    facts = ClusterFacts(drain_seconds=sent, withdraw_after_seconds=sent, cache_evict_grace_seconds=sent)
+    site = CacheSite(name="eu", uid="u", sequence=1, evict_grace_seconds=sent)
+    seconds = (facts.drain_seconds, facts.withdraw_after_seconds, facts.cache_evict_grace_seconds, site.evict_grace_seconds)
+    assert seconds == (kept,) * 4
+
+
+def test_a_connection_names_a_task_queue_that_temporal_takes() -> None:
+    with pytest.raises(ValidationError, match=r"task_?[qQ]ueue\n.*at most 250 bytes"):
+        Connection(cluster="eu", namespace="n", name="eu", task_queue="q" * 2000)
+    assert Connection(cluster="eu", namespace="n", name="eu").task_queue == ""

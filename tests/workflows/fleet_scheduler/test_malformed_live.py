@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from temporalio.common import WorkflowIDConflictPolicy
 
-from api_types import names
+from api_types import names, queues
 from tests.workflows.environment.harness import a_deployment, condition, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluster, protocol_fleet
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place
@@ -40,3 +41,24 @@ async def test_a_real_scheduler_goes_on_after_malformed_signals() -> None:
         )
         assert await fleet.scheduler("audit") == []
         assert (await fleet.scheduler("describe"))["status"]["clusters"] == 1
+
+
+@pytest.mark.parametrize("arguments", [[], [{}]], ids=["nothing", "a state that nobody carried"])
+async def test_a_scheduler_that_is_started_by_hand_learns_what_runs(arguments: list[Any]) -> None:
+    async with protocol_fleet(clients=1) as fleet:
+        await fleet.add([ReportedCluster("us", {"h100": 4})])
+        await fleet.apply(a_deployment("before", NAMESPACE))
+        await eventually(lambda: fleet.scheduler("ledger"), bool, what="the placement")
+        before = await fleet.scheduler("describe")
+        # A message would start another one if it were terminated first.
+        await fleet.client.start_workflow(
+            "FleetScheduler",
+            args=arguments,
+            id=names.FLEET_SCHEDULER_ID,
+            task_queue=queues.SCHEDULER,
+            id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+        )
+        seen = await eventually(
+            lambda: fleet.scheduler("describe"), lambda seen: bool(seen) and seen["status"]["replicas"] == 1, what="the replica"
+        )
+        assert seen["status"]["epoch"] > before["status"]["epoch"]
