@@ -19,6 +19,7 @@ from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
 from workflows.entity.registrations import drop_ended, is_newest
+from workflows.entity.start import read_start
 from workflows.entity.state import EntityState
 
 
@@ -49,13 +50,13 @@ class InferenceClassWorkflow(Entity[ClassState]):
     kind = "InferenceClass"
 
     @workflow.init
-    def __init__(self, state: ClassState | None = None) -> None:
-        super().__init__(state or ClassState())
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(read_start(arguments, ClassState) or ClassState())
 
     @workflow.run
-    async def run(self, state: ClassState | None = None) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Run until the class is deleted and unused."""
-        del state
+        del arguments
         await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from workflows.entity.handles import handles
 from workflows.entity.manifest import manifest_of
 from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
+from workflows.entity.start import check_id
 from workflows.entity.state import EntityState
 
 # How many request ids `describe` shows.
@@ -44,6 +45,7 @@ class Entity(ABC, Generic[StateT]):
     kind: ClassVar[str]
 
     def __init__(self, state: StateT) -> None:
+        check_id(self.kind)
         self.context = EntityContext(self.kind, state, self.publish)
         self.state = state
         self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title

@@ -18,10 +18,12 @@ from temporalio import workflow
 
 from activities.messaging.search_attributes import KIND, NAME, PHASE, PUBLISHED_MEMO
 from api_types.messages.signals import FleetSchedulerSignals
+from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payload_limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.handles import receives
 from workflows.entity.requeue_timer import RequeueTimer
+from workflows.entity.start import check_only_id, read_start
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -49,7 +51,9 @@ class FleetSchedulerWorkflow:
     kind: ClassVar[str] = "FleetScheduler"
 
     @workflow.init
-    def __init__(self, state: SchedulerState | None = None, second: SecondPayload | None = None) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        check_only_id(self.kind, FLEET_SCHEDULER_ID)
+        state, second = read_start(arguments, SchedulerState, most=2), read_start(arguments, SecondPayload, 1, most=2)
         # A state that was carried has an epoch: one without was written by hand, and knows of nothing that runs.
         self.is_first_run = state is None or not state.epoch
         self.state = state or SchedulerState()
@@ -67,9 +71,9 @@ class FleetSchedulerWorkflow:
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
-    async def run(self, state: SchedulerState | None = None, second: SecondPayload | None = None) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Place replicas, for ever."""
-        del state, second
+        del arguments
         await load(self.cache)
         if self.is_first_run:
             self.policy_keeper.seek()
@@ -275,7 +279,9 @@ class FleetSchedulerWorkflow:
             lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
         workflow.set_current_details("\n".join(lines))
         phase = "Ready" if self.state.is_complete and not self.cache.fleet.rebuilding else "Progressing"
-        if phase != (self.state.phase or workflow.memo_value(PUBLISHED_MEMO, [""])[0]):
+        started_with = workflow.memo_value(PUBLISHED_MEMO, None)
+        known = self.state.phase or (started_with[0] if isinstance(started_with, list) and started_with else "")
+        if phase != known:
             workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
             self.state.phase = phase
 

@@ -21,6 +21,7 @@ from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
 from workflows.entity.registrations import drop_ended, is_newest
+from workflows.entity.start import read_start
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
@@ -46,8 +47,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     kind = "InferenceCluster"
 
     @workflow.init
-    def __init__(self, state: ClusterState | None = None) -> None:
-        super().__init__(state or ClusterState())
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(read_start(arguments, ClusterState) or ClusterState())
         self.classes = Classes(self.context)
         self.connection = ClusterConnection(self.context)
         self.observer = Observer(self.context)
@@ -55,9 +56,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.reporter = Reporter(self.context)
 
     @workflow.run
-    async def run(self, state: ClusterState | None = None) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Run until the cluster is deleted and holds no replica and no volume."""
-        del state
+        del arguments
         await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from workflows.entity.calls.sending import REPEAT_BROADCAST
 from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.start import read_start
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
@@ -55,8 +56,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
     kind = "ModelCache"
 
     @workflow.init
-    def __init__(self, state: CacheState | None = None) -> None:
-        super().__init__(state or CacheState())
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(read_start(arguments, CacheState) or CacheState())
         self.clusters = Clusters(self.context)
         self.revision = Revision(self.context)
         self.credential = CredentialWatch(self.context)
@@ -66,9 +67,9 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.removing = False
 
     @workflow.run
-    async def run(self, state: CacheState | None = None) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Run until the cache is deleted and no cluster holds anything of it."""
-        del state
+        del arguments
         await self.run_until_deleted()
 
     # --- messages -----------------------------------------------------------------------------------------------------------------

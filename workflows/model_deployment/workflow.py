@@ -15,6 +15,7 @@ from api_types.messages.scheduling import Evict, Forgotten, PlacementResponse, R
 from api_types.messages.signals import FLEET_SCHEDULER, ModelDeploymentSignals
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.start import read_start
 from workflows.model_deployment.adoption import Adoption
 from workflows.model_deployment.cache import DeploymentCache
 from workflows.model_deployment.calls import carry_out
@@ -33,16 +34,16 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     kind = "ModelDeployment"
 
     @workflow.init
-    def __init__(self, state: DeploymentState | None = None) -> None:
-        super().__init__(state or DeploymentState())
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(read_start(arguments, DeploymentState) or DeploymentState())
         self.controller = DeploymentController(self.context)
         self.cache = DeploymentCache(self.context)
         self.adoption = Adoption(self.context, self.controller.replicas)
 
     @workflow.run
-    async def run(self, state: DeploymentState | None = None) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Run until all replicas are gone."""
-        del state
+        del arguments
         await self.run_until_deleted()
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from temporalio import workflow
 
 from api_types import names
+from api_types.errors import InvalidInput
 from api_types.messages.caches import CacheChanged, CacheReport
 from api_types.messages.entities import ClusterChanged, Delete, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
@@ -18,6 +19,7 @@ from api_types.messages.signals import ModelReplicaSignals
 from api_types.resources.model_replica import ModelReplicaSpec
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
+from workflows.entity.start import read_start
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.calls import ReplicaCalls
 from workflows.model_replica.controller import ReplicaController
@@ -36,8 +38,13 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     kind = "ModelReplica"
 
     @workflow.init
-    def __init__(self, state: ModelReplicaState) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        state = read_start(arguments, ModelReplicaState)
+        if state is None:
+            raise InvalidInput("birth: is missing; its ModelDeployment starts a ModelReplica, and tells it what it is")
         super().__init__(state)
+        if (state.start.namespace, state.start.name) != (self.namespace, self.name):
+            raise InvalidInput(f"birth: is that of {state.start.namespace}/{state.start.name}, and this is {self.title}")
         self.controller = ReplicaController(self.context)
         self.cache = ReplicaCache(self.context)
         self.pruning = ReplicaPruning(self.context)
@@ -45,9 +52,9 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         self.calls = ReplicaCalls(self.context, self.controller, self.cache, self.copies)
 
     @workflow.run
-    async def run(self, state: ModelReplicaState) -> None:
+    async def run(self, *arguments: Any) -> None:
         """Run until torn down."""
-        del state
+        del arguments
         await self.run_until_deleted()
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""Starts by hand that no object can be: on a real server they fail at once, say why, and leave the id to others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from activities.messaging.search_attributes import PUBLISHED_MEMO
+from api_types import names, queues
+from api_types.messages.entities import StartReplica
+from tests.workflows.environment.harness import a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
+
+pytestmark = pytest.mark.testbed
+
+# A run that cannot fail would be asked for ever.
+WITHIN = 60
+
+BIRTH = StartReplica(
+    uid="u", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
+).wire()
+
+ENTITIES = {
+    "InferenceClass": "inferenceclass/h100",
+    "InferenceCluster": "inferencecluster/eu",
+    "ModelCache": "modelcache/ml/qwen",
+    "ModelDeployment": "modeldeployment/ml/chat",
+    "ModelReplica": "modelreplica/ml/r",
+}
+
+ENTITY_ID = "id: must be "
+SCHEDULER_ID = "id: must be fleetscheduler/default for the FleetScheduler, of which there is one, got "
+
+IDS: list[tuple[str, str, list[Any], str]] = [
+    ("ModelDeployment", "foo", [None], ENTITY_ID + 'modeldeployment/<namespace>/<name> for a ModelDeployment, got "foo"'),
+    ("ModelDeployment", "modeldeployment/a/b/c/d", [None], ENTITY_ID + "modeldeployment/<namespace>/<name>"),
+    ("ModelDeployment", "modeldeployment/chat", [None], ENTITY_ID + "modeldeployment/<namespace>/<name>"),
+    ("ModelDeployment", "modeldeployment//chat", [None], "id: must be a name of 1 to 253 characters, got ''"),
+    ("ModelCache", "modeldeployment/ml/c", [None], ENTITY_ID + "modelcache/<namespace>/<name>"),
+    ("InferenceCluster", "inferencecluster/ml/eu", [None], ENTITY_ID + "inferencecluster/<name>"),
+    ("InferenceClass", "InferenceClass/h100", [None], ENTITY_ID + "inferenceclass/<name>"),
+    ("ModelReplica", "modelreplica/ml/other", [{"birth": BIRTH}], "birth: is that of ml/r, and this is ModelReplica ml/other"),
+    ("FleetScheduler", "fleetscheduler/second", [None], SCHEDULER_ID + '"fleetscheduler/second"'),
+]
+
+ARGUMENTS: list[tuple[str, str, list[Any], str]] = [
+    *((kind, workflow_id, ["text"], "start argument 1: ") for kind, workflow_id in ENTITIES.items()),
+    *((kind, workflow_id, [None, None, None], "start arguments: there are 3, ") for kind, workflow_id in ENTITIES.items()),
+    ("ModelDeployment", ENTITIES["ModelDeployment"], [{"replicas": 7}], "start argument 1: replicas: "),
+    ("ModelReplica", ENTITIES["ModelReplica"], [None], "birth: is missing; "),
+    ("ModelReplica", ENTITIES["ModelReplica"], [], "birth: is missing; "),
+    ("ModelReplica", ENTITIES["ModelReplica"], [{"birth": {**BIRTH, "index": "x"}}], "start argument 1: birth.index: "),
+]
+
+OF_THE_SCHEDULER: list[tuple[list[Any], str]] = [
+    (["text"], "start argument 1: "),
+    ([{"epoch": 5}, "text"], "start argument 2: "),
+    ([None, None, None], "start arguments: there are 3, and at most 2 are read"),
+]
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[ProtocolFleet]:
+    async with protocol_fleet(clients=1) as fleet:
+        yield fleet
+
+
+async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any]) -> str:
+    """Start a workflow that fails; gives the message of its failure. It is not started again, whatever retry its starter asks for."""
+    queue = queues.SCHEDULER if kind == "FleetScheduler" else queues.WORKFLOWS
+    handle = await fleet.client.start_workflow(kind, args=arguments, id=workflow_id, task_queue=queue)
+    with pytest.raises(WorkflowFailureError) as failed:
+        await asyncio.wait_for(handle.result(), WITHIN)
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
+    return cause.message
+
+
+async def test_an_object_is_started_under_its_own_id_and_with_what_it_can_read_or_fails(fleet: ProtocolFleet) -> None:
+    for kind, workflow_id, arguments, message in IDS + ARGUMENTS:
+        assert (await refusal(fleet, kind, workflow_id, arguments)).startswith(message), (kind, workflow_id, arguments)
+    # The ids are free.
+    await fleet.apply(a_deployment("chat", "ml"))
+    handle = fleet.client.get_workflow_handle(ENTITIES["ModelDeployment"])
+    assert (await handle.query("describe"))["metadata"]["name"] == "chat"
+
+
+async def test_a_scheduler_that_cannot_read_its_start_fails_and_the_next_one_starts(fleet: ProtocolFleet) -> None:
+    for arguments, message in OF_THE_SCHEDULER:
+        await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("another one is started")
+        assert (await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments)).startswith(message)
+        # Any message starts the next one.
+        await fleet.report()
+        await fleet.apply(a_deployment("chat", NAMESPACE))
+        await eventually(lambda: fleet.scheduler("describe"), bool, what="the next scheduler")
+
+
+@pytest.mark.parametrize("published", [[], 7, "Ready", {}], ids=str)
+async def test_a_scheduler_that_is_started_with_any_memo_runs(fleet: ProtocolFleet, published: Any) -> None:
+    handle = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+    await handle.terminate("another one is started")
+    await fleet.client.start_workflow(
+        "FleetScheduler", None, id=names.FLEET_SCHEDULER_ID, task_queue=queues.SCHEDULER, memo={PUBLISHED_MEMO: published}
+    )
+    assert (await asyncio.wait_for(handle.query("describe"), WITHIN))["status"]["epoch"] > 0
