@@ -82,31 +82,6 @@ class WatchCluster(Message):
     capacity_adapter: str = "none"
 
 
-class ApplyReplica(Message):
-    """Render and apply one replica.
-
-    `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
-    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run
-    or an interrupted apply wrote more; what is found by its labels joins it.
-    """
-
-    connection: Connection
-    facts: ClusterFacts
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    deployment: str
-    cluster: str
-    index: int
-    spec: dict[str, Any]
-    cache_claim: str = ""
-    picker_flags: dict[str, str] = Field(default_factory=dict)
-    inventory: list["AppliedObject"] = Field(default_factory=list)
-    search: bool = False
-    wait_seconds: float = Field(default=0, alias="patienceSeconds")
-
-
 class ObjectIdParts(NamedTuple):
     """The id of an object on a cluster, `<apiVersion>/<Kind>/<namespace>/<name>`; the namespace of a cluster-scoped kind is empty."""
 
@@ -154,6 +129,31 @@ class AppliedObject(ClusterObject):
     key: str
     hash: str = ""
     digest: str = ""
+
+
+class ApplyReplica(Message):
+    """Render and apply one replica.
+
+    `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
+    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run
+    or an interrupted apply wrote more; what is found by its labels joins it.
+    """
+
+    connection: Connection
+    facts: ClusterFacts
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deployment: str
+    cluster: str
+    index: int
+    spec: dict[str, Any]
+    cache_claim: str = ""
+    picker_flags: dict[str, str] = Field(default_factory=dict)
+    inventory: list[AppliedObject] = Field(default_factory=list)
+    search: bool = False
+    wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 
 class AppliedEngine(Message):

@@ -15,11 +15,12 @@ from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
 from activities.messaging.entity_client import EntityClient
-from activities.messaging.search_attributes import CONNECTION_MEMO, SEARCH_ATTRIBUTES
+from activities.messaging.search_attributes import CONNECTION_MEMO, PUBLISHED_MEMO, SEARCH_ATTRIBUTES
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ModelplaneError
 from api_types.messages.signals import receiver_of, signals_of
 from workflows import registry
+from workflows.fleet_scheduler.cache.state import SchedulerState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
 
@@ -34,14 +35,14 @@ def wire_names() -> dict[str, list[str]]:
         "activities": [_name_of(each) for each in _activities()],
         "error types": [error.__name__ for error in _subclasses(ModelplaneError)],
         "search attributes": [key.name for key in SEARCH_ATTRIBUTES],
-        "memos": [CONNECTION_MEMO],
+        "memos": [CONNECTION_MEMO, PUBLISHED_MEMO],
     }
     for owner in _workflows():
         definition = workflow._Definition.must_from_class(owner)
         found[f"signals of {owner.kind}"] = list(map(str, definition.signals))
         found[f"queries of {owner.kind}"] = [str(name) for name in definition.queries if not str(name).startswith("__")]
         found[f"updates of {owner.kind}"] = list(map(str, definition.updates))
-        found[f"state of {owner.kind}"] = list(_fields(get_type_hints(owner.run)["state"]))
+        found[f"state of {owner.kind}"] = list(_fields(_state_of(owner)))
         for name, signal in signals_of(receiver_of(owner.kind)).items():
             found[f"signal {name}"] = list(_fields(signal.message))
     for each in _activities():
@@ -52,6 +53,12 @@ def wire_names() -> dict[str, list[str]]:
 
 def _workflows() -> tuple[Any, ...]:
     return (*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS)
+
+
+def _state_of(owner: Any) -> type[BaseModel]:
+    """Give the model of a workflow's start argument, which it reads itself."""
+    state: type[BaseModel] = SchedulerState if owner.kind == "FleetScheduler" else get_args(owner.__orig_bases__[0])[0]
+    return state
 
 
 def _activities() -> list[Callable[..., Any]]:
