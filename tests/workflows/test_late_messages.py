@@ -40,10 +40,11 @@ from api_types.messages.signals import (
     signals_of,
 )
 from api_types.messages.versions import ObservationOrder, Version
+from api_types.names import FLEET_SCHEDULER_ID
 from scheduler import to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
-from tests.workflows.environment.serverless import Serverless
+from tests.workflows.environment.serverless import Serverless, id_of
 from tests.workflows.fleet_scheduler.cycle import run_cycle
 from tests.workflows.fleet_scheduler.requests import place
 from tests.workflows.inference_cluster import builders as clusters
@@ -308,7 +309,7 @@ def test_every_message_between_entities_is_here() -> None:
 @pytest.mark.parametrize("row", CASES, ids=" ".join)
 def test_what_comes_twice_or_late_changes_nothing(monkeypatch: pytest.MonkeyPatch, row: tuple[str, str]) -> None:
     case, name = CASES[row], row[1].split(" ")[0]
-    temporal = Serverless(monkeypatch, f"{row[0].lower()}/ml/qwen-eu-0")
+    temporal = Serverless(monkeypatch, FLEET_SCHEDULER_ID if row[0] == "FleetScheduler" else id_of(row[0]))
     late, doubled = case.receiver(), case.receiver()
     first, second = (None if message is None else message.wire() for message in (case.first, case.second))
     other = "set_template" if row[1].endswith("a template") else name

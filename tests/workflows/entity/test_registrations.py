@@ -8,7 +8,7 @@ import pytest
 from api_types.messages.caches import CacheOnCluster, CacheUse
 from api_types.messages.entities import ClassUse
 from api_types.messages.versions import Version
-from tests.workflows.environment.serverless import Serverless
+from tests.workflows.environment.serverless import Serverless, id_of
 from workflows.entity.registrations import ENDED_KEPT, drop_ended, is_newest
 from workflows.inference_class import ClassState, InferenceClassWorkflow
 from workflows.inference_cluster.state import ClusterState
@@ -53,7 +53,7 @@ RECEIVERS = [("InferenceClass", at_a_class), ("InferenceCluster", at_a_cluster),
 def test_a_registration_that_was_sent_before_the_last_one_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, kind: str, receiver: Callable[[], Any]
 ) -> None:
-    Serverless(monkeypatch, f"{kind.lower()}/ml/one")
+    Serverless(monkeypatch, id_of(kind))
     send, is_registered = receiver()
     send("u1", 5, used=True)
     send("u1", 4, used=False)

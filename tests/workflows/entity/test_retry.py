@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from api_types.messages.entities import RetryNow
-from tests.workflows.environment.serverless import NOW, Serverless, UnexpectedActivityError
+from tests.workflows.environment.serverless import NOW, Serverless, UnexpectedActivityError, id_of
 from tests.workflows.inference_cluster.builders import a_cluster
 from tests.workflows.model_cache.builders import DESIRED, a_staging, failed
 from tests.workflows.model_replica.builders import APPLIED, DEPLOYMENT, SECRET_COPY, a_replica
@@ -31,7 +31,7 @@ CACHE_SPEC = {"source": "HuggingFace", "huggingFace": {"repo": "example/model", 
 
 @pytest.fixture(autouse=True)
 def serverless(monkeypatch: pytest.MonkeyPatch) -> Serverless:
-    return Serverless(monkeypatch, "kind/ml/qwen")
+    return Serverless(monkeypatch, id_of("ModelReplica"))
 
 
 def attempts(step: Callable[[], Coroutine[Any, Any, object]]) -> bool:
@@ -85,6 +85,7 @@ class Case(NamedTuple):
     """An entity that waits for its next attempt, and whether it would make that now."""
 
     story: str
+    kind: str
     waiting: Callable[[], Entity[Any]]
     attempts_now: Callable[[Any], bool]
 
@@ -102,31 +103,35 @@ def with_unresolved_revision() -> ModelCacheWorkflow:
 
 
 CASES = [
-    Case("an apply that failed", lambda: a_waiting_replica(generation=2, retry_at=SOON), applies),
+    Case("an apply that failed", "ModelReplica", lambda: a_waiting_replica(generation=2, retry_at=SOON), applies),
     Case(
         "copies of Secrets that are compared every hour",
+        "ModelReplica",
         lambda: a_waiting_replica(applied=APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]}), copies_due=""),
         applies,
     ),
-    Case("a step of a teardown that failed", tearing_down, tears_down),
+    Case("a step of a teardown that failed", "ModelReplica", tearing_down, tears_down),
     Case(
         "objects of an older generation that are not deleted yet",
+        "ModelReplica",
         lambda: a_waiting_replica(conditions=READY, prune=True, prune_at=SOON),
         prunes,
     ),
-    Case("a cluster that could not be connected", a_waiting_cluster, connects),
+    Case("a cluster that could not be connected", "InferenceCluster", a_waiting_cluster, connects),
     Case(
         "a step of a cache that failed",
+        "ModelCache",
         lambda: a_waiting_cache(a_staging(Copy(artifact_key="key-1", claim="claim-1"), retry_at=SOON)),
         stages,
     ),
-    Case("a download that failed", lambda: a_waiting_cache(a_staging(failed(retry_at=SOON))), stages),
-    Case("a revision that could not be resolved", with_unresolved_revision, resolves),
+    Case("a download that failed", "ModelCache", lambda: a_waiting_cache(a_staging(failed(retry_at=SOON))), stages),
+    Case("a revision that could not be resolved", "ModelCache", with_unresolved_revision, resolves),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_a_retry_ends_the_wait_of(case: Case) -> None:
+def test_a_retry_ends_the_wait_of(serverless: Serverless, case: Case) -> None:
+    serverless.workflow_id = id_of(case.kind)
     entity = case.waiting()
     assert not case.attempts_now(entity)
     entity.context.queued = False

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
+from api_types.names import workflow_id
+from api_types.resources.kinds import BY_KIND
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def id_of(kind: str, name: str = "qwen-eu-0") -> str:
+    """Give an id of an object of a kind."""
+    return workflow_id(kind, "ml" if BY_KIND[kind].namespaced else "", name)
 
 
 class Serverless:
@@ -24,7 +32,8 @@ class Serverless:
         self.local = 0
         self.results: dict[str, Any] = {}
         monkeypatch.setattr(workflow, "wait_condition", _wait_condition)
-        monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id=workflow_id))
+        self.workflow_id = workflow_id
+        monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id=self.workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "time", self._time)
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)

@@ -70,7 +70,9 @@ def applied(to: EntityRef[Any], kind: str, spec: Json, **metadata: Any) -> Signa
 
 
 def template(generation: int, cache: str) -> SetTemplate:
-    return SetTemplate(uid="u", generation=generation, spec={"engines": [{"name": "main"}], "modelCacheRef": {"name": cache}})
+    member = {"nodePoolName": "h100", "template": {"spec": {"containers": [{"name": "engine", "image": "registry.example/engine:1"}]}}}
+    spec = {"clusterName": "eu", "engines": [{"name": "main", "members": [member]}], "modelCacheRef": {"name": cache}}
+    return SetTemplate(uid="u", generation=generation, spec=spec)
 
 
 def mounting_replica() -> ModelReplicaState:
@@ -190,7 +192,13 @@ def deployed(image: str = "registry.example/engine:1", **metadata: Any) -> Signa
 
 
 def entry_with(template: str) -> Json:
-    return {"uid": "u", "template": template, "engines": [{"engine": "main", "members": [{"pool": "h100"}]}]}
+    placed = {"namespace": "ml", "deployment": "qwen", "cluster": "eu", "index": 0, "name": "qwen-eu-0"}
+    return {
+        "uid": "u",
+        **placed,
+        "template": template,
+        "engines": [{"engine": "main", "members": [{"role": "Standalone", "pool": "h100"}]}],
+    }
 
 
 async def start_deployment(tasks: UndoneTasks) -> None:

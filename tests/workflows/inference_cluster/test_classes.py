@@ -74,7 +74,9 @@ def test_a_class_of_another_uid_does_not_know_this_cluster_which_registers_again
 def test_a_late_report_of_a_class_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     Serverless(monkeypatch, "inferencecluster/eu-1")
     cluster = InferenceClusterWorkflow(a_cluster(classes={}))
-    reports = [ClassChanged(name="h100-8x", uid="u", generation=number, spec={"devices": [{"count": number}]}) for number in (1, 2)]
+    reports = [
+        ClassChanged(name="h100-8x", uid="u", generation=number, spec={"devices": [{**DEVICES[0], "count": number}]}) for number in (1, 2)
+    ]
     for report in (reports[1], reports[0]):
         cluster.class_changed(report.wire())
     assert cluster.state.classes["h100-8x"].spec == reports[1].spec

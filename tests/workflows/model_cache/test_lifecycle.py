@@ -105,10 +105,11 @@ async def engines_wait(tenant: Tenant) -> None:
     )
     (placement,) = deployment["status"]["placements"]
     assert placement["cluster"] == "prod-eu"
+    hydrating = f"ModelCache {namespace}/qwen is Hydrating on prod-eu"
     replica = await plane.until(
-        "ModelReplica", placement["replica"], lambda seen: reason(seen, "ModelAccepted") == "WaitingForCache", namespace
+        "ModelReplica", placement["replica"], lambda seen: hydrating in str(seen["status"]["conditions"]), namespace
     )
-    assert f"ModelCache {namespace}/qwen is Hydrating on prod-eu" in message(replica, "ModelAccepted")
+    assert (reason(replica, "ModelAccepted"), hydrating in message(replica, "ModelAccepted")) == ("WaitingForCache", True)
     assert engines(plane, "prod-eu", namespace) == []
     templates = plane.get("prod-eu", f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates")["items"]
     assert len(templates) == 1

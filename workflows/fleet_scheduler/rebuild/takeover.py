@@ -66,8 +66,9 @@ async def read_lost_state(wanted: FindLostState) -> LostState:
 
 
 async def newest_listed(client: Client, run_id: str) -> str | None:
-    """Give the run that visibility lists as the newest but this one."""
-    rows = [row async for row in client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"') if row.run_id != run_id]
+    """Give the run that visibility lists as the newest but this one; one that failed had no state, for it could not read its start."""
+    listed = client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"')
+    rows = [row async for row in listed if row.run_id != run_id and row.status != WorkflowExecutionStatus.FAILED]
     return max(rows, key=lambda row: row.start_time).run_id if rows else None
 
 
