@@ -197,7 +197,8 @@ async def test_a_teardown_skips_the_objects_of_another_owner_and_names_them(clus
     before = await cluster.everything_labelled(applied)
     skipped = await cluster.tear_down(orphan, applied)
     assert all(any(item.id in entry and order.uid in entry for entry in skipped) for item in applied.inventory if item.digest)
-    assert await cluster.everything_labelled(applied) == before
+    # The pods of the engine may be created meanwhile.
+    assert set(await cluster.everything_labelled(applied)) >= set(before)
 
 
 async def test_a_kind_that_is_not_served_counts_as_empty(cluster: ClusterUnderTest) -> None:
