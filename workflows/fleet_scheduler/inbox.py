@@ -288,9 +288,10 @@ class Inbox:
         cache.queue.remove(namespace, name)
         cache.end_queue_reservation(namespace, name)
         for entry in list(cache.fleet.owned(namespace, name).values()):
-            if entry.state == reasons.RESERVED:
+            # The scheduler that was lost may have lost the report of what it reserved.
+            if entry.state == reasons.RESERVED and entry.since >= cache.state.epoch:
                 cache.give_back(entry.uid, message.uid)
-            elif message.gone:
+            elif entry.state == reasons.RESERVED or message.gone:
                 cache.verification.add(entry)
 
     # --- from users ---------------------------------------------------------------------------------------------------------------

@@ -209,7 +209,8 @@ class SchedulerNode(Node):
         listed = self.world.listed(wanted.kinds)
         # A listing leaves some out, and the next one of a rebuild, seconds later, others.
         omitted = {each for each in listed if each not in self.omitted and self.world.happens(self.world.chances.unlisted)}
-        self.omitted = {each for each in self.omitted if each not in listed} | omitted
+        too_new = set(self.world.running_of(wanted.kinds)) - set(listed)
+        self.omitted = {each for each in self.omitted if each not in listed} | omitted | too_new
         listed = [each for each in listed if each not in omitted]
         return Listed(entities=pack(dict.fromkeys(listed, "")))
 

@@ -224,12 +224,12 @@ class World:
 
     def listed(self, prefixes: Iterable[str]) -> list[str]:
         """Give what visibility lists: what has started a moment ago is not there yet."""
+        return [each for each in self.running_of(prefixes) if self.ms - self.running[each].started_ms >= VISIBILITY_LAG_MS]
+
+    def running_of(self, prefixes: Iterable[str]) -> list[str]:
+        """Give the ids of all that run of some kinds."""
         wanted = tuple(f"{prefix.lower()}/" for prefix in prefixes)
-        return sorted(
-            workflow_id
-            for workflow_id, node in self.running.items()
-            if workflow_id.startswith(wanted) and self.ms - node.started_ms >= VISIBILITY_LAG_MS
-        )
+        return sorted(workflow_id for workflow_id in self.running if workflow_id.startswith(wanted))
 
     def listed_terminated(self, kind: str, deployment: str) -> list[str]:
         """Give what visibility lists as terminated of a deployment; some may have been started again, and be complete."""

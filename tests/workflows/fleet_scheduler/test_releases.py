@@ -162,6 +162,16 @@ def test_a_deployment_may_end_when_nothing_is_charged_to_it_and_not_before() -> 
     assert sent(made, "forgotten") == []
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["of this scheduler", "of the one before"])
+def test_an_unused_reservation_is_freed_when_its_deployment_is_deleted_unless_the_report_of_its_start_may_be_lost(*, before: bool) -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made, ("place", place(deployment())))
+    (entry,) = made.fleet.entries()
+    made.state.epoch = entry.since + int(before)
+    cycle(made, forget())
+    assert ([*made.fleet.entries()] == [], list(made.verification.doubts)) == (not before, [entry.uid] if before else [])
+
+
 def test_the_end_of_an_earlier_deployment_evicts_nothing_of_the_present_one() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, forget(gone=True, uid="earlier"))
