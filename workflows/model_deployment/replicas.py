@@ -202,6 +202,9 @@ class ReplicaController:
                 found, generation=found.generation, started=True, bound=True, deletion_reason=reason
             )
             context.record_event("Normal", "Adopted", f"{found.name} on {found.cluster}")
+            # What it has reported was dropped, and it reports a change, or to a deployment that was started since.
+            self.request_resync()
+            context.requeue()
         return send(deleted, f"delete {len(deleted)} replicas without a placement")
 
     def _untracked(self, accounts: Mapping[str, Any]) -> Iterator[ReplicaAccount]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from api_types.messages.entities import StartedReplicas
+from api_types.messages.entities import ReplicaChanged, StartedReplicas
 from api_types.messages.scheduling import ReplicaAccount
 from tests.workflows.model_deployment.exchange import ENTRY, NOW, PLACEMENT, a_controller, answer, named, started, state_of
 from workflows.model_deployment.controller import DeploymentController
@@ -86,3 +86,13 @@ def test_one_that_is_complete_is_not_tracked_any_more_and_the_scheduler_hears_th
     assert named(orders, "released") == [{"uid": "r", "name": "qwen-0"}]
     assert state_of(controller).replicas == {}
     assert [request["kept"] for request in named(controller.next_orders({}), "place")] == [[]]
+
+
+def test_one_that_reports_itself_and_is_adopted_then_has_to_report_again() -> None:
+    controller = a_controller()
+    report = ReplicaChanged(name="qwen-0", uid="r", sequence=1, phase="Ready", ready=True, serving=True)
+    controller.replicas.record_report(report)
+    (read,) = reads(controller.next_orders({}))
+    controller.replicas.accounts_read(read, {ID: account()}, [])
+    assert not state_of(controller).replicas["r"].ready
+    assert len(named(controller.next_orders({}), "resync")) == 1
