@@ -1,8 +1,8 @@
 """How a scheduler that starts without state continues that of one that was lost.
 
 A closed workflow can still be queried: a worker replays its history, so it answers with all that it had decided. What it decided is in its
-history before anybody hears of it (batches of signals are sent by normal activities), and what had arrived is there too. So the state is
-complete, whatever the lost scheduler was doing; only what it was just sending may not have arrived.
+history before anybody hears of it (batches of signals are sent by normal activities). So the state has all that was decided, whatever the
+lost scheduler was doing; what it was just sending, and what arrived after its last task, may be lost and is sent again.
 
 What is found may be the state of an earlier scheduler than the last one, because visibility is late. So every cluster is asked which epoch
 it has heard of before anything is placed there, and then told the new one. One that has heard of a scheduler which came later than the
