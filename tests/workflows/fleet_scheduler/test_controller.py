@@ -7,7 +7,16 @@ import pytest
 
 from api_types.base import Message
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import Bound, Forget, PlacementRequest, Released, ReplicaAccount, ReportClass, ReportCluster
+from api_types.messages.scheduling import (
+    Bound,
+    DeploymentAccount,
+    Forget,
+    PlacementRequest,
+    Released,
+    ReplicaAccount,
+    ReportClass,
+    ReportCluster,
+)
 from scheduler import LedgerEntry, reasons, to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
@@ -341,6 +350,15 @@ def test_an_account_that_was_asked_for_before_another_cluster_of_the_name_report
     assert (scheduler.cache.clusters["eu"].uid, scheduler.cache.state.asked_again) == ("second", ["inferencecluster/eu"])
     scheduler.read_account("inferencecluster/eu", reported("third", 1), scheduler.ms + 10)
     assert scheduler.cache.clusters["eu"].uid == "third"
+
+
+def test_an_account_that_was_asked_for_before_another_deployment_of_the_name_requested_is_asked_for_again() -> None:
+    scheduler = Scheduler()
+    scheduler.place(number=7, uid="second")
+    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at=7)
+    assert (scheduler.cache.deployments["ml/m"].uid, scheduler.cache.state.asked_again) == ("second", [DEPLOYMENT])
+    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at=8)
+    assert scheduler.cache.deployments["ml/m"].uid == "first"
 
 
 def test_a_cluster_whose_name_is_no_part_of_a_workflow_id_is_not_taken_over() -> None:

@@ -39,6 +39,11 @@ class Adoption:
                 # What cannot be placed on stays unknown; its next report may be better.
                 self._log.warning("the report of a cluster could not be read", extra={"cluster": cluster.name, "problems": str(error)})
         for name, deployment_uid in accounts.deployments.items():
+            known = self._cache.deployments[name]
+            if asked_at is not None and known.replaced_by(deployment_uid) and known.sequence >= asked_at:
+                # Another deployment of that name has requested since: the account may be that of one that was terminated.
+                self._cache.await_account(names.workflow_id("ModelDeployment", *name.split("/")), ())
+                continue
             if self._cache.deployments.settle(name, deployment_uid):
                 # Its requests were taken for late ones.
                 self._cache.request_resync([(name.split("/")[0], name.split("/")[1])])
