@@ -106,6 +106,9 @@ class Fleet:
             return False
         if entry.state == RESERVED:
             self.put_replica(entry.as_bound(now or entry.since))
+        elif entry.reuse:
+            # It was released before this was known. What was started is charged in full in any state.
+            self.put_replica(replace(entry, reuse=()))
         return True
 
     def release(self, uid: str) -> bool:

@@ -41,6 +41,7 @@ FOUND_CONTINUED = {
     7000593: "what was reserved before is freed though it was started, for the report of that is lost",
     4001714: "a replica that is adopted because it reported itself is never seen Ready, for that report was dropped",
     4002102: "the late account of a terminated deployment has the next one of its name taken for one that is gone",
+    12001531: "a replica that is released before its start is known is not charged for nodes that it uses",
 }
 
 

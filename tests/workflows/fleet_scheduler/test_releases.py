@@ -102,6 +102,14 @@ def test_what_was_started_is_charged_in_full_whatever_it_once_waited_for() -> No
     assert [entry.reuse for entry in read.entries.values()] == [()]
 
 
+def test_what_was_started_is_charged_in_full_though_it_was_released_before_that_was_known() -> None:
+    made, _ = preempted()
+    successor = by_owner(made)["high"]
+    made.fleet.put_replica(successor.as_releasing(made.now()))
+    cycle(made, ("bound", Bound(entries={successor.uid: to_wire(successor)})))
+    assert (by_owner(made)["high"].state, by_owner(made)["high"].reuse) == (RELEASING, ())
+
+
 def test_a_late_bound_after_a_request_starts_nothing_that_is_gone() -> None:
     """A scheduler that lost its state does not know that it is: the deployment would start it again, on nodes that are free by then."""
     made = cache_with(Clock(), cluster("a", 2))
