@@ -18,7 +18,7 @@ from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.entity.registrations import drop_ended, is_newest
+from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import read_start
 from workflows.entity.state import EntityState
 

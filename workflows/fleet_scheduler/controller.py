@@ -154,6 +154,8 @@ class SchedulerController:
         What was being sent may not arrive: the requests in hand are answered again, and all others by an epoch that is announced.
         """
         cache = self.cache
+        if not cache.state.epoch:
+            return LostState(knew_nothing=True)
         if not cache.state.is_complete or cache.parts_left:
             return LostState(problem="it did not know all entities itself")
         carried = cache.carried(packed_at_once(cache))

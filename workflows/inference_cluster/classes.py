@@ -7,8 +7,8 @@ from api_types.messages.delivery import EntityRef, entity
 from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.messages.signals import InferenceClassSignals
 from api_types.prices import UNPRICED
-from workflows.entity.awaiting import AwaitedEntities
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.awaiting import AwaitedEntities
 from workflows.inference_cluster.spec import class_names, node_pools
 from workflows.inference_cluster.state import ClusterState, KnownClass
 

@@ -20,7 +20,7 @@ from api_types.validation.manifests import Manifest
 from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
-from workflows.entity.registrations import drop_ended, is_newest
+from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import read_start
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection

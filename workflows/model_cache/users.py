@@ -10,7 +10,7 @@ from api_types.messages.signals import CacheUserSignals, ModelDeploymentSignals,
 from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.context import EntityContext
-from workflows.entity.registrations import ENDED_KEPT
+from workflows.entity.registering.registrations import ENDED_KEPT
 from workflows.model_cache.claims import mounting_replicas, next_assignments
 from workflows.model_cache.reports import deployment_report, replica_report
 from workflows.model_cache.state import CacheState, User

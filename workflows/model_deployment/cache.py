@@ -5,8 +5,8 @@ from typing import Any
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
-from workflows.entity.cache_user import CacheRegistration, wait_for_first_report
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.cache_user import CacheRegistration, wait_for_first_report
 from workflows.model_deployment.state import DeploymentState
 
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
-from workflows.entity.cache_user import CacheRegistration, wait_for_first_report
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.cache_user import CacheRegistration, wait_for_first_report
 from workflows.model_replica.decisions.cache import cache_name, mounted_claims
 from workflows.model_replica.state import ModelReplicaState
 

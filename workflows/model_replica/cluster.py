@@ -9,8 +9,8 @@ from typing import Any
 from api_types import names
 from api_types.messages.entities import ClusterChanged
 from workflows.entity import backoff
-from workflows.entity.awaiting import AwaitedEntities
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.awaiting import AwaitedEntities
 from workflows.model_replica.orders import Order, ReadMemo
 from workflows.model_replica.reducers.cluster import record_cluster
 from workflows.model_replica.state import ModelReplicaState

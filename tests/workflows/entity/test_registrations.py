@@ -9,7 +9,7 @@ from api_types.messages.caches import CacheOnCluster, CacheUse
 from api_types.messages.entities import ClassUse
 from api_types.messages.versions import Version
 from tests.workflows.environment.serverless import Serverless, id_of
-from workflows.entity.registrations import ENDED_KEPT, drop_ended, is_newest
+from workflows.entity.registering.registrations import ENDED_KEPT, drop_ended, is_newest
 from workflows.inference_class import ClassState, InferenceClassWorkflow
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow

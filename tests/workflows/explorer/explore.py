@@ -92,7 +92,9 @@ class Episode:
             self._terminate()
         if world.happens(chances.scheduler_lost) and FLEET_SCHEDULER_ID in world.running:
             world.terminate(FLEET_SCHEDULER_ID)
-            self.lost.append(LostState.model_validate(world.ended[FLEET_SCHEDULER_ID]))
+            handed_over = LostState.model_validate(world.ended[FLEET_SCHEDULER_ID])
+            if not handed_over.knew_nothing:
+                self.lost.append(handed_over)
 
     def _deployment(self) -> DeploymentNode | None:
         running = [node for node in self.world.running.values() if isinstance(node, DeploymentNode)]

@@ -42,7 +42,7 @@ def assert_sound(cache: SchedulerCache) -> None:
     controller = SchedulerController(cache, Inbox(cache, logging.getLogger()), logging.getLogger())
     for order in controller.due():
         if isinstance(order, Send):
-            # What a stranger names does not run.
+            # The receivers that a malformed message names do not run.
             controller.sent(order, {signal.workflow_id for signal in order.signals})
     controller.delay()
     cache.next_timeout()

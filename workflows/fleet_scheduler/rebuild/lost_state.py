@@ -9,11 +9,15 @@ from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 
 
 class LostState(Message):
-    """What a lost scheduler would have carried to its next run. `problem`: why that is not known, although there was one."""
+    """What a lost scheduler would have carried to its next run.
+
+    `problem`: why that is not known, although there was one. `knew_nothing`: it had no state yet, so the one before it counts.
+    """
 
     state: dict[str, Any] | None = None
     second: dict[str, Any] | None = None
     problem: str = ""
+    knew_nothing: bool = False
 
 
 def continuation(found: LostState, arrived: Sequence[ReceivedSignal], now: int) -> tuple[SchedulerState | None, str]:

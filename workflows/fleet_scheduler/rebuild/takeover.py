@@ -4,10 +4,11 @@ A closed workflow can still be queried: a worker replays its history, so it answ
 history before anybody hears of it (batches of signals are sent by normal activities). So the state has all that was decided, whatever the
 lost scheduler was doing; what it was just sending, and what arrived after its last task, may be lost and is sent again.
 
-What is found may be the state of an earlier scheduler than the last one, because visibility is late. So every cluster is asked which epoch
-it has heard of before anything is placed there, and then told the new one. One that has heard of a scheduler which came later than the
-state that was found has all entities read instead (`survey`). The same happens when there is no state: the lost scheduler did not know
-all itself, its history cannot be replayed or is not kept any more, or whoever terminated it gave a reason that begins with "rebuild".
+A run that was lost before it knew anything is passed over, and visibility is late: what is found may be the state of an earlier scheduler
+than the last one. So every cluster is asked which epoch it has heard of before anything is placed there, and then told the new one. One
+that has heard of a scheduler which came later than the state that was found has all entities read instead (`survey`). The same happens when
+there is no state: the lost scheduler did not know all itself, its history cannot be replayed or is not kept any more, or whoever terminated
+it gave a reason that begins with "rebuild".
 """
 
 import asyncio
@@ -32,6 +33,8 @@ from workflows.fleet_scheduler.rebuild.lost_state import LostState, continuation
 REBUILD = "rebuild"
 # A large fleet is replayed in seconds; a history that cannot be replayed fails each query, or answers none.
 QUERY_SECONDS, ATTEMPTS, PAUSE_SECONDS = 20.0, 3, 0.5
+# Of those that were lost one after the other before they knew anything, so many are passed over.
+RUNS_MAX = 20
 
 _READ = ActivityConfig(
     task_queue=queues.WORKFLOWS,
@@ -52,34 +55,51 @@ async def read_lost_state(wanted: FindLostState) -> LostState:
     """Read the state of the scheduler that ran last before this one; empty if there was none, or whoever ended it wants a rebuild."""
     client = activity.client()
     async with heartbeating():
-        lost = await _last_run(client, wanted.run_id)
-        if lost is None:
-            return LostState()
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(PAUSE_SECONDS)
-            try:
-                return LostState.model_validate(await lost.query("handover", rpc_timeout=timedelta(seconds=QUERY_SECONDS)))
-            except (WorkflowQueryFailedError, RPCError) as error:
-                problem = f"run {lost.run_id} does not answer: {error}"
-        return LostState(problem=problem)
+        for run_id in (await listed_runs(client, wanted.run_id))[:RUNS_MAX]:
+            lost = await _last_run(client, run_id)
+            if lost is None:
+                break
+            found = await _handed_over(lost)
+            if not found.knew_nothing:
+                return found
+    return LostState()
 
 
-async def newest_listed(client: Client, run_id: str) -> str | None:
-    """Give the run that visibility lists as the newest but this one; one that failed had no state, for it could not read its start."""
+async def listed_runs(client: Client, run_id: str) -> list[str]:
+    """Give the runs that visibility lists but this one, the newest first; one that failed had no state, for it could not read its start."""
     listed = client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"')
     rows = [row async for row in listed if row.run_id != run_id and row.status != WorkflowExecutionStatus.FAILED]
-    return max(rows, key=lambda row: row.start_time).run_id if rows else None
+    return [row.run_id for row in sorted(rows, key=lambda row: row.start_time, reverse=True)]
 
 
 async def _last_run(client: Client, run_id: str) -> WorkflowHandle[Any, Any] | None:
-    """Give the run that ended last, as far as visibility knows; a chain of runs is followed to its end, which it may not know yet."""
-    handle = None
-    following: str | None = await newest_listed(client, run_id)
+    """Follow a chain of runs to its end, which visibility may not know yet; None if its state cannot be used, or is not kept any more."""
+    following: str | None = run_id
     while following:
         handle = client.get_workflow_handle(names.FLEET_SCHEDULER_ID, run_id=following)
         following = await _next_run(handle)
     return None if following is None else handle
+
+
+async def _handed_over(lost: WorkflowHandle[Any, Any]) -> LostState:
+    if not await _had_a_task(lost):
+        # No worker can answer for it.
+        return LostState(knew_nothing=True)
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(PAUSE_SECONDS)
+        try:
+            return LostState.model_validate(await lost.query("handover", rpc_timeout=timedelta(seconds=QUERY_SECONDS)))
+        except (WorkflowQueryFailedError, RPCError) as error:
+            problem = f"run {lost.run_id} does not answer: {error}"
+    return LostState(problem=problem)
+
+
+async def _had_a_task(run: WorkflowHandle[Any, Any]) -> bool:
+    async for event in run.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            return True
+    return False
 
 
 async def _next_run(handle: WorkflowHandle[Any, Any]) -> str | None:

@@ -1,5 +1,6 @@
 """A scheduler continues the state of one that was lost, and finds out when that is not the state of the last one."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,6 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 
 from api_types import names
+from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, reason
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
@@ -83,6 +85,40 @@ async def test_it_can_be_lost_many_times() -> None:
         assert await fleet.scheduler("audit") == []
 
 
+async def test_one_that_was_lost_before_it_had_a_task_is_passed_over() -> None:
+    async with fleet_of_one(2) as fleet:
+        before = await ledger(fleet)
+        await fleet.lose_workers()
+        for _ in range(2):
+            await fleet.terminate_scheduler(LOST)
+        first_run = await current_run(fleet)
+        await fleet.start_workers()
+        await place(fleet, "second")
+        assert (await ledger(fleet)).items() >= before.items()
+        assert "list_for_rebuild" not in await activities_since(fleet, first_run)
+
+
+async def test_one_that_was_lost_before_it_had_read_the_state_of_another_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fleet_of_one(2) as fleet:
+        before = await ledger(fleet)
+        reading = asyncio.Event()
+
+        async def never(*_: object) -> list[str]:
+            reading.set()
+            await asyncio.Event().wait()
+            return []
+
+        with monkeypatch.context() as held:
+            held.setattr(takeover, "listed_runs", never)
+            await fleet.terminate_scheduler(LOST)
+            await asyncio.wait_for(reading.wait(), TIMEOUT_SECONDS)
+        await fleet.terminate_scheduler(LOST)
+        first_run = await current_run(fleet)
+        await place(fleet, "second")
+        assert (await ledger(fleet)).items() >= before.items()
+        assert "list_for_rebuild" not in await activities_since(fleet, first_run)
+
+
 async def test_a_state_older_than_that_of_the_last_scheduler_is_not_decided_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visibility lists the first scheduler alone; the second has given the other node away."""
     async with fleet_of_one(2) as fleet:
@@ -91,10 +127,10 @@ async def test_a_state_older_than_that_of_the_last_scheduler_is_not_decided_with
         await place(fleet, "second")
         before = await ledger(fleet)
 
-        async def late(*_: object) -> str:
-            return oldest
+        async def late(*_: object) -> list[str]:
+            return [oldest]
 
-        monkeypatch.setattr(takeover, "newest_listed", late)
+        monkeypatch.setattr(takeover, "listed_runs", late)
         await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
         await fleet.apply(a_deployment("rival", NAMESPACE))

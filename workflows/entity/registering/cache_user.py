@@ -9,8 +9,8 @@ from temporalio import workflow
 from api_types.messages.caches import CacheUse
 from api_types.messages.delivery import EntityRef, entity
 from api_types.messages.signals import ModelCacheSignals
-from workflows.entity.awaiting import AwaitedEntities
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.awaiting import AwaitedEntities
 from workflows.entity.state import EntityState
 
 # A cache that exists reports within this time. To wait costs less than to place, or to render, twice.
