@@ -8,9 +8,7 @@ ever holds a value of a credential.
 
 import base64
 import binascii
-import ipaddress
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
@@ -23,13 +21,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from activities.clients.kubernetes.redact import redact
+from activities.clients.outward.addresses import refused_host
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
 
 _SIZE_MAX = 1 << 20
 _WORD = re.compile(r"[\w.@:/-]{1,200}")
 _FILE_FIELDS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
-_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
 @dataclass(frozen=True)
@@ -62,20 +60,6 @@ def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> A
     `subject` names the kubeconfig in messages. Raises CredentialsInvalid with every problem.
     """
     return _Reader(settings, subject).read(text)
-
-
-def refused_address(address: str, *, allow_loopback: bool) -> str:
-    """Say why an IP address must not be an API server's; empty if it may be."""
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
-        ip = ip.ipv4_mapped
-    if ip.is_link_local:
-        return f"{address} is a link-local address, where cloud metadata services answer"
-    if ip.is_multicast:
-        return f"{address} is a multicast address"
-    if (ip.is_loopback or ip.is_unspecified) and not allow_loopback:
-        return f"{address} is a loopback address: it points at the machine that wrote the kubeconfig, not at a cluster"
-    return ""
 
 
 class _Reader:
@@ -191,15 +175,9 @@ class _Reader:
             self._problems.append("cluster.server must have neither query nor fragment")
         if not host:
             self._problems.append("cluster.server names no host")
-        elif reason := self._refused_host(host):
+        elif reason := refused_host(host, allow_loopback=self._settings.allow_loopback):
             self._problems.append(f"cluster.server: {reason}")
         return server
-
-    def _refused_host(self, host: str) -> str:
-        loopback = self._settings.allow_loopback
-        if host in _LOCAL_NAMES or host.endswith(".localhost"):
-            return "" if loopback else f"{host} is a loopback name: it points at the machine that wrote the kubeconfig, not at a cluster"
-        return next((reason for address in _addresses(host) if (reason := refused_address(address, allow_loopback=loopback))), "")
 
     def _text(self, entry: Mapping[str, Any], name: str) -> str:
         value = entry.get(name)
@@ -268,22 +246,3 @@ class _Reader:
 def _shown(text: str) -> str:
     """Quote a name or address; anything else may be a credential that is here by a wrong indent."""
     return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown: it may be a credential)"
-
-
-def _addresses(host: str) -> list[str]:
-    """Give the address that a host is, in any of the forms that resolvers accept; none for a DNS name."""
-    for parse in (_as_written, _as_resolvers_parse):
-        try:
-            return [parse(host)]
-        except (ValueError, OSError):
-            continue
-    return []
-
-
-def _as_written(host: str) -> str:
-    return str(ipaddress.ip_address(host.partition("%")[0]))
-
-
-def _as_resolvers_parse(host: str) -> str:
-    # 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1 to a resolver.
-    return socket.inet_ntoa(socket.inet_aton(host))

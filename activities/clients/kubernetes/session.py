@@ -24,8 +24,9 @@ from kubernetes.aio.config.exec_provider import ExecProvider
 from kubernetes.aio.config.kube_config import ConfigNode
 
 from activities.clients.kubernetes.api_failures import unreachable
-from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin, refused_address
+from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin
 from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit, Throttle
+from activities.clients.outward.addresses import refused_address
 from api_types.errors import ClusterUnreachable, CredentialsInvalid
 
 CONNECT_SECONDS = 5.0

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from activities.clients.kubernetes.kubeconfig import parse_kubeconfig, refused_address
+from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
+from activities.clients.outward.addresses import refused_address
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
 

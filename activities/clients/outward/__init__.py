@@ -1,0 +1,1 @@
+"""Guards for everything that the worker connects to: which addresses it may reach."""
