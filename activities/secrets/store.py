@@ -71,8 +71,8 @@ class SecretStore(Protocol):
         """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is taken by the other kind."""
         ...
 
-    async def delete(self, namespace: str, name: str) -> bool:
-        """Remove an entry. False if nothing was there."""
+    async def delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
+        """Remove an entry of that kind. False if there was none, also when the name is that of an entry of the other kind."""
         ...
 
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:

@@ -4,9 +4,9 @@ import base64
 from collections.abc import Sequence
 
 from activities.secrets.selection import secret_store
-from activities.secrets.store import SecretStore, StoredSecret
+from activities.secrets.store import SecretKind, SecretStore, StoredSecret
 from api_types.errors import ModelplaneError
-from api_types.resources.secrets import ConfigMap, Secret
+from api_types.resources.secrets import ConfigMap, Secret, Stored
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest
 from client.errors import CommandFailed, NotFound, Refused
@@ -21,29 +21,43 @@ async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> No
         label = f"{manifest.kind.lower()}/{manifest.metadata.name}"
         try:
             outcome = await _put(store, manifest)
-        except ModelplaneError as error:
-            raise CommandFailed(f"{label} could not be stored: {error.message}", next_step="check the settings under `secrets`") from error
-        except OSError as error:
-            where = settings.secrets.directory
-            raise CommandFailed(f"{label} could not be stored: {error.strerror}", next_step=f"make {where} writable for you") from error
+        except (ModelplaneError, OSError) as error:
+            raise _failed(f"{label} could not be stored", error, settings) from error
         print(f"{label} {outcome}", flush=True)
 
 
-async def delete_secrets(settings: Settings, stored: Sequence[tuple[str, str, str]], *, ignore_not_found: bool) -> list[CommandFailed]:
+async def delete_secrets(settings: Settings, manifests: Sequence[Stored], *, ignore_not_found: bool) -> list[CommandFailed]:
     """Delete Secrets and ConfigMaps from the secret store, after deletion of the objects that may use them was requested."""
     failures: list[CommandFailed] = []
-    store = secret_store(settings) if stored else None
-    for kind, namespace, name in stored:
-        if store and await store.delete(namespace, name):
-            print(f"{kind.lower()}/{name} deleted", flush=True)
+    store = secret_store(settings) if manifests else None
+    for manifest in manifests:
+        namespace, name = manifest.metadata.namespace, manifest.metadata.name
+        label = f"{manifest.kind.lower()}/{name}"
+        try:
+            deleted = store is not None and await store.delete(_kind(manifest), namespace, name)
+        except (ModelplaneError, OSError) as error:
+            failures.append(_failed(f"{label} could not be deleted", error, settings))
+            continue
+        if deleted:
+            print(f"{label} deleted", flush=True)
         elif not ignore_not_found:
             failures.append(
                 NotFound(
-                    f"{kind} {namespace}/{name} does not exist in the secret store",
+                    f"{manifest.kind} {namespace}/{name} does not exist in the secret store",
                     next_step="check its name and namespace in the file, or delete with --ignore-not-found",
                 )
             )
     return failures
+
+
+def _failed(what: str, error: ModelplaneError | OSError, settings: Settings) -> CommandFailed:
+    if isinstance(error, ModelplaneError):
+        return CommandFailed(f"{what}: {error.message}", next_step="check the settings under `secrets`")
+    return CommandFailed(f"{what}: {error.strerror}", next_step=f"make {settings.secrets.directory} writable for you")
+
+
+def _kind(manifest: Stored) -> SecretKind:
+    return "ConfigMap" if isinstance(manifest, ConfigMap) else "Secret"
 
 
 async def _put(store: SecretStore, manifest: Manifest) -> str:

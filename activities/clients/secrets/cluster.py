@@ -62,10 +62,11 @@ class SecretCluster(SecretStore):
             await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": secret.namespace}})
         await cluster.apply(_manifest(secret))
 
-    async def delete(self, namespace: str, name: str) -> bool:
-        """Remove an entry. False if nothing was there."""
+    async def delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
+        """Remove an entry of that kind. False if there was none."""
+        check_names(namespace, name)
         cluster = await self._connect()
-        return any([await cluster.delete(_target(kind, namespace, name), propagation="Background") for kind in _KINDS])
+        return await cluster.delete(_target(kind, namespace, name), propagation="Background")
 
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
         """Describe the entries of one namespace, or of all, that were written through the store."""

@@ -46,10 +46,10 @@ class SecretDirectory(SecretStore):
         check_names(secret.namespace, secret.name, tuple(secret.data))
         await asyncio.to_thread(self._put, secret)
 
-    async def delete(self, namespace: str, name: str) -> bool:
-        """Remove an entry. False if nothing was there."""
+    async def delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
+        """Remove an entry of that kind. False if there was none."""
         check_names(namespace, name)
-        return await asyncio.to_thread(self._delete, namespace, name)
+        return await asyncio.to_thread(self._delete, kind, namespace, name)
 
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
         """Describe the entries of one namespace, or of all."""
@@ -78,20 +78,19 @@ class SecretDirectory(SecretStore):
         if not folder.is_dir():
             raise SecretMissing(namespace, name)
         metadata = _metadata(folder)
-        kind: SecretKind = "ConfigMap" if metadata.get("kind") == "ConfigMap" else "Secret"
         return StoredSecret(
             namespace=namespace,
             name=name,
             data={key: (folder / key).read_bytes() for key in _keys(folder)},
             type=str(metadata.get("type") or OPAQUE),
             labels=labels if isinstance(labels := metadata.get("labels"), dict) else {},
-            kind=kind,
+            kind=_kind(metadata),
         )
 
     def _put(self, secret: StoredSecret) -> None:
         folder = self._root / secret.namespace / secret.name
         if folder.is_dir():
-            taken_by = _metadata(folder).get("kind", "Secret")
+            taken_by = _kind(_metadata(folder))
             if taken_by != secret.kind:
                 raise NameConflict(
                     f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken by a {taken_by} in the secret store; "
@@ -107,9 +106,9 @@ class SecretDirectory(SecretStore):
         metadata = {"kind": secret.kind, "type": secret.type, "labels": dict(secret.labels)}
         _write(folder / METADATA_FILE, json.dumps(metadata, sort_keys=True).encode())
 
-    def _delete(self, namespace: str, name: str) -> bool:
+    def _delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
         folder = self._root / namespace / name
-        if not folder.is_dir():
+        if not folder.is_dir() or _kind(_metadata(folder)) != kind:
             return False
         # Renamed first: no reader may get half of a secret that is being deleted.
         deleting = folder.with_name(f"..deleting-{secrets.token_hex(8)}")
@@ -167,6 +166,11 @@ def _metadata(folder: Path) -> Mapping[str, object]:
     except FileNotFoundError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _kind(metadata: Mapping[str, object]) -> SecretKind:
+    """Give the kind of an entry; a mounted Secret, which has no metadata, is one."""
+    return "ConfigMap" if metadata.get("kind") == "ConfigMap" else "Secret"
 
 
 def _write(place: Path, content: bytes, *, replace: bool = True) -> None:

@@ -76,6 +76,9 @@ def delete(
         raise Refused(
             "name objects or files, not both and not neither", next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`"
         )
+    if selector is not None and not selector.strip():
+        # For `get` an empty selector is every object, which is not what a script means whose variable is unset.
+        raise Refused("-l is empty", next_step="name the labels of what to delete, such as `-l app=chat`")
     if allow_loss and not evict:
         raise Refused("--allow-loss has no meaning without --evict", next_step="it is about the replicas that --evict moves elsewhere")
     how = DeleteOptions(
@@ -202,10 +205,10 @@ def left_behind(tree: Tree | None) -> list[str]:
     return [f"left {len(left)} object{'s' if len(left) > 1 else ''} behind:", *(f"  {line}" for line in columns(_LEFT_TITLES, rows))]
 
 
-def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Target], list[tuple[str, str, str]]]:
-    """Give the objects of the files in reverse order, and (kind, namespace, name) of those in the secret store."""
+def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Target], list[Stored]]:
+    """Give the objects of the files in reverse order, and the manifests of those in the secret store."""
     manifests = [one.manifest for one in reversed(admit_documents(read_documents(files), namespace))]
-    stored = [(m.kind, m.metadata.namespace, m.metadata.name) for m in manifests if isinstance(m, Stored)]
+    stored = [m for m in manifests if isinstance(m, Stored)]
     targets = [Target.of(BY_KIND[m.kind], m.metadata.namespace, m.metadata.name) for m in manifests if m.kind in BY_KIND]
     return targets, stored
 

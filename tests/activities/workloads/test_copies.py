@@ -165,7 +165,7 @@ async def test_a_source_that_was_deleted_deletes_no_copy_of_running_pods(cluster
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
     applied = await cluster.apply(order)
-    await cluster.store.delete(order.namespace, "hub")
+    await cluster.store.delete("Secret", order.namespace, "hub")
     next_order = order.model_copy(update={"inventory": applied.inventory})
     assert (await cluster.apply(next_order)).changed == []
     assert await cluster.prune(next_order) == []

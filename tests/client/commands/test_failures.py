@@ -59,6 +59,7 @@ USAGE = [
     ("ruling-14 one above the bounds", ["scale", "md/qwen", "--replicas", "1001"], 2, "must be between 0 and 1000, got 1001"),
     ("a deletion of nothing", ["delete"], 2, "name objects or files"),
     ("a deletion of objects and files", ["delete", "md/qwen", "-f", "x.yaml"], 2, "name objects or files"),
+    ("a deletion of all by a selector without content", ["delete", "md", "-l", " "], 2, "-l is empty"),
     ("ruling-74 force without a reason", ["delete", "md/qwen", "--force"], 2, "--force needs --reason"),
     (
         "ruling-74 force with an unknown scope",

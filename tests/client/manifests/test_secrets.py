@@ -72,3 +72,27 @@ def test_delete_takes_them_out_of_the_store(cli: Cli, file: Path, tmp_path: Path
     assert "Secret ml-team/hub does not exist in the secret store" in again.err
     assert again.err.splitlines()[-1] == "next: check its name and namespace in the file, or delete with --ignore-not-found"
     assert cli("delete", "-f", str(file), "--ignore-not-found").code == 0
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_deleting_a_config_map_leaves_the_secret_of_that_name(cli: Cli, file: Path, tmp_path: Path) -> None:
+    cli("apply", "-f", str(file))
+    other = tmp_path / "other.yaml"
+    other.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: hub, namespace: ml-team}}")
+    result = cli("delete", "-f", str(other))
+    assert (result.code, result.out) == (3, "")
+    assert "ConfigMap ml-team/hub does not exist in the secret store" in result.err
+    assert (tmp_path / "secrets" / "ml-team" / "hub" / "token").read_text() == VALUE
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_store_that_cannot_be_changed_is_an_error_and_no_traceback(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("apply", "-f", str(file))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    result = cli("delete", "-f", str(file))
+    assert result.code == 1
+    assert "secret/hub could not be deleted: Permission denied" in result.err

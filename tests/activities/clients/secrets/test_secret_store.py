@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import pytest_asyncio
@@ -13,7 +14,7 @@ import pytest_asyncio
 from activities.clients.secrets.cluster import SecretCluster
 from activities.clients.secrets.directory import SecretDirectory
 from activities.secrets.selection import secret_store
-from activities.secrets.store import SecretMissing, SecretStore, StoredSecret
+from activities.secrets.store import SecretKind, SecretMissing, SecretStore, StoredSecret
 from api_types.errors import InvalidInput, NameConflict
 from api_types.settings import SecretSettings, Settings
 from testbed.running import Running
@@ -33,7 +34,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     cluster = await cluster_from("prod-eu", running.clusters["prod-eu"].kubeconfig.read_text(), tmp_path)
     made = SecretCluster(cluster.api)
     for info in [info for namespace in NAMESPACES for info in await made.list(namespace)]:
-        await made.delete(info.namespace, info.name)
+        await made.delete(info.kind, info.namespace, info.name)
     yield made
     await cluster.pool.close()
 
@@ -97,8 +98,17 @@ async def test_listing_is_by_namespace_and_name(store: SecretStore) -> None:
 
 async def test_deleting_twice_is_fine(store: SecretStore) -> None:
     await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}))
-    assert [await store.delete("ml-team", "hub"), await store.delete("ml-team", "hub")] == [True, False]
+    assert [await store.delete("Secret", "ml-team", "hub"), await store.delete("Secret", "ml-team", "hub")] == [True, False]
     assert await store.list("ml-team") == []
+
+
+@pytest.mark.parametrize("kind", get_args(SecretKind))
+async def test_an_entry_of_the_other_kind_is_not_deleted(kind: SecretKind, store: SecretStore) -> None:
+    other: SecretKind = "ConfigMap" if kind == "Secret" else "Secret"
+    await store.put(StoredSecret("ml-team", "hub", {"token": VALUE}, kind=kind))
+    assert await store.delete(other, "ml-team", "hub") is False
+    assert (await store.read("ml-team", "hub")).data == {"token": VALUE}
+    assert await store.delete(kind, "ml-team", "hub") is True
 
 
 BAD_NAMES = [
@@ -116,6 +126,12 @@ async def test_names_that_point_outside_the_store_are_refused(namespace: str, na
         await store.put(StoredSecret(namespace, name, {key: VALUE}))
     with pytest.raises(InvalidInput, match="must"):
         await store.get(namespace, name, key)
+
+
+@pytest.mark.parametrize("name", ["../../etc", "A", "b\x00"])
+async def test_names_that_point_outside_the_store_are_not_deleted(name: str, store: SecretStore) -> None:
+    with pytest.raises(InvalidInput, match="must"):
+        await store.delete("Secret", "ml-team", name)
 
 
 async def test_all_problems_of_a_name_are_reported_at_once() -> None:
