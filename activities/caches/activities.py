@@ -28,7 +28,7 @@ from activities.render.objects.teardown import CACHE_STEPS
 from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.credentials import read_credential
-from activities.secrets.store import SecretStore
+from activities.secrets.store import SecretReader
 from api_types import labels, names
 from api_types.errors import NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
@@ -43,7 +43,7 @@ class CacheActivities:
     """What a ModelCache does on clusters. `force_after`: when pods that do not end are deleted without grace (None: never)."""
 
     clusters: ClusterPool
-    store: SecretStore
+    store: SecretReader
     settings: RenderSettings
     force_after: timedelta | None = None
 

@@ -9,7 +9,7 @@ from activities.render.cache.artifact import Artifact, read_artifact
 from activities.render.inputs.facts import CacheInput
 from activities.render_errors import as_activity_errors
 from activities.secrets.credentials import read_credential
-from activities.secrets.store import SecretStore
+from activities.secrets.store import SecretReader
 from api_types.messages.caches import ResolvedRevision, ResolveRevision
 
 
@@ -27,7 +27,7 @@ class RevisionSource(Protocol):
 class RevisionActivities:
     """Resolves revisions, with one source per kind of artifact."""
 
-    def __init__(self, store: SecretStore, sources: Mapping[str, RevisionSource]) -> None:
+    def __init__(self, store: SecretReader, sources: Mapping[str, RevisionSource]) -> None:
         self._store = store
         self._sources = sources
 

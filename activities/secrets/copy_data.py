@@ -4,10 +4,10 @@ import base64
 from typing import Any
 
 from activities.render.objects.propagation import SECRET, Copy
-from activities.secrets.store import SecretStore
+from activities.secrets.store import SecretReader
 
 
-async def read_copy_data(store: SecretStore, copy: Copy) -> dict[str, Any]:
+async def read_copy_data(store: SecretReader, copy: Copy) -> dict[str, Any]:
     """Give the data fields of a copy's manifest. Raises SecretMissing."""
     stored = await store.read(copy.source_namespace, copy.source_name)
     values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}

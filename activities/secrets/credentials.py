@@ -5,7 +5,7 @@ Callers get whether it can be used and a keyed digest; the value only where it i
 
 from dataclasses import dataclass, field
 
-from activities.secrets.store import SecretMissing, SecretStore
+from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import PermissionDenied
 
 DOCKER_CONFIG_KEY = ".dockerconfigjson"
@@ -20,7 +20,7 @@ class Credential:
     value: str = field(default="", repr=False)
 
 
-async def read_credential(store: SecretStore, namespace: str, name: str, key: str) -> Credential:
+async def read_credential(store: SecretReader, namespace: str, name: str, key: str) -> Credential:
     """Read a credential by reference; an empty name means that none is needed, an empty key a docker config."""
     if not name:
         return Credential()

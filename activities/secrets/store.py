@@ -56,8 +56,11 @@ class SecretInfo:
     version: str
 
 
-class SecretStore(Protocol):
-    """A place for secret values, by namespace, name and key. A Secret and a ConfigMap of one namespace never share a name."""
+class SecretReader(Protocol):
+    """What a worker may do with a secret store. A Secret and a ConfigMap of one namespace never share a name.
+
+    Activities are given this part alone: the rights in deploy/kubernetes/rbac.yaml are those that it needs.
+    """
 
     async def get(self, namespace: str, name: str, key: str) -> bytes:
         """Give one value. Raises SecretMissing."""
@@ -66,6 +69,14 @@ class SecretStore(Protocol):
     async def read(self, namespace: str, name: str) -> StoredSecret:
         """Give a whole entry. Raises SecretMissing."""
         ...
+
+    async def describe(self, namespace: str, name: str) -> SecretInfo | None:
+        """Describe an entry without its values; None if there is none."""
+        ...
+
+
+class SecretStore(SecretReader, Protocol):
+    """A place for secret values, by namespace, name and key, with what the command line does there."""
 
     async def put(self, secret: StoredSecret) -> None:
         """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is taken by the other kind."""
@@ -77,10 +88,6 @@ class SecretStore(Protocol):
 
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
         """Describe the entries of one namespace, or of all, sorted by namespace and name."""
-        ...
-
-    async def describe(self, namespace: str, name: str) -> SecretInfo | None:
-        """Describe an entry without its values; None if there is none."""
         ...
 
 

@@ -22,7 +22,7 @@ from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
 from activities.render.objects.rendered import Rendered
-from activities.secrets.store import SecretStore
+from activities.secrets.store import SecretReader
 from activities.workloads.copies import copy_conflicts, is_copy, needed_copies, release_all, write_copy
 from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
@@ -50,7 +50,7 @@ class WorkloadActivities:
     """What a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
 
     clusters: ClusterPool
-    store: SecretStore
+    store: SecretReader
     settings: RenderSettings
     force_after: timedelta | None = None
 

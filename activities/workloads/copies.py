@@ -20,7 +20,7 @@ from activities.render.objects import components
 from activities.render.objects.inventory_keys import COPY_PREFIXES
 from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
 from activities.secrets.copy_data import read_copy_data
-from activities.secrets.store import SecretInfo, SecretMissing, SecretStore
+from activities.secrets.store import SecretInfo, SecretMissing, SecretReader
 from api_types import labels
 from api_types.digests import short_hash
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
@@ -56,7 +56,7 @@ def is_copy(entry: AppliedObject) -> bool:
     return entry.key.startswith(COPY_PREFIXES)
 
 
-async def needed_copies(store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Needed:
+async def needed_copies(store: SecretReader, order: ApplyReplica, settings: RenderSettings) -> Needed:
     """Find out which copies a replica needs; a spec that cannot be read needs none, and rendering says why.
 
     Raises CredentialsInvalid with reason SecretMissing for what must be copied and is not in the store, or may not be read there.
@@ -103,7 +103,7 @@ def copy_conflicts(needed: Needed, found: Mapping[ObjectId, Json | None]) -> lis
     return conflicts
 
 
-async def write_copy(cluster: ClusterApi, store: SecretStore, copy: Copy, user: str, uid: str) -> bool:
+async def write_copy(cluster: ClusterApi, store: SecretReader, copy: Copy, user: str, uid: str) -> bool:
     """Write one copy as its source is now, with the annotation of the replica whose workload is named `user`. False if nothing changed.
 
     Raises CredentialsInvalid with reason SecretMissing if the source was deleted meanwhile, NameConflict if the object has another owner.
@@ -167,7 +167,7 @@ async def release_all(cluster: ClusterApi, targets: Iterable[ObjectId], user: st
     return [f"{target} is no copy of ours" for target in targets if not await release_copy(cluster, target, user)]
 
 
-async def _info(store: SecretStore, namespace: str, reference: Reference) -> SecretInfo | None:
+async def _info(store: SecretReader, namespace: str, reference: Reference) -> SecretInfo | None:
     try:
         info = await store.describe(namespace, reference.name)
     except PermissionDenied as error:
@@ -175,7 +175,7 @@ async def _info(store: SecretStore, namespace: str, reference: Reference) -> Sec
     return info if info and info.kind == reference.kind else None
 
 
-async def _data(store: SecretStore, copy: Copy) -> Json:
+async def _data(store: SecretReader, copy: Copy) -> Json:
     try:
         return await read_copy_data(store, copy)
     except SecretMissing as missing:

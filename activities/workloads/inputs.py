@@ -9,7 +9,7 @@ from activities.render.objects.queues import KAI, KUEUE, queue_name
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from activities.render_errors import as_activity_errors
-from activities.secrets.store import SecretStore
+from activities.secrets.store import SecretReader
 from activities.workloads.copies import Needed, needed_copies
 from api_types.messages.cluster_work import ApplyReplica
 
@@ -30,7 +30,7 @@ class Prepared:
         return [*self.rendered.warnings, *self.needed.warnings]
 
 
-async def prepare(cluster: ClusterApi, store: SecretStore, order: ApplyReplica, settings: RenderSettings) -> Prepared:
+async def prepare(cluster: ClusterApi, store: SecretReader, order: ApplyReplica, settings: RenderSettings) -> Prepared:
     """Gather the inputs and render.
 
     Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason

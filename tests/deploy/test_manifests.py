@@ -1,7 +1,10 @@
 """The plain manifests run the worker: a real API server takes them strictly, and they fit what the worker reads."""
 
+import ipaddress
 import json
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ PATHS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "Pod": "/api/v1/namespaces/{namespace}/pods",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
 }
@@ -121,11 +125,98 @@ def test_the_worker_runs_without_any_privilege() -> None:
     assert context == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_the_service_account_may_not_read_secrets_of_the_whole_cluster() -> None:
-    wide = {binding["roleRef"]["name"] for binding in DOCUMENTS if binding["kind"] == "ClusterRoleBinding"}
-    roles = {role["metadata"]["name"]: role["rules"] for role in DOCUMENTS if role["kind"] == "ClusterRole"}
-    assert wide
-    assert {resource for name in wide for rule in roles[name] for resource in rule["resources"]} == {"namespaces"}
+@pytest.mark.testbed
+@pytest.mark.parametrize(("spoilt", "accepted"), [({}, True), ({"hostPID": True}, False)], ids=["the worker", "one that is privileged"])
+def test_the_namespace_enforces_pod_security_and_takes_the_worker(
+    spoilt: dict[str, Any], *, accepted: bool, testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
+) -> None:
+    cluster = testbed.clusters["prod-eu"]
+    with a_namespace(kube(cluster), cluster.server, the("Namespace")["metadata"]["labels"]) as namespace:
+        template = the("Deployment")["spec"]["template"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**template["metadata"], "name": "worker", "namespace": namespace},
+            # The admission of service accounts wants the named one, which lies in another namespace.
+            "spec": {**template["spec"], "serviceAccountName": "default", "automountServiceAccountToken": False, **spoilt},
+        }
+        status, answer = apply(kube(cluster), cluster.server, pod)
+    assert (status == HTTPStatus.CREATED) == accepted, answer
+    assert accepted or "violates PodSecurity" in answer
+
+
+@contextmanager
+def a_namespace(api: ApiClient, server: str, labels: dict[str, str]) -> Iterator[str]:
+    """Make a namespace with labels for as long as the block runs."""
+    name = f"deploy-{secrets.token_hex(4)}"
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    api.call_api("POST", f"{server}/api/v1/namespaces", header_params=headers, body=document).read()
+    try:
+        yield name
+    finally:
+        api.call_api("DELETE", f"{server}/api/v1/namespaces/{name}", header_params=headers).read()
+
+
+def test_what_the_worker_writes_for_a_moment_stays_in_memory() -> None:
+    volumes = {volume["name"]: volume for volume in the("Deployment")["spec"]["template"]["spec"]["volumes"]}
+    writable = [mount for mount in container()["volumeMounts"] if not mount.get("readOnly")]
+    assert [mount["mountPath"] for mount in writable] == ["/tmp"]  # noqa: S108 -- of the pod
+    assert volumes[writable[0]["name"]]["emptyDir"]["medium"] == "Memory"
+    assert volumes[writable[0]["name"]]["emptyDir"]["sizeLimit"]
+
+
+# --- the network ------------------------------------------------------------------------------------------------------------------------
+
+
+def egress(port: int) -> list[dict[str, Any]]:
+    """Where a worker may connect to on a port."""
+    return [
+        peer for rule in the("NetworkPolicy")["spec"]["egress"] for peer in rule["to"] if port in [one["port"] for one in rule["ports"]]
+    ]
+
+
+def reaches(address: str, port: int) -> bool:
+    """Whether a block of addresses lets the worker through."""
+    ip = ipaddress.ip_address(address)
+    blocks = [peer["ipBlock"] for peer in egress(port) if "ipBlock" in peer]
+    return any(
+        ip in ipaddress.ip_network(block["cidr"]) and not any(ip in ipaddress.ip_network(one) for one in block.get("except", []))
+        for block in blocks
+    )
+
+
+def test_nobody_connects_to_a_worker_but_for_its_metrics() -> None:
+    (rule,) = the("NetworkPolicy")["spec"]["ingress"]
+    assert rule["ports"] == [{"port": "metrics"}]
+    assert rule["from"]
+    assert all(peer["podSelector"]["matchLabels"] and peer["namespaceSelector"]["matchLabels"] for peer in rule["from"])
+
+
+def test_a_worker_may_connect_to_the_temporal_of_its_settings() -> None:
+    host, _, port = Settings(**yaml.safe_load(the("ConfigMap")["data"]["config.yaml"])).temporal.address.rpartition(":")
+    (peer,) = egress(int(port))
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": host.split(".")[1]}
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "10.1.2.3", "2001:db8::7"])
+def test_a_worker_may_connect_to_api_servers_and_registries(address: str) -> None:
+    assert reaches(address, 443)
+    assert reaches(address, 6443)
+    assert not reaches(address, 80)
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "169.254.170.2", "fe80::a9fe:a9fe", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
+)
+def test_a_worker_may_not_connect_to_the_metadata_service_of_a_cloud(address: str) -> None:
+    assert [port for port in (53, 80, 443, 6443, 7233) if reaches(address, port)] == []
+
+
+def test_every_rule_of_the_policy_names_where_to_and_ports() -> None:
+    policy = the("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert all(rule["to"] and rule["ports"] for rule in policy["egress"])
 
 
 def test_selectors_of_deployment_budget_and_policy_meet_the_pods() -> None:

@@ -12,7 +12,7 @@ from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
 from activities.clients.kubernetes.session import REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
-from activities.secrets.store import SecretMissing, SecretStore
+from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid
 from api_types.messages.cluster_work import Connection
 from api_types.settings import KubeconfigSettings
@@ -24,7 +24,7 @@ _CLOSE_AFTER_SECONDS = 60.0
 class KubernetesPool(ClusterPool):
     """The clients of a worker, by cluster."""
 
-    def __init__(self, store: SecretStore, settings: KubeconfigSettings, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
+    def __init__(self, store: SecretReader, settings: KubeconfigSettings, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
         self._store = store
         self._settings = settings
         self.requests_at_once = requests_at_once
