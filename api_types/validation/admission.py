@@ -7,6 +7,7 @@ All errors of an object are reported at once, with paths as the user wrote them.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from api_types.resources.model_deployment import ModelDeployment, ModelDeploymen
 from api_types.resources.parts.base_types import Manifest, ResourceModel
 from api_types.validation.legacy_shape import WARNING, Unflattened, unflatten
 from api_types.validation.model_walk import fields_of, show, walk
-from api_types.validation.normalize import TooLarge, drop_server_fields, non_string_keys, without_nulls
+from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
 from api_types.validation.partial import draft
 from api_types.validation.problems import InvalidManifest, Loc, Problem
 from api_types.validation.rules import RULES
@@ -53,7 +54,7 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
         raise InvalidManifest([_not_identified(document)])
     try:
         raw = without_nulls(document)
-    except TooLarge as error:
+    except NotStorable as error:
         raise InvalidManifest([Problem(f"{kind} {_name_of(document)}", "", str(error))]) from None
     drop_server_fields(raw)
     return _Admission(info, raw, checks, namespace).run()
@@ -153,10 +154,13 @@ class _Admission:
     def _path(self, loc: Loc) -> str:
         written = self.layout.as_written(loc)
         if written == loc:
-            return show(self.info.model, {**self.written, "spec": self.written.get("spec")}, loc)
+            return show(self.info.model, self.written, loc)
         # In the flat layout the template's fields are under `spec`, so the path is resolved in the canonical tree and shortened.
-        canonical = {**self.written, "spec": self.layout.spec}
-        return show(self.info.model, canonical, loc).replace("spec.template.spec", "spec", 1)
+        return show(self.info.model, self._canonical, loc).replace("spec.template.spec", "spec", 1)
+
+    @cached_property
+    def _canonical(self) -> dict[str, Any]:
+        return {**self.written, "spec": self.layout.spec}
 
     def _problems(self) -> list[Problem]:
         return list(dict.fromkeys(Problem(self.title, self._path(loc), text) for loc, text in self.errors))

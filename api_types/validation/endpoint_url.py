@@ -63,8 +63,10 @@ def _port(netloc: str, scheme: str) -> tuple[int, str]:
         return default, ""
     if not (text.isascii() and text.isdigit()):
         return default, f'port "{text}" is not a number'
-    port = int(text)
-    return (port, "") if 1 <= port <= PORT_MAX else (default, f"port must be between 1 and {PORT_MAX}, got {text}")
+    digits = text.lstrip("0")
+    if not digits or len(digits) > len(str(PORT_MAX)) or int(digits) > PORT_MAX:
+        return default, f"port must be between 1 and {PORT_MAX}, got {text}"
+    return int(digits), ""
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -1,15 +1,20 @@
 """Remove from a document what counts as absent: nulls, and fields that API servers and other control planes add.
 
-Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes.
+Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes. So is what no
+JSON can carry: text that is not Unicode, and numbers that Python itself refuses to write.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api_types.validation.problems import Loc
 
 DEPTH_MAX = 64
-VALUES_MAX = 100_000
+VALUES_MAX = 50_000
+# More than any field takes; Python writes no number of more than 4,300 digits.
+_INT_BITS_MAX = 256
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # What a Kubernetes API server or Crossplane adds to an exported object.
 METADATA_IGNORED = frozenset(
@@ -30,8 +35,8 @@ METADATA_IGNORED = frozenset(
 SPEC_IGNORED = frozenset({"crossplane"})
 
 
-class TooLarge(ValueError):
-    """The document is deeper or larger than any manifest."""
+class NotStorable(ValueError):
+    """The document is deeper or larger than any manifest, or holds what JSON cannot carry."""
 
 
 class _Budget:
@@ -43,17 +48,19 @@ class _Budget:
     def spend(self, depth: int) -> None:
         self.left -= 1
         if self.left < 0:
-            raise TooLarge(f"has more than {VALUES_MAX} values")
+            raise NotStorable(f"has more than {VALUES_MAX} values")
         if depth > DEPTH_MAX:
-            raise TooLarge(f"is nested more than {DEPTH_MAX} levels deep")
+            raise NotStorable(f"is nested more than {DEPTH_MAX} levels deep")
 
 
 def without_nulls(document: Mapping[Any, Any]) -> dict[str, Any]:
-    """Copy a document as plain dicts and lists, leaving out fields that are null; raises TooLarge."""
+    """Copy a document as plain dicts and lists, leaving out fields that are null; raises NotStorable."""
     return _copy_mapping(document, _Budget(), 0)
 
 
 def _copy_mapping(value: Mapping[Any, Any], budget: _Budget, depth: int) -> dict[str, Any]:
+    for key in value:
+        _check_text(key)
     return {key: _copy(item, budget, depth + 1) for key, item in value.items() if item is not None}
 
 
@@ -61,12 +68,20 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
     budget.spend(depth)
     # By far the most values are strings, and the check for an abstract class takes ten times as long as this one.
     if isinstance(value, str):
+        _check_text(value)
         return value
     if isinstance(value, Mapping):
         return _copy_mapping(value, budget, depth)
     if isinstance(value, list | tuple):
         return [_copy(item, budget, depth + 1) for item in value]
+    if isinstance(value, int) and value.bit_length() > _INT_BITS_MAX:
+        raise NotStorable(f"has a number of more than {_INT_BITS_MAX} bits")
     return value
+
+
+def _check_text(value: Any) -> None:
+    if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+        raise NotStorable("has half of a surrogate pair, which is no character")
 
 
 def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from api_types.hints import nearest
 from api_types.resources.secrets import ConfigMap, Secret, Stored
 from api_types.validation.admission import Admitted, title
-from api_types.validation.normalize import TooLarge, drop_server_fields, without_nulls
+from api_types.validation.normalize import NotStorable, drop_server_fields, without_nulls
 from api_types.validation.problems import InvalidManifest, Problem
 from api_types.validation.rules.metadata import is_dns_label
 
@@ -40,7 +40,7 @@ def admit_stored(document: Mapping[Any, Any], namespace: str = "default") -> Adm
     who = title(kind, str(where), str(name or "(no name)"))
     try:
         raw = without_nulls(document)
-    except TooLarge as error:
+    except NotStorable as error:
         raise InvalidManifest([Problem(who, "", str(error))]) from None
     drop_server_fields(raw)
     raw["metadata"] = {**raw.get("metadata", {}), "namespace": where} if isinstance(raw.get("metadata", {}), dict) else raw["metadata"]

@@ -132,7 +132,7 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
     except InvalidManifest as refused:
         raise Refused(
             f"{target.title} cannot be changed in this way; nothing was sent for it",
-            details=[str(problem) for problem in refused.problems],
+            details=refused.lines(),
             next_step="delete the object and create it again, or leave these fields as they are",
         ) from refused
     for warning in update_warnings(old, manifest):

@@ -19,14 +19,16 @@ def read_documents(names: Sequence[str] | None) -> list[Document]:
     if not names:
         raise Refused("nothing to read", next_step="name manifests with -f FILE, -f FOLDER or -f -")
     documents: list[Document] = []
-    problems: list[str] = []
+    lines: list[str] = []
+    count = 0
     for source, text in [pair for name in names for pair in _texts(name)]:
         try:
             documents += parse(text, source)
         except InvalidManifest as refusal:
-            problems += [str(problem) for problem in refusal.problems]
-    if problems:
-        raise _refused(problems)
+            count += len(refusal.problems)
+            lines += refusal.lines()
+    if lines:
+        raise _refused(count, lines)
     if not documents:
         raise Refused(f"no manifest in {', '.join(map(_title, names))}", next_step="a manifest has apiVersion, kind, metadata and spec")
     return documents
@@ -37,7 +39,7 @@ def admit_documents(documents: Sequence[Document], namespace: str | None) -> lis
     try:
         return admit_all(documents, CHECKS, namespace or DEFAULT_NAMESPACE)
     except InvalidManifest as refusal:
-        raise _refused([str(problem) for problem in refusal.problems], _fleet_files(documents)) from refusal
+        raise _refused(len(refusal.problems), refusal.lines(), _fleet_files(documents)) from refusal
 
 
 def print_warnings(admitted: Sequence[Admitted]) -> None:
@@ -89,11 +91,11 @@ def _fleet_files(documents: Sequence[Document]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _refused(problems: Sequence[str], fleet_files: Sequence[str] = ()) -> Refused:
-    count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
+def _refused(number: int, lines: Sequence[str], fleet_files: Sequence[str] = ()) -> Refused:
+    count = f"{number} error{'s' if number > 1 else ''}"
     fix = "fix these fields and run the command again"
     return Refused(
         f"{count} in the input; nothing was sent",
-        details=problems,
+        details=lines,
         next_step=f"{fix}; fleet files are not manifests: `modelplane up --fleet {fleet_files[0]}`" if fleet_files else fix,
     )

@@ -42,18 +42,18 @@ def engine_port(context: Context, engine: Engine) -> int:
     if flag is None:
         return default
     where = member_path(engine, engine.server)
-    if not flag.value.isascii() or not flag.value.isdecimal():
+    port = flag.number
+    if port is None:
         context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
         return default
-    port = int(flag.value)
     if not decode:
         if port != default:
-            context.findings.warn(where, f"--port is {port}, but requests go to {default}: the engine must listen there")
+            context.findings.warn(where, f"--port is {flag.value}, but requests go to {default}: the engine must listen there")
         return default
     if port == contract.ENGINE_PORT:
         context.findings.problem(where, f"--port {port} is taken by the sidecar: use {contract.DECODE_PORT} or leave it out")
     elif not 1 <= port <= _PORT_MAX:
-        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {port}")
+        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {flag.value}")
     return port
 
 

@@ -16,6 +16,8 @@ from activities.render.engines.spec import Member
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _SHELL_TEXT_FLAG = re.compile(r"-[a-z]*c")
 _SHELL_ENDS = ";&|)"
+# More than any number that an engine takes; Python itself refuses to read one of more than 4,300.
+_DIGITS_MAX = 18
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,14 @@ class Flag:
     name: str
     value: str
     place: str
+
+    @property
+    def number(self) -> int | None:
+        """The value as a number; None if it is none that can be read here. One that is too long stands for all that are too large."""
+        if not (self.value.isascii() and self.value.isdecimal()):
+            return None
+        digits = self.value.lstrip("0")
+        return int(digits or "0") if len(digits) <= _DIGITS_MAX else 10**_DIGITS_MAX
 
 
 def find_flag(member: Member, *names: str) -> Flag | None:

@@ -5,6 +5,11 @@ A user should not fix one error only to get the next: readers add every problem 
 
 from dataclasses import dataclass, field
 
+from api_types.payload_limits import shortened
+
+# Findings quote values, and become conditions.
+_BYTES_MAX = 2048
+
 
 class NotRenderable(ValueError):
     """A replica or cache that cannot be put on this cluster. `reason` is the reason of `ModelAccepted`=False."""
@@ -56,6 +61,6 @@ class Findings:
 
 
 def _once(sentences: list[str], where: str, text: str) -> None:
-    sentence = f"{where}: {text}" if where else text
+    sentence = shortened(f"{where}: {text}" if where else text, _BYTES_MAX)
     if sentence not in sentences:
         sentences.append(sentence)

@@ -43,13 +43,13 @@ class BlockSize:
 def block_size(context: Context, engine: Engine) -> BlockSize:
     """Read the KV block size from an engine's flags, else give the default."""
     flag = find_flag(engine.server, *_BLOCK_SIZE_FLAGS)
-    if flag is None or not (flag.value.isascii() and flag.value.isdecimal()):
+    tokens = flag.number if flag else None
+    if flag is None or tokens is None:
         return BlockSize(_BLOCK_SIZE_DEFAULT, "default")
-    tokens = int(flag.value)
     if not 1 <= tokens <= _BLOCK_SIZE_MAX:
         context.findings.warn(
             member_path(engine, engine.server),
-            f"{flag.name} {tokens} is outside 1 to {_BLOCK_SIZE_MAX}: the picker counts in blocks of {_BLOCK_SIZE_DEFAULT} tokens",
+            f"{flag.name} {flag.value} is outside 1 to {_BLOCK_SIZE_MAX}: the picker counts in blocks of {_BLOCK_SIZE_DEFAULT} tokens",
         )
         return BlockSize(_BLOCK_SIZE_DEFAULT, "default")
     return BlockSize(tokens, f"{flag.name} in {flag.place}")

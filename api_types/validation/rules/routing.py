@@ -10,7 +10,7 @@ from api_types.resources.model_service import EndpointSelector
 from api_types.validation.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
-_CHART_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+_CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
 
 
 def backend_block_is_present(spec: InferenceGatewaySpec, context: RuleContext) -> Findings:

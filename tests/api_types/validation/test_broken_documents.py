@@ -226,4 +226,4 @@ def test_nesting_and_size_are_bounded_before_anything_else_is_read() -> None:
     for _ in range(100):
         deep = {"a": deep}
     assert problems(a_cluster(cluster={"gke": deep})) == [": is nested more than 64 levels deep"]
-    assert problems(a_document("ModelCache", "x", {"a": [0] * 100_001})) == [": has more than 100000 values"]
+    assert problems(a_document("ModelCache", "x", {"a": [0] * 100_001})) == [": has more than 50000 values"]

@@ -1,5 +1,8 @@
 """YAML and JSON are read as users write them (spec/api.md 1, step 1)."""
 
+import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -91,11 +94,11 @@ HEAD = "apiVersion: modelplane.ai/v1alpha1\nkind: ModelCache\nmetadata: {name: x
 ITEMS = "apiVersion: v1\nkind: List\nitems: [x]\n"
 
 BAD = [
-    ("a key given twice", "a: 1\nb: 2\na: 3\n", 'bad.yaml document 1 line 3: key "a" is given twice'),
-    ("a key given twice in JSON", '{"a": 1,\n "a": 2}', 'bad.yaml document 1 line 2: key "a" is given twice'),
-    ("an unknown alias", "a: *nowhere\n", "bad.yaml document 1 line 1: unknown alias *nowhere"),
-    ("a foreign tag", "a: 1\n---\nb: !!python/object:os.system x\n", "bad.yaml document 2 line 3: tag "),
-    ("binary data", "a: !!binary aGk=\n", "bad.yaml document 1 line 1: tag "),
+    ("a key given twice", "a: 1\nb: 2\na: 3\n", "bad.yaml document 1 line 3: a key is given twice: a"),
+    ("a key given twice in JSON", '{"a": 1,\n "a": 2}', "bad.yaml document 1 line 2: a key is given twice: a"),
+    ("an unknown alias", "a: *nowhere\n", "bad.yaml document 1 line 1: an alias of no anchor"),
+    ("a foreign tag", "a: 1\n---\nb: !!python/object:os.system x\n", "bad.yaml document 2 line 3: a tag that means nothing here"),
+    ("binary data", "a: !!binary aGk=\n", "bad.yaml document 1 line 1: tag tag:yaml.org,2002:binary means nothing here"),
     ("a merge of a list of text", "a:\n  <<: [x]\n", "bad.yaml document 1 line 2: << merges objects only"),
     ("brackets that do not close", "a: 1\n---\nb: [1, 2\n", "bad.yaml document 2 line "),
     ("a tab for indentation", "a:\n\t- b\n", "bad.yaml document 1 line 2: not YAML: "),
@@ -106,6 +109,11 @@ BAD = [
     ),
     ("a list at the top", "- a\n", "bad.yaml document 1 (line 1): must be an object with apiVersion and kind"),
     ("text at the top", "a: 1\n---\nhello\n", "bad.yaml document 2 (line 3): must be an object with apiVersion and kind"),
+    ("a key that is not finite", ".nan: 1\n", "bad.yaml document 1 line 1: a key must be a string"),
+    ("a key of any length", f"{2**61}: 1\n", "bad.yaml document 1 line 1: a key must be a string"),
+    ("half of a surrogate pair", 'a: 1\n---\na: "\\ud800"\n', "bad.yaml document 2 line 3: half of a surrogate pair"),
+    ("half of a surrogate pair in JSON", '{"a": "\\ud800x"}', "bad.yaml document 1 line 1: half of a surrogate pair"),
+    ("half of a surrogate pair as a key", '{"\\udfff": 1}', "bad.yaml document 1 line 1: half of a surrogate pair"),
     ("a key that is a list", "? [a]\n: 1\n", "bad.yaml document 1 line 1: a key must be a string"),
     (
         "a list of text as items",
@@ -127,7 +135,7 @@ def test_a_few_aliases_cannot_stand_for_gigabytes() -> None:
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
     spec = "\n  ".join(["spec:", *lines])
     (document,) = parse(f"{HEAD}{spec}", "bomb.yaml")
-    with pytest.raises(InvalidManifest, match="has more than 100000 values"):
+    with pytest.raises(InvalidManifest, match="has more than 50000 values"):
         admit(document, CHECKS)
 
 
@@ -142,3 +150,80 @@ def test_nesting_that_no_parser_survives_is_an_error_of_the_file(text: str) -> N
     with pytest.raises(InvalidManifest) as caught:
         parse(text, "deep")
     assert str(caught.value) == "deep document 1 line 1: is nested more than 64 levels deep"
+
+
+# Each took minutes, or gigabytes, where every step is as long as what was read before it.
+SLOW = [
+    ("documents of JSON beside each other", "{}" * 195_000),
+    ("documents of JSON on lines", "{}\n" * 195_000),
+    (
+        "merges of one large object",
+        "a: &a {" + ", ".join(f"k{n}: 1" for n in range(1500)) + "}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(9000)),
+    ),
+    ("a merge of many", "a: &a {" + ", ".join(f"k{n}: 1" for n in range(1500)) + "}\nb: {<<: [" + ", ".join(["*a"] * 40_000) + "]}\n"),
+    ("keys that collide", "{" + ", ".join(f"{n * (2**61 - 1)}: 1" for n in range(20_000)) + "}"),
+    ("brackets", "[" * 200_000),
+    ("spaces before it", " " * 200_000 + "{"),
+]
+
+
+@pytest.mark.parametrize("text", [case[1] for case in SLOW], ids=[case[0] for case in SLOW])
+def test_no_text_takes_longer_than_its_length(text: str) -> None:
+    started = time.process_time()
+    with suppress(InvalidManifest):
+        parse(text, "slow.yaml")
+    assert time.process_time() - started < 5
+
+
+def test_what_merge_keys_make_is_counted() -> None:
+    text = "a: &a {" + ", ".join(f"k{n}: 1" for n in range(1000)) + "}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(51))
+    with pytest.raises(InvalidManifest, match="merges more than 50000 keys"):
+        parse(text, "merge.yaml")
+
+
+def test_two_escapes_of_json_may_be_one_character() -> None:
+    assert [dict(one) for one in parse('{"a": "\\ud83d\\ude00", "b\\ud83d\\ude00": 1}', "a.json")] == [{"a": "😀", "b😀": 1}]
+
+
+def test_a_number_that_is_too_long_for_any_field_stays_text_in_json_as_in_yaml() -> None:
+    digits = "9" * 5000
+    assert [dict(one) for one in parse(f'{{"a": {digits}, "b": 0.{digits}}}', "a.json")] == [{"a": digits, "b": f"0.{digits}"}]
+    assert value(digits) == digits
+
+
+@pytest.mark.parametrize("secret", ["!hunter2", "*hunter2", "!h!hunter2"])
+def test_a_password_that_looks_like_a_tag_or_an_alias_is_not_shown(secret: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse(f"data:\n  password: {secret}\n", "secret.yaml")
+    assert "hunter2" not in str(caught.value)
+    assert "line 2" in str(caught.value)
+
+
+def test_what_json_cannot_carry_is_refused_also_where_no_text_was_read() -> None:
+    spec = {"source": {"huggingFace": {"repo": "a/b", "revision": "x\ud800"}}}
+    for bad in (spec, {"\udfff": 1}, {"sizeGiB": 10**5000}):
+        with pytest.raises(InvalidManifest) as caught:
+            admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x"}, "spec": bad}, CHECKS)
+        json.dumps(str(caught.value), ensure_ascii=False).encode()
+    for data in ({"a": "\ud800"}, {"\ud800": "a"}):
+        with pytest.raises(InvalidManifest, match="half of a surrogate pair"):
+            admit({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": data}, CHECKS)
+
+
+def test_an_error_is_one_line_that_no_terminal_obeys() -> None:
+    spec = {"a\x1b[31m\nModelCache default/y: is fine": 1, "b\u202ec": 1, "d\x9b2J": 1}
+    with pytest.raises(InvalidManifest) as caught:
+        admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x"}, "spec": spec}, CHECKS)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith("ModelCache default/x: ") and line.isprintable() for line in lines)
+    assert "\\x1b[31m\\x0aModelCache default/y" in str(caught.value)
+    assert "b\\u202ec" in str(caught.value)
+
+
+def test_of_many_errors_the_first_hundred_are_shown_and_the_rest_is_counted() -> None:
+    spec = {f"f{n}" + "x" * 5000: 1 for n in range(2000)}
+    with pytest.raises(InvalidManifest) as caught:
+        admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x"}, "spec": spec}, CHECKS)
+    assert len(caught.value.problems) > 2000
+    assert len(str(caught.value)) < 100_000
+    assert str(caught.value).splitlines()[-1] == f"and {len(caught.value.problems) - 100} more"

@@ -13,6 +13,7 @@ USABLE = [
     ("http://host.example:/x", "host.example", 80),
     ("https://host.example:65535", "host.example", 65535),
     ("https://host.example:1", "host.example", 1),
+    ("https://host.example:00080", "host.example", 80),
 ]
 
 
@@ -27,6 +28,8 @@ UNUSABLE = [
     ("https://host:abc", True),
     ("http://h.example:99999", True),
     ("https://h.example:0", True),
+    ("https://h.example:" + "9" * 5000, True),
+    ("https://h.example:" + "0" * 5000, True),
     ("http://user:pw@h.example/", True),
     ("http://[::1", True),
     ("", True),

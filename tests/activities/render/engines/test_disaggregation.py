@@ -85,11 +85,18 @@ def test_engine_probe_and_sidecar_agree_on_the_decode_port(member: dict[str, Any
     [
         pytest.param("8000", "--port 8000 is taken by the sidecar: use 8001", id="wkl-35 the sidecar's port"),
         pytest.param("70000", "--port must be between 1 and 65535, is 70000", id="wkl-35 no port at all"),
+        pytest.param("9" * 5000, "--port must be between 1 and 65535, is 9999", id="wkl-35 no number that Python reads"),
     ],
 )
 def test_a_decode_port_that_cannot_work_is_refused(value: str, problem: str) -> None:
     with pytest.raises(InvalidSpec, match=problem):
         render_pair(decode={"args": [f"--port={value}"]})
+
+
+def test_a_port_that_is_too_long_for_a_message_is_cut_in_it() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        render_pair(decode={"args": ["--port=" + "9" * 100_000]})
+    assert len(str(caught.value)) < 5000
 
 
 def test_wkl_36_a_port_from_a_variable_is_assumed_with_a_warning() -> None:

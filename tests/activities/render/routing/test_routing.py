@@ -72,6 +72,7 @@ def test_the_kv_cache_scorer_is_an_option() -> None:
         pytest.param({}, 16, "default", False, id="wkl-45 nothing"),
         pytest.param({"args": ["--block-size=0"]}, 16, "default", True, id="wkl-45 zero"),
         pytest.param({"args": ["--block-size=1025"]}, 16, "default", True, id="wkl-45 too large"),
+        pytest.param({"args": ["--block-size", "9" * 5000]}, 16, "default", True, id="wkl-45 too long"),
         pytest.param({"args": ["--block-size"]}, 16, "default", False, id="wkl-45 no value"),
         pytest.param(
             {"command": ["bash", "-c"], "args": ["python3 -m sglang.launch_server --page-size 32 &"]},
