@@ -7,6 +7,7 @@ ends all downloading for this run, and the caller goes on to build from source.
 import hashlib
 import platform
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,27 +60,25 @@ class Downloader:
         }
         url = download.url.format(**facts)
         self._say(f"{binary} {version}: downloading")
-        file = folder / f"{binary}.download"
-        digest = hashlib.sha256()
-        with client.stream("GET", url) as answer, file.open("wb") as out:
-            answer.raise_for_status()
-            for chunk in answer.iter_bytes(CHUNK_BYTES):
-                digest.update(chunk)
-                out.write(chunk)
-        if download.checksum_url is not None:
-            published = client.get(download.checksum_url.format(**facts)).raise_for_status().text
+        published = client.get(download.checksum_url.format(**facts)).raise_for_status().text
+        # Beside the folder, so that nothing of a download that fails stays among the programs.
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            file, digest = Path(scratch) / binary, hashlib.sha256()
+            with client.stream("GET", url) as answer, file.open("wb") as out:
+                for chunk in answer.raise_for_status().iter_bytes(CHUNK_BYTES):
+                    digest.update(chunk)
+                    out.write(chunk)
             if digest.hexdigest() != (wanted := published_digest(published, url.rsplit("/", 1)[-1])):
                 raise DownloadRefused(f"{url}: sha256 is {digest.hexdigest()}, published is {wanted}; the file was not used")
-        target = folder / binary
-        if download.member is None:
-            file.rename(target)
-        else:
-            with tarfile.open(file) as archive:
-                member = archive.extractfile(download.member.format(**facts))
-                if member is None:
-                    raise DownloadRefused(f"{url}: {download.member.format(**facts)} in it is not a file")
-                target.write_bytes(member.read())
-            file.unlink()
+            target = folder / binary
+            if download.member is None:
+                file.rename(target)
+            else:
+                with tarfile.open(file) as archive:
+                    member = archive.extractfile(download.member.format(**facts))
+                    if member is None:
+                        raise DownloadRefused(f"{url}: {download.member.format(**facts)} in it is not a file")
+                    target.write_bytes(member.read())
         target.chmod(0o755)
 
 

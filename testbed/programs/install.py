@@ -170,7 +170,7 @@ def version_of(path: str, arguments: tuple[str, ...]) -> str | None:
 
 
 def _copy_definitions(wanted: Definitions, target: Path) -> None:
-    module = _module(_go(wanted.name, wanted.version), f"{wanted.module}@v{wanted.version}", target)
+    module = _module(_go(wanted.name, wanted.version), f"{wanted.module}@v{wanted.version}", target, wanted.checksum)
     for pattern in wanted.files:
         files = sorted(module.glob(pattern))
         if not files:
@@ -198,12 +198,15 @@ def _beside(place: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _module(go: str, module: str, cwd: Path) -> Path:
-    """Have a Go module's source; without `@version` it is that of the go.mod in `cwd`."""
+def _module(go: str, module: str, cwd: Path, checksum: str = "") -> Path:
+    """Have a Go module's source, which must have that checksum. Without `@version` it is that of the go.mod in `cwd`, with its go.sum."""
     command = [go, "mod", "download", "-json", module]
     answer = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     try:
-        return Path(json.loads(answer.stdout)["Dir"])
+        told = json.loads(answer.stdout)
+        if checksum and told["Sum"] != checksum:
+            raise InstallFailed(f"{module}: its checksum is {told['Sum']}, versions.py has {checksum}; the module was not used")
+        return Path(told["Dir"])
     except (ValueError, KeyError):
         raise InstallFailed(f"{module}: `{' '.join(command)}` failed: {answer.stdout}{answer.stderr}") from None
 

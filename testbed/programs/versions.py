@@ -1,7 +1,8 @@
 """Every version the testbed pins, and where each program comes from.
 
-One module, so that raising a version is one edit here and one `go mod tidy` in `tools/<module>`. Programs are built from Go modules when
-neither PATH nor an official download has them; resource definitions of other projects are read out of their Go modules and never copied.
+One module, so that raising a version is one edit here (with its checksum, for definitions) and one `go mod tidy` in `tools/<module>`.
+Programs are built from Go modules when neither PATH nor an official download has them; resource definitions of other projects are read out
+of their Go modules and never copied.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,14 @@ KAI_SCHEDULER = "0.12.0"
 
 @dataclass(frozen=True)
 class Download:
-    """An official release: where it lies and how it is packed. `{version}`, `{arch}` and `{binary}` are filled in."""
+    """An official release: where it lies and how it is packed. `{version}`, `{arch}` and `{binary}` are filled in.
+
+    A release that publishes no checksums is not downloaded but built, from modules whose hashes are in go.sum.
+    """
 
     url: str
-    checksum_url: str | None = None
+    checksum_url: str
+    """A checksum beside its file finds a damaged file, and one that was changed alone; who wrote both is a matter of the host's TLS."""
     member: str | None = None
     """Path inside the tar archive; None when the file is the program itself."""
 
@@ -102,7 +107,6 @@ TOOLS: tuple[Tool, ...] = (
         module="kwok",
         packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
         minutes=1.5,
-        download=Download(url="https://github.com/kubernetes-sigs/kwok/releases/download/v{version}/kwok-linux-{arch}"),
     ),
     Tool(
         name="temporal",
@@ -181,6 +185,8 @@ class Definitions:
     name: str
     module: str
     version: str
+    checksum: str
+    """Of the module, as in a go.sum."""
     files: tuple[str, ...]
     """Glob patterns inside the module."""
 
@@ -190,6 +196,7 @@ DEFINITIONS: tuple[Definitions, ...] = (
         name="gateway-api",
         module="sigs.k8s.io/gateway-api",
         version=GATEWAY_API,
+        checksum="h1:RqVRIlkhLhUO8wOHKTLnTJA6o/1un4po4/6M1nRzdd0=",
         # The bundle's admission policy (vap_*) guards upgrades on shared clusters; nothing is upgraded here.
         files=("config/crd/standard/gateway.networking.k8s.io_[a-u]*.yaml",),
     ),
@@ -197,12 +204,14 @@ DEFINITIONS: tuple[Definitions, ...] = (
         name="inference-extension",
         module="sigs.k8s.io/gateway-api-inference-extension",
         version=INFERENCE_EXTENSION,
+        checksum="h1:n/zyxk/1RCT1nNoCdKiZsN7XTz9mTk3Cu1fWWbtZMBw=",
         files=("config/crd/bases/*.yaml",),
     ),
     Definitions(
         name="lws",
         module="sigs.k8s.io/lws",
         version=LEADER_WORKER_SET,
+        checksum="h1:DdhJ8QabwTfWgbgaHH2gdf8twliioHaoSfmDXRYEVU0=",
         files=("config/crd/bases/*.yaml", "config/webhook/manifests.yaml", "config/webhook/*-patch.yaml"),
     ),
 )
@@ -213,18 +222,21 @@ ADD_ONS: tuple[Definitions, ...] = (
         name="prometheus-operator",
         module="github.com/prometheus-operator/prometheus-operator",
         version=PROMETHEUS_OPERATOR,
+        checksum="h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
         files=("example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",),
     ),
     Definitions(
         name="istio",
         module="istio.io/api",
         version=ISTIO_API,
+        checksum="h1:0fYY9G03CAdFwE/fCkpr0v7kKsy+Hz9OCCjLNBNLbnU=",
         files=("kubernetes/customresourcedefinitions.gen.yaml",),
     ),
     Definitions(
         name="kueue",
         module="sigs.k8s.io/kueue",
         version=KUEUE,
+        checksum="h1:9Khzc2ne6/eWuZx5o+R4KlVBzh3kZkTIMzpPC2e8Spg=",
         files=tuple(
             f"config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml"
             for plural in ("clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloads")
@@ -234,6 +246,7 @@ ADD_ONS: tuple[Definitions, ...] = (
         name="kai-scheduler",
         module="github.com/NVIDIA/KAI-scheduler",
         version=KAI_SCHEDULER,
+        checksum="h1:3rhB0TdbJYNgOiZ6E0cAa+VJnr4srhoigJI/PkY85vI=",
         files=(
             "deployments/kai-scheduler/crds/scheduling.run.ai_queues.yaml",
             "deployments/kai-scheduler/crds/scheduling.run.ai_podgroups.yaml",

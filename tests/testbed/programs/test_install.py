@@ -1,6 +1,7 @@
 """Programs are had once per version, by the first way that works, and never half."""
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -168,15 +169,32 @@ def test_a_download_that_is_not_what_was_published_is_refused(machine: Machine, 
     assert machine.builds == 0
 
 
-def test_a_release_that_is_not_there_is_built(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
-    assert machine.have(widget(Download(url=f"{releases({})}/{{binary}}")))["widget"].is_file()
+@pytest.mark.parametrize("sums", [b"", f"{hashlib.sha256(b'widget').hexdigest()}  other\n".encode()], ids=["empty", "of other files"])
+def test_a_download_whose_checksum_is_not_among_the_published_is_refused(
+    sums: bytes, machine: Machine, releases: Callable[[dict[str, bytes]], str]
+) -> None:
+    address = releases({"/widget": b"widget", "/sums": sums})
+    with pytest.raises(DownloadRefused, match="published is None"):
+        machine.have(widget(Download(url=f"{address}/{{binary}}", checksum_url=f"{address}/sums")))
+    assert not (machine.cache / "tools/widget-1.2.3").exists()
+
+
+@pytest.mark.parametrize("served", [{}, {"/widget": b"widget"}], ids=["no file", "no checksums"])
+def test_a_release_that_is_not_there_whole_is_built(
+    served: dict[str, bytes], machine: Machine, releases: Callable[[dict[str, bytes]], str]
+) -> None:
+    address = releases(served)
+    built = machine.have(widget(Download(url=f"{address}/{{binary}}", checksum_url=f"{address}/sums")))["widget"]
+    assert built.read_bytes() != b"widget"
+    assert [path.name for path in built.parent.iterdir()] == ["widget"]
     assert machine.builds == 1
 
 
 def test_one_host_out_of_reach_ends_all_downloading(machine: Machine, releases: Callable[[dict[str, bytes]], str]) -> None:
     """The second tool could be downloaded, and is built all the same: a closed network must not cost a time-out per program."""
-    closed = widget(Download(url="http://127.0.0.1:1/{binary}"))
-    open_ = widget(Download(url=f"{releases({'/gadget': b'downloaded'})}/{{binary}}"), name="gadget")
+    address = releases({"/gadget": b"downloaded", "/sums": hashlib.sha256(b"downloaded").hexdigest().encode()})
+    closed = widget(Download(url="http://127.0.0.1:1/{binary}", checksum_url="http://127.0.0.1:1/sums"))
+    open_ = widget(Download(url=f"{address}/{{binary}}", checksum_url=f"{address}/sums"), name="gadget")
     programs = machine.have(closed, open_)
     assert machine.builds == 2
     assert programs["gadget"].read_bytes() != b"downloaded"
@@ -214,6 +232,15 @@ def test_each_module_is_complete_as_it_is_shipped(module: str, tmp_path: Path) -
     built = set(answer.stdout.split())
     assert set(packages) | {f"{package.module}/{package.folder}" for package in left_out} <= built
     assert not [name for name in built if "aws-sdk-go-v2/service/ec2" in name or "lego/v4/providers/dns/" in name]
+
+
+def test_definitions_of_a_module_with_another_checksum_are_refused(machine: Machine, tmp_path: Path) -> None:
+    wanted = DEFINITIONS[0]
+    told = json.dumps({"Dir": str(tmp_path), "Sum": "h1:" + "x" * 43 + "="})
+    machine.program("go", f"#!/bin/sh\necho '{told}'\n")
+    with pytest.raises(InstallFailed, match=re.escape(f"versions.py has {wanted.checksum}")):
+        Installer(machine.said.append, machine.cache).definitions(wanted.name)
+    assert not list((machine.cache / "definitions").glob(f"{wanted.name}-*[0-9]"))
 
 
 @pytest.mark.testbed
