@@ -86,8 +86,9 @@ def _identity(document: Mapping[Any, Any], default_namespace: str) -> str:
     if not isinstance(metadata, Mapping) or not (isinstance(kind, str) and kind) or not (isinstance(name, str) and name):
         return ""
     info = BY_KIND.get(kind)
-    namespaced = info is None or info.namespaced
-    return title(kind, str(metadata.get("namespace") or default_namespace) if namespaced else "", name)
+    given = metadata.get("namespace")
+    namespace = given if isinstance(given, str) and given else default_namespace
+    return title(kind, namespace if info is None or info.namespaced else "", name)
 
 
 def dump(manifest: Manifest) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Remove from a document what counts as absent: nulls, and fields that API servers and other control planes add.
 
-Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes. So is what no
-JSON can carry: text that is not Unicode, and numbers that Python itself refuses to write.
+Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes. So are
+keys that no JSON can carry, and numbers that Python itself refuses to write.
 """
 
 import re
@@ -60,7 +60,8 @@ def without_nulls(document: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _copy_mapping(value: Mapping[Any, Any], budget: _Budget, depth: int) -> dict[str, Any]:
     for key in value:
-        _check_text(key)
+        if isinstance(key, str) and not is_unicode(key):
+            raise NotStorable("has a key with half of a surrogate pair, which is no character")
     return {key: _copy(item, budget, depth + 1) for key, item in value.items() if item is not None}
 
 
@@ -68,7 +69,6 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
     budget.spend(depth)
     # By far the most values are strings, and the check for an abstract class takes ten times as long as this one.
     if isinstance(value, str):
-        _check_text(value)
         return value
     if isinstance(value, Mapping):
         return _copy_mapping(value, budget, depth)
@@ -79,9 +79,9 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
     return value
 
 
-def _check_text(value: Any) -> None:
-    if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
-        raise NotStorable("has half of a surrogate pair, which is no character")
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can carry a text: half of a surrogate pair is no character."""
+    return text.isascii() or not _SURROGATE.search(text)
 
 
 def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:

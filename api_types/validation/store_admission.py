@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from api_types.hints import nearest
 from api_types.resources.secrets import ConfigMap, Secret, Stored
 from api_types.validation.admission import Admitted, title
-from api_types.validation.normalize import NotStorable, drop_server_fields, without_nulls
+from api_types.validation.normalize import NotStorable, drop_server_fields, is_unicode, without_nulls
 from api_types.validation.problems import InvalidManifest, Problem
 from api_types.validation.rules.metadata import is_dns_label
 
@@ -37,7 +37,7 @@ def admit_stored(document: Mapping[Any, Any], namespace: str = "default") -> Adm
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     where, name = metadata.get("namespace") or namespace, metadata.get("name")
-    who = title(kind, str(where), str(name or "(no name)"))
+    who = title(kind, where if isinstance(where, str) else namespace, name if isinstance(name, str) and name else "(no name)")
     try:
         raw = without_nulls(document)
     except NotStorable as error:
@@ -79,6 +79,9 @@ def _problems(kind: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
             if not isinstance(key, str) or len(key) > KEY_MAX or not _KEY.fullmatch(key) or set(key) == {"."}:
                 found.append((path, "key must be letters, digits, hyphen, underscore or dot"))
             if not isinstance(value, str):
+                continue
+            if not is_unicode(value):
+                found.append((path, "must be text that UTF-8 can carry"))
                 continue
             size += len(value.encode())
             if (kind, field) in _BASE64_FIELDS and not _is_base64(value):

@@ -11,22 +11,32 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from activities.clients.kubernetes.redact import redact
 from activities.clients.outward.addresses import refused_host
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
+from api_types.validation.documents import Unreadable, read_one
 
 _SIZE_MAX = 1 << 20
-_WORD = re.compile(r"[\w.@:/-]{1,200}")
+# A file with two hundred clusters has half of it.
+_VALUES_MAX = 10_000
+# The trust store of an operating system has about 150.
+_CERTIFICATES_MAX = 250
+_KEY_CHARACTERS_MAX = 64 * 1024
+_NAME = re.compile(r"[\w.@:/-]{1,128}", re.ASCII)
+_NAME_SEPARATORS = re.compile(r"[_.@:/-]")
+_NAME_PART_MAX = 24
+_RANDOM_MAX = 12
+_TOKEN = re.compile(r"[!-~]+")
+_HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_FIELDS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -57,7 +67,8 @@ class Access:
 def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> Access:
     """Read the current context of a kubeconfig.
 
-    `subject` names the kubeconfig in messages. Raises CredentialsInvalid with every problem.
+    `subject` names the kubeconfig in messages. Takes up to a second for the longest text: not for an event loop.
+    Raises CredentialsInvalid with every problem.
     """
     return _Reader(settings, subject).read(text)
 
@@ -87,7 +98,8 @@ class _Reader:
         if bool(certificate) != bool(key):
             self._problems.append("client-certificate-data and client-key-data must be given together")
         self._check_pems(authority, certificate, key)
-        token = self._text(user, "token")
+        token = self._matching(user, "token", _TOKEN)
+        server_name = self._matching(cluster, "tls-server-name", _HOST)
         plugin = self._plugin(user)
         token = token or self._auth_provider_token(user)
         if context and not self._problems and not (token or certificate or plugin):
@@ -99,7 +111,7 @@ class _Reader:
             certificate=certificate,
             key=key,
             token=token,
-            server_name=self._text(cluster, "tls-server-name"),
+            server_name=server_name,
             plugin=plugin,
             allow_loopback=self._settings.allow_loopback,
         )
@@ -109,11 +121,10 @@ class _Reader:
             self._problems.append(f"is larger than {_SIZE_MAX} characters")
             self._raise_problems()
         try:
-            document = YAML(typ="safe", pure=True).load(StringIO(text))
-        except YAMLError as error:
-            # The parser's own text quotes the line, which may be a key.
-            mark = getattr(error, "problem_mark", None)
-            self._problems.append(f"is not YAML{f' (line {mark.line + 1})' if mark else ''}")
+            document = read_one(text, _VALUES_MAX)
+        except Unreadable as error:
+            # Not the whole error: it quotes the text, which may be a key.
+            self._problems.append(f"line {error.line}: {error.reason}")
             document = None
         if document is not None and not isinstance(document, Mapping):
             self._problems.append("is not a kubeconfig: a mapping with clusters, contexts and users is expected")
@@ -126,6 +137,9 @@ class _Reader:
     def _named(self, document: Mapping[str, Any], group: str, kind: str, name: object) -> Mapping[str, Any]:
         if not name:
             return {}
+        if not isinstance(name, str):
+            self._problems.append(f"the name of the {kind} to use must be text")
+            return {}
         entries = document.get(group)
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, Mapping) and entry.get("name") == name:
@@ -133,7 +147,7 @@ class _Reader:
                 if isinstance(found, Mapping):
                     return found
                 break
-        self._problems.append(f"{group} has no usable entry named {_shown(str(name))}")
+        self._problems.append(f"{group} has no usable entry named {_shown(name)}")
         return {}
 
     def _refuse_indirections(self, group: str, entry: Mapping[str, Any]) -> None:
@@ -161,6 +175,9 @@ class _Reader:
             if cluster:
                 self._problems.append("cluster.server is not set")
             return ""
+        if " " in server or not server.isprintable():
+            self._problems.append("cluster.server is not a URL")
+            return ""
         try:
             parts = urlsplit(server)
             host, _ = (parts.hostname or "").rstrip("."), parts.port
@@ -186,6 +203,13 @@ class _Reader:
         self._problems.append(f"{name} must be text")
         return ""
 
+    def _matching(self, entry: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+        value = self._text(entry, name)
+        if value and not pattern.fullmatch(value):
+            self._problems.append(f"{name} has characters that no {name} has")
+            return ""
+        return value
+
     def _pem(self, entry: Mapping[str, Any], name: str, group: str) -> str:
         value = self._text(entry, name)
         if not value:
@@ -198,30 +222,45 @@ class _Reader:
 
     def _check_pems(self, authority: str, certificate: str, key: str) -> None:
         for name, pem in (("certificate-authority-data", authority), ("client-certificate-data", certificate)):
+            if pem.count("-----BEGIN") > _CERTIFICATES_MAX:
+                self._problems.append(f"{name} holds more than {_CERTIFICATES_MAX} certificates")
+                continue
             try:
                 if pem:
                     x509.load_pem_x509_certificates(pem.encode())
-            except ValueError:
+            except (ValueError, x509.InvalidVersion, UnsupportedAlgorithm):
                 self._problems.append(f"{name} holds no certificate in PEM form")
+        if len(key) > _KEY_CHARACTERS_MAX:
+            self._problems.append(f"client-key-data is larger than {_KEY_CHARACTERS_MAX} characters")
+            return
         try:
             if key:
-                load_pem_private_key(key.encode(), password=None)
-        except (ValueError, TypeError):
+                # Whether its numbers are prime is for the server to find out: the check takes seconds for a long key.
+                load_pem_private_key(key.encode(), password=None, unsafe_skip_rsa_key_validation=True)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             self._problems.append("client-key-data holds no unencrypted private key in PEM form")
 
     def _plugin(self, user: Mapping[str, Any]) -> ExecPlugin | None:
         block = user.get("exec")
         if not block or not self._settings.allow_exec:
             return None
-        if not isinstance(block, Mapping) or not isinstance(block.get("command"), str):
+        if not isinstance(block, Mapping) or not (block.get("command") and _is_argument(block["command"])):
             self._problems.append("user.exec.command is not set")
             return None
-        env = block.get("env") or []
+        args, env, version = block.get("args") or [], block.get("env") or [], block.get("apiVersion") or ExecPlugin.api_version
+        if not (isinstance(args, list) and all(_is_argument(arg) for arg in args)):
+            self._problems.append("user.exec.args must be a list of text")
+        if not (isinstance(env, list) and all(_is_variable(entry) for entry in env)):
+            self._problems.append("user.exec.env must be a list of objects that each have a name and a value")
+        if not isinstance(version, str):
+            self._problems.append("user.exec.apiVersion must be text")
+        if self._problems:
+            return None
         return ExecPlugin(
             command=block["command"],
-            args=tuple(str(arg) for arg in block.get("args") or []),
-            env={str(entry["name"]): str(entry["value"]) for entry in env if isinstance(entry, Mapping)},
-            api_version=str(block.get("apiVersion") or ExecPlugin.api_version),
+            args=tuple(args),
+            env={entry["name"]: entry["value"] for entry in env},
+            api_version=version,
         )
 
     def _auth_provider_token(self, user: Mapping[str, Any]) -> str:
@@ -231,9 +270,10 @@ class _Reader:
             return ""
         config = block.get("config") if isinstance(block, Mapping) else None
         found = (config.get("id-token") or config.get("access-token")) if isinstance(config, Mapping) else None
-        if not found:
+        if not isinstance(found, str) or not _TOKEN.fullmatch(found):
             self._problems.append("user.auth-provider holds neither id-token nor access-token")
-        return str(found or "")
+            return ""
+        return found
 
     def _raise_problems(self) -> None:
         if self._problems:
@@ -243,6 +283,24 @@ class _Reader:
             )
 
 
+def _is_argument(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_variable(entry: object) -> bool:
+    if not isinstance(entry, Mapping):
+        return False
+    name, value = entry.get("name"), entry.get("value")
+    return isinstance(name, str) and bool(_ENVIRONMENT_NAME.fullmatch(name)) and isinstance(value, str) and "\0" not in value
+
+
 def _shown(text: str) -> str:
-    """Quote a name or address; anything else may be a credential that is here by a wrong indent."""
-    return f"{redact(text)!r}" if _WORD.fullmatch(text) else "(not shown: it may be a credential)"
+    """Quote a name or address; anything else may be a credential that is here by a wrong indent.
+
+    What looks random is not shown: parts without separators that are long, or mix letters and digits for more than a few characters.
+    """
+    parts = _NAME_SEPARATORS.split(text)
+    random = sum(len(part) for part in parts if not part.isdigit() and not part.isalpha())
+    if _NAME.fullmatch(text) and random <= _RANDOM_MAX and all(len(part) <= _NAME_PART_MAX for part in parts):
+        return repr(redact(text))
+    return "(not shown: it may be a credential)"

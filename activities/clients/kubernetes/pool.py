@@ -46,8 +46,13 @@ class KubernetesPool(ClusterPool):
         if known and known[0] == digest:
             return known[1]
         subject = f"{where}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
-        client = KubernetesCluster(Session(connection.cluster, self._access(content, subject), self.requests_at_once))
-        # No other task can have set it meanwhile: the read above is the last await.
+        # Its owner may have made it as slow to read as its size allows.
+        access = await asyncio.to_thread(self._access, content, subject)
+        # Another task may have made the client meanwhile; after this look there is no await.
+        known = self._open.get(reference)
+        if known and known[0] == digest:
+            return known[1]
+        client = KubernetesCluster(Session(connection.cluster, access, self.requests_at_once))
         self._open[reference] = (digest, client)
         if known:
             self._close_later(known[1])

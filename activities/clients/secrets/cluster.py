@@ -129,9 +129,11 @@ class _ControlCluster:
             )
         trusted = KubeconfigSettings(allow_loopback=True, allow_exec=self._settings.kubeconfig.allow_exec)
         try:
-            text = Path(file).expanduser().read_text()
+            text = Path(file).expanduser().read_text(encoding="utf-8")
         except OSError as error:
             raise CredentialsInvalid(f"KUBECONFIG: cannot read {file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise CredentialsInvalid(f"KUBECONFIG: {file} is not text in UTF-8; a kubeconfig in YAML or JSON is expected") from None
         return parse_kubeconfig(text, trusted, f"KUBECONFIG {file}")
 
 

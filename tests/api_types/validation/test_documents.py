@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api_types.validation.manifests import InvalidManifest, admit, parse
+from api_types.validation.manifests import InvalidManifest, admit, admit_all, parse
 from client.manifests.checks import CHECKS
 
 
@@ -139,6 +139,19 @@ def test_a_few_aliases_cannot_stand_for_gigabytes() -> None:
         admit(document, CHECKS)
 
 
+@pytest.mark.parametrize(
+    "head", ["apiVersion: v1\nkind: Secret\n", "apiVersion: modelplane.ai/v1alpha1\nkind: ModelCache\n"], ids=["Secret", "ModelCache"]
+)
+@pytest.mark.parametrize("field", ["name", "namespace"])
+def test_aliases_cannot_do_so_in_what_names_the_object_either(head: str, field: str) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
+    bomb = "\n  ".join(["spec:", *lines])
+    documents = parse(f"{head}{bomb}\nmetadata: {{name: x, {field}: *a11}}\n".replace("name: x, name", "name"), "bomb.yaml")
+    with pytest.raises(InvalidManifest, match="has more than 50000 values"):
+        admit_all(documents, CHECKS)
+
+
 def test_an_alias_to_its_own_list_ends_as_an_error() -> None:
     (document,) = parse(f"{HEAD}spec: &s {{a: *s}}\n", "loop.yaml")
     with pytest.raises(InvalidManifest, match="is nested more than 64 levels deep"):
@@ -206,7 +219,7 @@ def test_what_json_cannot_carry_is_refused_also_where_no_text_was_read() -> None
             admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x"}, "spec": bad}, CHECKS)
         json.dumps(str(caught.value), ensure_ascii=False).encode()
     for data in ({"a": "\ud800"}, {"\ud800": "a"}):
-        with pytest.raises(InvalidManifest, match="half of a surrogate pair"):
+        with pytest.raises(InvalidManifest, match=r"UTF-8|half of a surrogate pair"):
             admit({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": data}, CHECKS)
 
 

@@ -1,9 +1,11 @@
 """A kubeconfig is input: values are read, everything that reaches further is refused (rulings row 88, spec/stack-and-routing.md 3.5)."""
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import pytest
 from cryptography import x509
@@ -12,8 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
+from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clients.outward.addresses import refused_address
+from activities.clients.secrets.directory import SecretDirectory
+from activities.secrets.store import StoredSecret
 from api_types.errors import CredentialsInvalid
+from api_types.messages.cluster_work import Connection
 from api_types.settings import KubeconfigSettings
 
 SUBJECT = "cluster eu-1: Secret modelplane-system/eu-1 key 'kubeconfig'"
@@ -36,7 +42,7 @@ CERTIFICATE, KEY = _pair()
 
 
 def a_kubeconfig(
-    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, *, context: str = "main", users: list[Any] | None = None
+    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, *, context: Any = "main", users: list[Any] | None = None
 ) -> str:
     """A kubeconfig that is accepted as it is; `cluster` and `user` add to or change their entries."""
     tree: dict[str, Any] = {
@@ -48,6 +54,11 @@ def a_kubeconfig(
         "users": [{"name": "admin", "user": {"token": TOKEN} if user is None else user}] if users is None else users,
     }
     return json.dumps(tree)
+
+
+RANDOM = "b7e6c1d09f3a4c5e8d7b6a5f4e3d2c1b"
+BOMB = "\n".join(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, 41))
+ALLOWED = KubeconfigSettings(allow_exec=True)
 
 
 class Refused(NamedTuple):
@@ -113,7 +124,76 @@ REFUSED = [
     Refused("a user that does not exist", a_kubeconfig(users=[]), ("users has no usable entry named 'admin'",)),
     Refused("nothing", "", ("is empty",)),
     Refused("a list", "- a", ("is not a kubeconfig",)),
-    Refused("no YAML", f"a: [\n{TOKEN}", ("is not YAML (line",)),
+    Refused("no YAML", f"a: [\n{TOKEN}", ("line 2: not YAML",)),
+    Refused("a token that YAML takes for a tag", f"users:\n- user:\n    token: !{TOKEN}\n", ("line 3: a tag that means nothing here",)),
+    Refused("a token that YAML takes for an alias", f"a: *{TOKEN}", ("line 1: an alias of no anchor",)),
+    Refused("a token that is tagged as a number", f"a: !!int {TOKEN}\ncurrent-context: !!int {RANDOM}", ("contexts has no usable entry",)),
+    Refused("a token that is a key twice", f"{TOKEN}: 1\n{TOKEN}: 2", ("line 2: a key is given twice",)),
+    Refused("a context named by a random text", a_kubeconfig(context=RANDOM), ("it may be a credential",)),
+    Refused("a cluster named by a random text", a_kubeconfig(context=f"main-{RANDOM[:16]}"), ("it may be a credential",)),
+    Refused("a context that is a number", a_kubeconfig(context=10**20), ("the name of the context to use must be text",)),
+    Refused("a context that is a list", a_kubeconfig(context=[TOKEN]), ("the name of the context to use must be text",)),
+    Refused("brackets without end", "[" * 200_000, ("nested more than 64 levels deep",)),
+    Refused("brackets in JSON", "[" * 5000 + "]" * 5000, ("nested more than 64 levels deep",)),
+    Refused(
+        "objects that are merged",
+        f"a: &a {{{', '.join(f'k{n}: 1' for n in range(900))}}}\n{'b: {<<: [' + ', '.join(['*a'] * 900)}]}}",
+        ("merges more",),
+    ),
+    Refused(
+        "aliases of aliases as a name", f"a0: &a0 [x, x]\n{BOMB}\ncurrent-context: *a40\ncontexts: [{{name: *a40}}]", ("must be text",)
+    ),
+    Refused("an alias of itself", "current-context: &a [*a]\ncontexts: [{name: *a}]", ("must be text",)),
+    Refused("more values than any kubeconfig has", f"a: [{'1, ' * 20_000}]\nb: !x", ("has more than 10000 values",)),
+    Refused("more text than any kubeconfig has", "# " + "x" * (1 << 20), ("is larger than 1048576 characters",)),
+    Refused("a second document", f"{a_kubeconfig()}\n---\n{a_kubeconfig()}", ("more than one document",)),
+    Refused("half of a surrogate pair", a_kubeconfig(user={"token": TOKEN + "\ud800"}), ("half of a surrogate pair",)),
+    Refused("a number that Python does not read", a_kubeconfig().replace('"main"', "9" * 5000, 1), ("it may be a credential",)),
+    Refused("a null character in the text", "a: \0", ("unacceptable character",)),
+    Refused("a header after the token", a_kubeconfig(user={"token": f"{TOKEN}\r\nHost: x"}), ("token has characters that no token has",)),
+    Refused("a server name that is none", a_kubeconfig({"tls-server-name": "a\nb"}), ("tls-server-name has characters",)),
+    Refused("a server with a line end", a_kubeconfig({"server": f"https://a.example.com/\n{TOKEN}"}), ("cluster.server is not a URL",)),
+    Refused("a server with a bracket", a_kubeconfig({"server": "https://[a"}), ("cluster.server is not a URL",)),
+    Refused("a port that is none", a_kubeconfig({"server": "https://a.example.com:" + "9" * 5000}), ("cluster.server is not a URL",)),
+    Refused("a server that is a random text", a_kubeconfig({"server": RANDOM}), ("it may be a credential",)),
+    Refused(
+        "a chain of a thousand certificates",
+        a_kubeconfig({"certificate-authority-data": base64.b64encode(base64.b64decode(CERTIFICATE) * 1000).decode()}),
+        ("holds more than 250 certificates",),
+    ),
+    Refused(
+        "a key of a hundred thousand digits",
+        a_kubeconfig(user={"client-certificate-data": CERTIFICATE, "client-key-data": base64.b64encode(b"x" * 100_000).decode()}),
+        ("client-key-data is larger than 65536 characters",),
+    ),
+    *(
+        Refused(
+            f"a plugin whose {part} are of the wrong type: {wrong!r}",
+            a_kubeconfig(user={"exec": {"command": "a", part: wrong}}),
+            (said,),
+            ALLOWED,
+        )
+        for part, said, several in (
+            ("command", "user.exec.command is not set", (None, 7, ["a"], "", "a\0b")),
+            ("args", "user.exec.args must be a list of text", ("abc", {"a": 1}, [1], [None], ["\0"], 7)),
+            (
+                "env",
+                "user.exec.env must be a list of objects",
+                ("abc", [1], [{}], [{"name": "a"}], [{"name": 1, "value": "b"}], [{"name": "a=b", "value": "c"}], 7),
+            ),
+            ("apiVersion", "user.exec.apiVersion must be text", (7, [1])),
+        )
+        for wrong in cast("tuple[Any, ...]", several)
+    ),
+    *(
+        Refused(
+            f"a provider of the wrong type: {wrong!r}",
+            a_kubeconfig(user={"auth-provider": wrong}),
+            ("user.auth-provider holds neither",),
+            ALLOWED,
+        )
+        for wrong in ("a", [1], {"config": 7}, {"config": {"id-token": 7}}, {"config": {"id-token": "a\nb"}})
+    ),
     Refused("a token that is no text", a_kubeconfig(user={"token": 7}), ("token must be text",)),
     Refused(
         "everything at once",
@@ -135,6 +215,43 @@ def test_what_is_more_than_values_is_refused_and_no_secret_is_in_the_error(case:
     assert TOKEN not in text
     assert KEY not in text
     assert CERTIFICATE not in text
+    assert RANDOM[:16] not in text
+    assert len(text) < 2000
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["prod", "admin@eu-1.example.com", "arn:aws:eks:us-east-1:123456789012:cluster/prod-1", "gke_my-project_europe-west1-b_c1"]
+)
+def test_a_context_that_looks_like_a_name_is_named(name: str) -> None:
+    with pytest.raises(CredentialsInvalid, match=f"contexts has no usable entry named '{name}'"):
+        parse_kubeconfig(a_kubeconfig(context=name), KubeconfigSettings(), SUBJECT)
+
+
+async def test_one_client_is_made_for_a_kubeconfig_that_several_tasks_read_at_once(tmp_path: Path) -> None:
+    store = SecretDirectory(tmp_path)
+    await store.put(StoredSecret("modelplane-system", "eu-1", {"kubeconfig": a_kubeconfig().encode()}))
+    pool = KubernetesPool(store, KubeconfigSettings())
+    connection = Connection(cluster="eu-1", namespace="modelplane-system", name="eu-1", key="kubeconfig")
+    found = await asyncio.gather(*(pool.at(connection) for _ in range(5)))
+    assert len({id(one) for one in found}) == 1
+    await pool.close()
+
+
+async def test_a_kubeconfig_that_is_slow_to_read_stops_no_other_task(tmp_path: Path) -> None:
+    store = SecretDirectory(tmp_path)
+    text = "a: x\n" + " y\n" * 300_000
+    await store.put(StoredSecret("modelplane-system", "eu-1", {"kubeconfig": text.encode()}))
+    pool = KubernetesPool(store, KubeconfigSettings())
+    connection = Connection(cluster="eu-1", namespace="modelplane-system", name="eu-1", key="kubeconfig")
+    reading = asyncio.create_task(pool.at(connection))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    with pytest.raises(CredentialsInvalid):
+        await reading
+    assert turns > 10
 
 
 def test_values_are_accepted() -> None:
