@@ -1,13 +1,55 @@
-"""Limits that several packages check: admission, workflows and the scheduler."""
+"""Limits that several packages check, and how they refuse: admission, workflows and the scheduler."""
+
+from collections.abc import Iterable, Sequence
 
 REPLICAS_MAX = 1000
 """Replicas of one ModelDeployment."""
 
+ENGINES_MAX = 8
+"""Engines of one replica."""
+
+MEMBERS_MAX = 2
+"""Members of one engine: one Standalone, or a Leader and a Worker."""
+
+REQUESTS_MAX = 16
+"""Device requests of one member."""
+
 SELECTORS_BYTES_MAX = 32 * 1024
 """All device selectors of one ModelDeployment: the ledger entry of each of its replicas has them."""
+
+SELECTORS_COST_MAX = 200_000
+"""CEL cost units of all device selectors of one ModelDeployment, by Kubernetes' estimate of the most that they can cost.
+
+Ten times what one selector may cost. A comparison of an attribute or of a quantity costs 4 to 7, and a deployment has a handful of them. An
+evaluation of 200,000 units takes 0.05 s here, and each device of the fleet is one evaluation of every selector.
+"""
+
+SELECTORS_REFUSED_MAX = 16
+"""So many selectors that do not compile are reported; those behind them are not compiled."""
 
 CLASS_BYTES_MAX = 32 * 1024
 """The spec of one InferenceClass as JSON: an InferenceCluster carries and reports it for each of its eight pools."""
 
 POLICY_BYTES_MAX = 64 * 1024
 """The fleet policy as JSON: the scheduler carries it beside everything else."""
+
+_NAMED_MAX = 3
+
+
+def cost_problem(costs: Sequence[tuple[str, int]], cost_max: int = SELECTORS_COST_MAX) -> str:
+    """Say that selectors, given by place and cost, cost too much together; "" if they do not."""
+    total = sum(cost for _, cost in costs)
+    if total <= cost_max:
+        return ""
+    return f"the selectors of all engines together may cost {total} units or more, {cost_max} are allowed; simplify {dearest(costs)}"
+
+
+def dearest(costs: Iterable[tuple[str, int]]) -> str:
+    """Name the selectors that cost most."""
+    highest = sorted(costs, key=lambda each: -each[1])[:_NAMED_MAX]
+    return ", ".join(f"{place} ({cost} units)" for place, cost in highest)
+
+
+def not_checked() -> str:
+    """Say why further selectors were not compiled."""
+    return f"{SELECTORS_REFUSED_MAX} selectors do not compile; fix these first, those after them were not checked"

@@ -18,8 +18,8 @@ Packages, each of which imports only those below it:
 This module is the only one that others import from.
 """
 
-from scheduler.cel import check_selector
-from scheduler.decide import apply, decide, decide_and_explain
+from scheduler.cel import check_selector, selector_cost
+from scheduler.decide import apply, decide, decide_and_explain, decide_some
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state, restore_decision_state
@@ -88,6 +88,7 @@ __all__ += [
     "check_names",
     "decide",
     "decide_and_explain",
+    "decide_some",
     "decision_tree",
     "deployment_view",
     "engine_trees",
@@ -128,6 +129,7 @@ __all__ += [
     "parse_quantity",
     "parse_version",
     "read_policy",
+    "selector_cost",
     "untolerated",
     "write_policy",
 ]

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.cel.limits import BATCH_WORK_MAX
 from scheduler.explain import conditions
 from scheduler.explain.cluster_report import ClusterDetail, cluster_details
 from scheduler.explain.diagnosis import diagnose
@@ -57,6 +58,20 @@ def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[
 
     """
     return [explained.decision for explained in decide_and_explain(fleet, requests, now, lambda _: False)]
+
+
+def decide_some(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[Decision]:
+    """Decide the first requests of a batch as `decide` does: all of them, unless their selectors take too much work together.
+
+    There is at least one decision. Those left are decided in the next batch, and their decisions do not depend on where this one ends.
+    """
+    overlay = FleetOverlay(fleet, now)
+    decisions = []
+    for explained in _run_cycles(overlay, requests, lambda _: False):
+        decisions.append(explained.decision)
+        if overlay.work > BATCH_WORK_MAX:
+            break
+    return decisions
 
 
 def decide_and_explain(
@@ -176,7 +191,7 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
     shortfall = max(0, deployment.replicas - len(placements))
     diagnosis = Diagnosis()
     if shortfall:
-        held = cycle.held or ("selectors do not compile" if cycle.invalid else "")
+        held = cycle.held or ("the selectors cannot be used" if cycle.invalid else "")
         diagnosis = diagnose(cycle.overlay, deployment, cycle.placer.compiled if cycle.placer else cycle.compiled, cycle.placer, held)
         diagnosis = replace(diagnosis, preemption=cycle.preemption)
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)

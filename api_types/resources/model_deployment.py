@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.limits import REPLICAS_MAX
+from api_types.limits import REPLICAS_MAX, REQUESTS_MAX
 from api_types.resources.inference_cluster import TaintEffect
 from api_types.resources.parts.base_types import (
     Advice,
@@ -51,7 +51,7 @@ class DeviceRequest(ResourceModel):
 class NodeSelector(ResourceModel):
     """What a node must offer; a pool fits when it satisfies every entry."""
 
-    devices: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=16), MapKeys(("name",), "device")]
+    devices: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=REQUESTS_MAX), MapKeys(("name",), "device")]
     """The requests, in the order in which devices are assigned."""
 
 

@@ -1,7 +1,7 @@
 """The checks that admission needs from the scheduler, which `api_types` may not import: selectors, quantities and versions."""
 
 from api_types.validation.manifests import Checks
-from scheduler import check_selector, parse_quantity, parse_version
+from scheduler import check_selector, parse_quantity, parse_version, selector_cost
 
 
 def _quantity(text: str) -> str | None:
@@ -20,4 +20,4 @@ def _version(text: str) -> str | None:
     return None
 
 
-CHECKS = Checks(selector=check_selector, quantity=_quantity, version=_version)
+CHECKS = Checks(selector=check_selector, selector_cost=selector_cost, quantity=_quantity, version=_version)

@@ -9,6 +9,6 @@ Nothing here imports Temporal or pydantic, and importing this package loads no e
 """
 
 from scheduler.cel.errors import SelectorError
-from scheduler.cel.selector import Match, Selector, check_selector, compile_selector
+from scheduler.cel.selector import Match, Selector, check_selector, compile_selector, selector_cost
 
-__all__ = ["Match", "Selector", "SelectorError", "check_selector", "compile_selector"]
+__all__ = ["Match", "Selector", "SelectorError", "check_selector", "compile_selector", "selector_cost"]

@@ -32,4 +32,13 @@ class EvalError(Exception):
 
 
 class Aborted(Exception):
-    """Evaluation was stopped; unlike an error value nothing absorbs it."""
+    """Evaluation was stopped; unlike an error value nothing absorbs it.
+
+    Attributes:
+        work: cost units and steps until then.
+
+    """
+
+    def __init__(self, reason: str, work: int = 0) -> None:
+        super().__init__(reason)
+        self.work = work

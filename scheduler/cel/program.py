@@ -17,6 +17,7 @@ from scheduler.cel.runtime import instructions as ops
 from scheduler.cel.runtime import regexes
 from scheduler.cel.runtime.functions import implementation
 from scheduler.cel.runtime.instructions import Instruction, Program
+from scheduler.cel.runtime.steps import call_steps
 from scheduler.cel.runtime.values import TypeValue, Uint, make_map
 from scheduler.cel.syntax import tree
 from scheduler.cel.syntax.lexer import refuse
@@ -55,6 +56,7 @@ class Compiler(Visitor):
         self._code: list[Instruction] = []
         self._locals: list[_Local] = []  # innermost last
         self._slot_count = 1  # slot 0 is the device
+        self._pattern_size = 0
         self._branches: set[int] = set()  # ids of nodes that are branches of a ternary
 
     def compile(self, root: tree.Node) -> Program:
@@ -66,7 +68,7 @@ class Compiler(Visitor):
         """
         self.walk(root)
         self._emit(ops.END)
-        return Program(tuple(self._code), self._slot_count)
+        return Program(tuple(self._code), self._slot_count, self._pattern_size)
 
     def _emit(self, operation: int, a: Any = None, b: Any = None, cost: int = 0) -> int:
         self._code.append((operation, a, b, cost))
@@ -171,7 +173,7 @@ class Compiler(Visitor):
             self._fold(node, since, function(constants[0]))
         elif node.overloads != ("in_list",) or type(constants[1]) is not list or not self._membership(since, constants[1]):
             self._check_pattern(node, constants)
-            self._emit(ops.CALL, (function, call_cost(node.function, node.overloads)), len(args))
+            self._emit(ops.CALL, (function, call_cost(node.function, node.overloads), call_steps(node.function)), len(args))
 
     def _membership(self, since: int, values: list[Any]) -> bool:
         """Compile membership in a constant list, if Kubernetes treats that list specially; nothing is in an empty one."""
@@ -195,6 +197,7 @@ class Compiler(Visitor):
                 compiled = regexes.compile_pattern(pattern)
                 if isinstance(compiled, EvalError):
                     raise refuse(self._text, node.at, compiled.reason)
+                self._pattern_size += regexes.pattern_size(compiled)
 
     def _logic(self, node: tree.Logic) -> Visit:
         absorbing = node.operator == "||"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.cel.errors import Aborted, EvalError, SelectorError
-from scheduler.cel.limits import FLEET_COST_MAX, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
+from scheduler.cel.limits import FLEET_COST_MAX, INSTRUCTIONS_PER_UNIT, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
 
 if TYPE_CHECKING:
     from scheduler.cel.runtime.instructions import Program
@@ -31,11 +31,13 @@ class Match:
     Attributes:
         matched: whether the selector is true for it.
         error: why it could not be evaluated, or empty. An error never matches.
+        work: cost units and steps of the evaluation, at most 0.2 µs each. They follow from selector and device alone.
 
     """
 
     matched: bool
     error: str = ""
+    work: int = field(default=0, compare=False)
 
 
 Result = TypeVar("Result")
@@ -54,24 +56,22 @@ def _with_enough_stack(work: Callable[[], Result]) -> Result:
             return fresh.submit(work).result()
 
 
-_MATCHED = Match(matched=True)
-_UNMATCHED = Match(matched=False)
-
-
 class Selector:
     """A selector that may be used; made by `compile_selector` only.
 
     Attributes:
         text: the CEL expression.
         cost_estimate: the most that one evaluation should cost, in CEL cost units.
+        cost: that and what its patterns cost to compile, which Kubernetes does not count.
 
     """
 
-    __slots__ = ("_cost_max", "_program", "_verdicts", "cost_estimate", "text")
+    __slots__ = ("_cost_max", "_program", "_verdicts", "cost", "cost_estimate", "text")
 
     def __init__(self, text: str, program: Program, cost_estimate: int, cost_max: int) -> None:
         self.text = text
         self.cost_estimate = cost_estimate
+        self.cost = cost_estimate + program.pattern_size // INSTRUCTIONS_PER_UNIT
         self._program = program
         self._cost_max = cost_max
         self._verdicts: dict[str, Match] = {}
@@ -100,18 +100,16 @@ class Selector:
         if isinstance(seen, EvalError):
             return Match(matched=False, error=seen.reason)
         try:
-            result, _ = _with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
+            result, cost, steps = _with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
         except Aborted as stopped:
-            return Match(matched=False, error=str(stopped))
+            return Match(matched=False, error=str(stopped), work=stopped.work)
         except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
             return Match(matched=False, error=f"internal error: {type(bug).__name__}: {bug}")
-        if result is True:
-            return _MATCHED
-        if result is False:
-            return _UNMATCHED
-        if isinstance(result, EvalError):
-            return Match(matched=False, error=result.reason)
-        return Match(matched=False, error=f"the selector gave {type(result).__name__} instead of a bool")
+        work = cost + steps
+        if type(result) is bool:
+            return Match(matched=result, work=work)
+        error = result.reason if isinstance(result, EvalError) else f"the selector gave {type(result).__name__} instead of a bool"
+        return Match(matched=False, error=error, work=work)
 
 
 def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = FLEET_COST_MAX) -> Selector:
@@ -185,3 +183,11 @@ def check_selector(text: str) -> str | None:
     except SelectorError as refusal:
         return str(refusal)
     return None
+
+
+def selector_cost(text: str) -> int:
+    """Give what a selector may cost, its patterns included; 0 if it does not compile."""
+    try:
+        return compile_selector(text).cost
+    except SelectorError:
+        return 0

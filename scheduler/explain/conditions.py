@@ -55,7 +55,7 @@ def fully_scheduled(deployment: DeploymentView, placed: int, invalid: str, diagn
     if placed >= deployment.replicas and not invalid:
         return Condition(kind, "True", "AllReplicasPlaced", f"{placed} of {deployment.replicas} replicas placed")
     if invalid:
-        return Condition(kind, "False", "InvalidNodeSelector", "the selectors do not compile")
+        return Condition(kind, "False", "InvalidNodeSelector", "the selectors cannot be used")
     if diagnosis.held:
         return Condition(kind, "False", "FillHeld", diagnosis.held)
     totals: dict[str, int] = {}

@@ -160,6 +160,10 @@ class ClusterIndex:
                 found |= 1 << info.rank
         return ClusterSet(found)
 
+    def offered_sets(self) -> list[DeviceSet]:
+        """Give the different devices of pools that take new replicas, in the order of their digests."""
+        return [self.device_sets[digest] for digest, clusters in sorted(self.offering.items()) if clusters]
+
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit every engine, regardless of node counts."""
         claimable = compiled.claimable_sets(self.device_sets.values())

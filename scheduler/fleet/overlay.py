@@ -36,6 +36,9 @@ class FleetOverlay:
         self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
         # Pools of each queue reservation, computed on first use.
         self.reserved_pools: dict[Owner, object] = {}
+        # Work of the selectors that were matched, those of each template once.
+        self.work = 0
+        self._worked: set[str] = set()
         self._full: dict[str, ClusterSet] = {}
         self._freed_read = 0
         # Clusters where this overlay freed nodes: what the fleet knows to be full may not be full here.
@@ -76,6 +79,12 @@ class FleetOverlay:
             return None
         held = [releasing.get(pool.name, NO_RELEASING_NODES) for pool in info.pools]
         return [releasing_nodes.reusable for releasing_nodes in held]
+
+    def charge_work(self, compiled: CompiledTemplate, work: int) -> None:
+        """Count the work of a template's selectors: matched for one request, they cost nothing for the next."""
+        if compiled.digest not in self._worked:
+            self._worked.add(compiled.digest)
+            self.work += work
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit a template, regardless of node counts."""

@@ -32,7 +32,7 @@ def assign_exactly(
     left: Sequence[int],
     order: Sequence[int],
     groups: Sequence[Hashable],
-) -> Taken | None:
+) -> tuple[Taken | None, int]:
     """Find an assignment if one exists; a request draws on entries of one group only, on as many of them as it needs.
 
     Args:
@@ -43,11 +43,12 @@ def assign_exactly(
         groups: for each entry what it is claimed as; entries of one group are interchangeable.
 
     Returns:
-        For each request its (entry, count) parts, or None when there is no assignment or the search grew too long.
+        For each request its (entry, count) parts, or None when there is no assignment or the search grew too long; and its steps.
 
     """
     preferred = list(dict.fromkeys(groups[j] for j in order))
-    return _Search(matrix, counts, order, groups, preferred).run(0, dict(enumerate(left)), {})
+    search = _Search(matrix, counts, order, groups, preferred)
+    return search.run(0, dict(enumerate(left)), {}), search.steps
 
 
 class _Search:

@@ -8,22 +8,27 @@ have the same few classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from scheduler.cel import Selector, SelectorError, compile_selector
+from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, dearest, not_checked
+from scheduler.cel import Match, Selector, SelectorError, compile_selector
+from scheduler.cel.limits import FLEET_COST_MAX, REQUEST_WORK_MAX
 from scheduler.hardware.assignment import assign_exactly, assign_greedily
 from scheduler.model import reasons
 from scheduler.model.decision import ResolvedRequest
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.digests import digest_of
-from scheduler.model.inputs import DeviceSet, RequestView
+from scheduler.model.inputs import DeviceSet, EngineView, RequestView
 from scheduler.model.rules import MatchRules
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.
 CLAIM_DEVICES_MAX = 32
 # A DRA device is bound to the pod for certain, an extended resource by count only, a synthetic entry not at all.
+# A step of the exact search copies what is assigned so far.
+_WORK_PER_STEP = 50
+_NOT_EVALUATED = Match(matched=False, error="not evaluated: the selectors before it took too long")
 _PREFERENCE = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
 
 
@@ -32,7 +37,8 @@ class MemberFit:
     """Whether a member fits a node of a device set.
 
     `resolved` are the requests that claim something, in request order; `draw` is (entry name, count) for the claims of one
-    pod. When it does not fit, `code` and `detail` say why and `request` names the first request that failed.
+    pod. When it does not fit, `code` and `detail` say why and `request` names the first request that failed. `work` is what finding out
+    took, the same in every process; beyond `REQUEST_WORK_MAX` the answer is no, whatever the devices are.
     """
 
     fits: bool
@@ -41,6 +47,25 @@ class MemberFit:
     code: str = ""
     detail: str = ""
     request: str = ""
+    work: int = field(default=0, compare=False)
+
+
+class _Matcher:
+    """Evaluates selectors for one answer until that took too much work; then nothing matches."""
+
+    def __init__(self) -> None:
+        self.work = 0
+
+    def match(self, selector: Selector, entry: DeviceEntry) -> Match:
+        if self.work > REQUEST_WORK_MAX:
+            return _NOT_EVALUATED
+        verdict = selector.match(entry)
+        self.work += verdict.work
+        return verdict
+
+    def row(self, selectors: Iterable[Selector], entries: Iterable[DeviceEntry]) -> list[bool]:
+        """Tell for each entry whether all selectors match it."""
+        return [all(self.match(selector, entry).matched for selector in selectors) for entry in entries]
 
 
 class MemberNeed:
@@ -62,13 +87,14 @@ class MemberNeed:
         """Match against a device set, regardless of its capacity."""
         known = self._fits.get(devices.digest)
         if known is None:
-            known = self._fits[devices.digest] = self._match(devices.entries)
+            matcher = _Matcher()
+            known = self._fits[devices.digest] = replace(self._match(devices.entries, matcher), work=matcher.work)
         return known
 
-    def _match(self, entries: tuple[DeviceEntry, ...]) -> MemberFit:
+    def _match(self, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> MemberFit:
         if not self.requests:
             return MemberFit(fits=True)
-        matrix = [[all(s.match(e).matched for s in selectors) for e in entries] for selectors in self.selectors]
+        matrix = [matcher.row(selectors, entries) for selectors in self.selectors]
         left = [max(entry.count, 0) for entry in entries]
         counts = [request.count for request in self.requests]
         order = list(range(len(entries)))
@@ -77,9 +103,10 @@ class MemberNeed:
         taken = assign_greedily(matrix, counts, left, order)
         if taken is None and self.rules.search_assignments:
             groups = [(e.claim, e.device_class, e.resource_name) for e in entries]
-            taken = assign_exactly(matrix, counts, left, order, groups)
+            taken, steps = assign_exactly(matrix, counts, left, order, groups)
+            matcher.work += steps * _WORK_PER_STEP
         if taken is None:
-            return self._explain(entries, matrix)
+            return self._explain(entries, matrix, matcher)
         return self._resolve(entries, taken)
 
     def _resolve(self, entries: tuple[DeviceEntry, ...], taken: Sequence[Sequence[tuple[int, int]]]) -> MemberFit:
@@ -100,10 +127,10 @@ class MemberNeed:
             return MemberFit(fits=False, code=reasons.TOO_MANY_DEVICES, detail=detail, request=self.requests[0].name)
         return MemberFit(fits=True, resolved=tuple(resolved), draw=tuple(draw.items()))
 
-    def _explain(self, entries: tuple[DeviceEntry, ...], matrix: list[list[bool]]) -> MemberFit:
+    def _explain(self, entries: tuple[DeviceEntry, ...], matrix: list[list[bool]], matcher: _Matcher) -> MemberFit:
         for i, request in enumerate(self.requests):
             if not any(matrix[i]):
-                code, detail = self._why_no_entry(i, entries)
+                code, detail = self._why_no_entry(i, entries, matcher)
                 return MemberFit(fits=False, code=code, detail=detail, request=request.name)
             best = self._best_count(entries, matrix[i])
             if best < request.count:
@@ -121,12 +148,12 @@ class MemberNeed:
                 totals[group] = totals.get(group, 0) + size if self.rules.join_alike_entries else max(totals.get(group, 0), size)
         return max(totals.values(), default=0)
 
-    def _why_no_entry(self, i: int, entries: tuple[DeviceEntry, ...]) -> tuple[str, str]:
+    def _why_no_entry(self, i: int, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> tuple[str, str]:
         request = self.requests[i]
         if not entries:
             return reasons.SELECTOR_NO_MATCH, f"request {request.name}: the pool has no devices"
         errors: list[str] = []
-        for number, matched, failed in self._selector_rows(i, entries):
+        for number, matched, failed in self._selector_rows(i, entries, matcher):
             errors.extend(failed)
             if not matched and not failed:
                 detail = f"request {request.name}: selector {number} matched 0 of {len(entries)} entries"
@@ -136,9 +163,9 @@ class MemberNeed:
             return code, f"request {request.name}: {len(errors)} selector errors, first: {errors[0]}"
         return reasons.SELECTOR_NO_MATCH, f"request {request.name}: no entry of {len(entries)} matched all selectors"
 
-    def _selector_rows(self, i: int, entries: tuple[DeviceEntry, ...]) -> Iterator[tuple[int, int, list[str]]]:
+    def _selector_rows(self, i: int, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> Iterator[tuple[int, int, list[str]]]:
         for number, selector in enumerate(self.selectors[i], 1):
-            matches = [selector.match(entry) for entry in entries]
+            matches = [matcher.match(selector, entry) for entry in entries]
             yield number, sum(m.matched for m in matches), [m.error for m in matches if m.error]
 
 
@@ -154,13 +181,47 @@ def need_digest(requests: tuple[RequestView, ...]) -> str:
     return digest_of([[r.name, r.count, list(r.selectors)] for r in requests]) if requests else ""
 
 
-def selector_problems(engine: str, role: str, requests: tuple[RequestView, ...], rules: MatchRules) -> list[str]:
-    """Name every selector of a member that does not compile, by engine, member, request and number."""
-    found = []
-    for request in requests:
-        for number, text in enumerate(request.selectors, 1):
-            try:
-                compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost)
-            except SelectorError as error:
-                found.append(f"engine {engine}, member {role}, request {request.name}, selector {number}: {error}")
+def selector_problems(engines: Iterable[EngineView], rules: MatchRules) -> list[str]:
+    """Name every selector that does not compile, by engine, member, request and number, or those that cost too much together.
+
+    Admission has checked both; this keeps what was sent around it from taking the time of all other requests.
+    """
+    found: list[str] = []
+    costs: list[tuple[str, int]] = []
+    # The fleet's policy may let one selector cost more; the sum grows with that.
+    cost_max = SELECTORS_COST_MAX * max(rules.max_cost, FLEET_COST_MAX) // FLEET_COST_MAX
+    total = 0
+    for place, text in selectors_of(engines):
+        try:
+            selector = compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost)
+        except SelectorError as error:
+            found.append(f"{place}: {error}")
+            if len(found) == SELECTORS_REFUSED_MAX:
+                return [*found, not_checked()]
+            continue
+        total += selector.cost
+        costs.append((place, selector.cost))
+        if total > cost_max:
+            return [*found, cost_problem(costs, cost_max)]
     return found
+
+
+def selectors_of(engines: Iterable[EngineView]) -> Iterator[tuple[str, str]]:
+    """Give every selector with its place in words."""
+    for engine in engines:
+        for member in engine.members:
+            for request in member.requests:
+                for number, text in enumerate(request.selectors, 1):
+                    yield f"engine {engine.name}, member {member.role}, request {request.name}, selector {number}", text
+
+
+def work_problem(engines: Iterable[EngineView], rules: MatchRules, devices: int) -> str:
+    """Say that the selectors take too much work on the devices of the fleet."""
+    costs = [
+        (place, compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost).cost)
+        for place, text in selectors_of(engines)
+    ]
+    return (
+        f"evaluating the selectors for the {devices} different nodes of this fleet takes more than the {REQUEST_WORK_MAX} steps that one"
+        f" deployment has; simplify {dearest(costs)}"
+    )

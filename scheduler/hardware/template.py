@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
+from scheduler.cel.limits import REQUEST_WORK_MAX
 from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.digests import digest_of
@@ -82,6 +83,20 @@ class CompiledTemplate:
         claiming = {engine.name for engine, fit in zip(self.engines, fits, strict=True) if any(fit.claims)}
         blocked = next((i for i, fit in enumerate(fits) if not fit.positions or self.engines[i].name not in claiming), -1)
         return LayoutFit(fits, blocked)
+
+    def work(self, sets: Iterable[DeviceSet]) -> int:
+        """Match every member with device sets, and say how much work that took; what is matched once is known afterwards.
+
+        It is the same whatever was known before, so a decision does not depend on the process that makes it. Stops where it is too much.
+        """
+        needs = {id(need): need for engine in self.needs for need in engine if need.requests}.values()
+        total = 0
+        for devices in sets:
+            for need in needs:
+                total += need.fit(devices).work
+                if total > REQUEST_WORK_MAX:
+                    return total
+        return total
 
     def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
         """Give for each engine the digests of device sets it fits, if that alone decides.

@@ -5,10 +5,10 @@ Senders have validated what they send. This keeps the one scheduler running when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from api_types.limits import REPLICAS_MAX
+from api_types.limits import ENGINES_MAX, MEMBERS_MAX, REPLICAS_MAX, REQUESTS_MAX, SELECTORS_BYTES_MAX
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.fields import FieldError, wrong
 from scheduler.model.inputs import DeploymentView, EngineView, LedgerEntry
@@ -26,10 +26,16 @@ def read_need(tree: Mapping[str, Any]) -> DeploymentView:
     view = from_wire(DeploymentView, tree)
     check_names((("namespace", view.namespace), ("name", view.name)))
     _check_count("replicas", view.replicas, most=REPLICAS_MAX)
+    _check_length("engines", view.engines, ENGINES_MAX)
     for at, engine, member in _members(view.engines):
         _check_engine(at, engine.copies, member.worker_nodes, member.pods_per_node)
+        _check_length(f"{at}.requests", member.requests, REQUESTS_MAX)
         for request in member.requests:
             _check_count(f"{at}.requests: count of {request.name!r}", request.count)
+    selectors = [text for _, _, member in _members(view.engines) for request in member.requests for text in request.selectors]
+    size = sum(len(text.encode(errors="surrogatepass")) for text in selectors)
+    if size > SELECTORS_BYTES_MAX:
+        raise FieldError("engines", f"their selectors together must be at most {SELECTORS_BYTES_MAX} bytes, got {size}")
     return view
 
 
@@ -55,8 +61,14 @@ def check_names(names: Iterable[tuple[str, str]]) -> None:
 
 def _members(engines: Iterable[EngineT]) -> Iterator[tuple[str, EngineT, Any]]:
     for e, engine in enumerate(engines):
+        _check_length(f"engines[{e}].members", engine.members, MEMBERS_MAX)
         for m, member in enumerate(engine.members):
             yield f"engines[{e}].members[{m}]", engine, member
+
+
+def _check_length(at: str, items: Sequence[object], most: int) -> None:
+    if len(items) > most:
+        raise FieldError(at, f"must have at most {most} items, got {len(items)}")
 
 
 def _check_engine(at: str, copies: int, worker_nodes: int, pods_per_node: int) -> None:

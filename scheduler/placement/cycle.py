@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from scheduler.cel.limits import REQUEST_WORK_MAX
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.device_matching import selector_problems
+from scheduler.hardware.device_matching import selector_problems, work_problem
 from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
@@ -27,7 +28,7 @@ from scheduler.placement.scale_down import surplus_replicas
 class SchedulingCycle:
     """The state of one decision while it is made.
 
-    `invalid` names the selectors that do not compile, `held` says why nothing new may be placed; both are "" normally.
+    `invalid` names the selectors that cannot be used, `held` says why nothing new may be placed; both are "" normally.
     """
 
     overlay: FleetOverlay
@@ -86,18 +87,19 @@ class SchedulingCycle:
             self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
-        """Compile the selectors; when one does not compile, nothing new is placed and no template is rolled out."""
+        """Compile the selectors; when they cannot be used, nothing new is placed and no template is rolled out."""
         rules = self.overlay.rules.matching
-        problems = [
-            problem
-            for engine in self.deployment.engines
-            for member in engine.members
-            for problem in selector_problems(engine.name, member.role, member.requests, rules)
-        ]
-        if problems:
-            self.invalid = "; ".join(problems)
-        else:
-            self.compiled = compile_template(self.deployment.engines, rules)
+        engines = self.deployment.engines
+        self.invalid = "; ".join(selector_problems(engines, rules))
+        if not self.invalid:
+            compiled = compile_template(engines, rules)
+            sets = self.overlay.index.offered_sets()
+            work = compiled.work(sets)
+            self.overlay.charge_work(compiled, work)
+            if work > REQUEST_WORK_MAX:
+                self.invalid = work_problem(engines, rules, len(sets))
+            else:
+                self.compiled = compiled
         gate = self.request.fill
         self.held = hold_reason(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
 

@@ -14,7 +14,7 @@ from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
 from api_types.packing import compact
 from api_types.payload_limits import LIST_BYTES_MAX, MANIFEST_BYTES_MAX, TooLargeToSend, wire_size
-from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest, decide, read_need, to_wire
+from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest, decide_some, read_need, to_wire
 from workflows.fleet_scheduler.cache import cache_registry
 
 # What a deployment needs is made from its manifest, in other words.
@@ -33,8 +33,8 @@ class DecideBatch(Message):
 class Decided(Message):
     """The decisions by request id, and why a request cannot be decided.
 
-    A decision is in wire form, as `packing.compact` writes it. `deferred`: ids of requests whose decisions have no room in this payload;
-    they are decided again, after the others are charged.
+    A decision is in wire form, as `packing.compact` writes it. `deferred`: ids of requests that were not decided, because the others took
+    the time of this batch, or whose decisions have no room in this payload; they are decided after the others are charged.
     """
 
     scheduler_version: str = ""
@@ -59,10 +59,11 @@ def decide_batch(batch: DecideBatch) -> Decided:
             requests.append(schedule_request(place))
         except ValueError as error:
             problems[place.request_id] = str(error)
-    return _within_payload(decide(fleet, requests, batch.now), problems)
+    decisions = decide_some(fleet, requests, batch.now)
+    return _within_payload(decisions, problems, [request.request_id for request in requests[len(decisions) :]])
 
 
-def _within_payload(decisions: Iterable[Decision], problems: dict[str, str]) -> Decided:
+def _within_payload(decisions: Iterable[Decision], problems: dict[str, str], undecided: Iterable[str]) -> Decided:
     """Give the first decisions that fit one payload. Each was made as if those before it were charged, so none of these is left out."""
     fitting: dict[str, Any] = {}
     deferred: list[str] = []
@@ -75,6 +76,7 @@ def _within_payload(decisions: Iterable[Decision], problems: dict[str, str]) -> 
         else:
             fitting[decision.request_id] = tree
             room -= size
+    deferred += undecided
     if deferred and not fitting:
         problems[deferred.pop(0)] = f"its decision is larger than the {LIST_BYTES_MAX} bytes that can be sent"
     return Decided(scheduler_version=SCHEDULER_VERSION, decisions=fitting, problems=problems, deferred=deferred)

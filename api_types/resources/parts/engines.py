@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
+from api_types.limits import ENGINES_MAX, MEMBERS_MAX
 from api_types.resources.parts.base_types import Advice, MapKeys, Name63, ResourceModel, Whole
 
 Role = Literal["Standalone", "Leader", "Worker"]
@@ -20,7 +21,7 @@ PodsPerNode = Annotated[Whole, Field(ge=1, le=64)]
 MemberT = TypeVar("MemberT")
 Members = Annotated[
     tuple[MemberT, ...],
-    Field(min_length=1, max_length=2),
+    Field(min_length=1, max_length=MEMBERS_MAX),
     Advice(
         too_few="must be one Standalone member, or one Leader and one Worker; got none",
         too_many="at most 2 members; raise worker.nodes to add followers",
@@ -30,7 +31,7 @@ Members = Annotated[
 EngineT = TypeVar("EngineT")
 Engines = Annotated[
     tuple[EngineT, ...],
-    Field(min_length=1, max_length=8),
+    Field(min_length=1, max_length=ENGINES_MAX),
     MapKeys(("name",), "engine"),
     Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
 ]

@@ -2,11 +2,13 @@
 
 from collections import Counter
 
-from api_types.limits import SELECTORS_BYTES_MAX
+from api_types.limits import MEMBERS_MAX, SELECTORS_BYTES_MAX, SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, not_checked
 from api_types.resources.model_deployment import DeviceRequest, DeviceSelector, Engine, Member, ReplicaTemplateSpec, Toleration
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, ReplicaMember, ResolvedRequest
 from api_types.resources.parts.engines import Phase
 from api_types.resources.parts.pod_template import EngineContainer, EnvVar, EnvVarSource
+from api_types.validation.model_walk import walk
+from api_types.validation.problems import Loc
 from api_types.validation.rules.metadata import is_dns_label
 from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
@@ -15,7 +17,6 @@ AnyMember = Member | ReplicaMember
 AnySpec = ReplicaTemplateSpec | ModelReplicaSpec
 
 _PHASES: tuple[Phase, ...] = ("Prefill", "Decode")
-_MEMBERS_MAX = 2
 
 
 def phases_fit_the_mode(spec: AnySpec, context: RuleContext) -> Findings:
@@ -46,12 +47,37 @@ def gang_has_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Finding
             yield context.warning("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
 
 
-def selectors_can_be_sent(spec: ReplicaTemplateSpec, context: RuleContext) -> Findings:
-    """Limit the selectors together: every replica's placement has a copy."""
-    needs = [member.node_selector for engine in spec.engines for member in engine.members if member.node_selector]
-    size = sum(len(selector.cel.encode()) for need in needs for device in need.devices for selector in device.selectors)
+def selectors_can_be_used(spec: AnySpec, context: RuleContext) -> Findings:
+    """Reject selectors that do not compile: they could match nothing. Limit them together too.
+
+    Every replica's placement has a copy, and every device of the fleet is matched with each. What is too large is not compiled.
+    """
+    selectors = [(at, value.cel) for value, at in walk(spec) if isinstance(value, DeviceSelector) and isinstance(value.cel, str)]
+    size = sum(len(text.encode(errors="surrogatepass")) for _, text in selectors)
     if size > SELECTORS_BYTES_MAX:
         yield context.error(f"the selectors of all engines together must be at most {SELECTORS_BYTES_MAX} bytes, got {size}", "engines")
+        return
+    costs: list[tuple[str, int]] = []
+    refused = total = 0
+    for at, text in selectors:
+        problem = context.checks.selector(text)
+        if problem:
+            refused += 1
+            yield context.error(problem if problem.startswith("does not compile") else f"does not compile: {problem}", *at, "cel")
+            if refused == SELECTORS_REFUSED_MAX:
+                yield context.error(not_checked(), "engines")
+                return
+            continue
+        cost = context.checks.selector_cost(text)
+        total += cost
+        costs.append((_place(at), cost))
+        if total > SELECTORS_COST_MAX:
+            yield context.error(cost_problem(costs), "engines")
+            return
+
+
+def _place(at: Loc) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at).lstrip(".")
 
 
 def engine_name_is_a_label(engine: AnyEngine, context: RuleContext) -> Findings:
@@ -64,12 +90,12 @@ def roles_are_complete(engine: AnyEngine, context: RuleContext) -> Findings:
     """Allow one Standalone, or one Leader and one Worker."""
     members = engine.members
     roles = [member.role for member in members]
-    if roles == ["Standalone"] or sorted(roles) == ["Leader", "Worker"] or not 1 <= len(roles) <= _MEMBERS_MAX:
+    if roles == ["Standalone"] or sorted(roles) == ["Leader", "Worker"] or not 1 <= len(roles) <= MEMBERS_MAX:
         return
     defaulted = [index for index, member in enumerate(members) if "role" not in member.model_fields_set]
     shown = ", ".join(f"{role} (default)" if index in defaulted else role for index, role in enumerate(roles))
     text = f"must be one Standalone member, or one Leader and one Worker; got {shown}"
-    if len(roles) == _MEMBERS_MAX and len(defaulted) == 1:
+    if len(roles) == MEMBERS_MAX and len(defaulted) == 1:
         other = {"Worker": "Leader", "Leader": "Worker"}.get(roles[1 - defaulted[0]])
         if other:
             text += f"; set role: {other} on the {('first', 'second')[defaulted[0]]}"
@@ -109,13 +135,6 @@ def request_name_fits_a_claim(request: DeviceRequest, context: RuleContext) -> F
         yield context.warning("not a DNS label; a ResourceClaim refuses such a request name", "name")
 
 
-def selector_compiles(selector: DeviceSelector, context: RuleContext) -> Findings:
-    """Reject a selector that does not compile: it could match nothing."""
-    problem = context.checks.selector(selector.cel)
-    if problem:
-        yield context.error(problem if problem.startswith("does not compile") else f"does not compile: {problem}", "cel")
-
-
 def request_has_one_source(request: ResolvedRequest, context: RuleContext) -> Findings:
     """Allow one grant for each resolved request: a claim, or a resource of a device plugin."""
     got = set_fields(request, "device_class_name", "resource_name")
@@ -146,8 +165,8 @@ def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
 _ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
-    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_sent),
-    ModelReplicaSpec: (phases_fit_the_mode,),
+    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_used),
+    ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used),
     Engine: (*_ENGINE, some_member_requests_devices),
     ReplicaEngine: (*_ENGINE, some_member_carries_requests),
     Member: (worker_block_is_for_workers,),
@@ -155,7 +174,6 @@ RULES: Rules = {
     Toleration: (toleration_says_what_it_tolerates,),
     DeviceRequest: (request_name_fits_a_claim,),
     ResolvedRequest: (request_has_one_source,),
-    DeviceSelector: (selector_compiles,),
     EngineContainer: (variables_have_one_value,),
     EnvVar: (variable_has_one_source,),
     EnvVarSource: (source_is_one,),

@@ -16,13 +16,15 @@ class Checks:
 
     selector: Check
     """The full static check of a CEL device selector."""
+    selector_cost: Callable[[str], int]
+    """What a selector that passes the check may cost, its patterns included."""
     quantity: Check
     """Whether a text is a Kubernetes quantity."""
     version: Check
     """Whether a text is a strict semantic version."""
 
 
-NO_CHECKS = Checks(selector=lambda _: None, quantity=lambda _: None, version=lambda _: None)
+NO_CHECKS = Checks(selector=lambda _: None, selector_cost=lambda _: 0, quantity=lambda _: None, version=lambda _: None)
 """Accepts all three: for reading back what was admitted before."""
 
 

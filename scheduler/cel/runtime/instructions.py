@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
     FIELD,  # value -> value.a; b is what an error value costs here
     HAS,  # value -> whether it has field a
     INDEX,  # value, key -> value[key]
-    CALL,  # b arguments -> result; a is (function, cost function or None)
+    CALL,  # b arguments -> result; a is (function, cost function or None, steps function or None)
     MEMBER,  # value -> whether it is among the constants a
     LOGIC,  # push a, the result if no term decides
     LOGIC_TERM,  # result, term -> result; a is the deciding bool, then jump to b
@@ -37,7 +37,15 @@ Instruction = tuple[int, Any, Any, int]
 
 
 class Program(NamedTuple):
-    """A compiled selector; `slots` counts its variables, the device included."""
+    """A compiled selector.
+
+    Attributes:
+        code: what the machine runs.
+        slots: how many variables there are, the device included.
+        pattern_size: instructions of its constant patterns.
+
+    """
 
     code: tuple[Instruction, ...]
     slots: int
+    pattern_size: int = 0

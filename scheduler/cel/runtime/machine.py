@@ -1,16 +1,17 @@
 """The stack machine that runs a compiled selector.
 
 Errors are values here, as in CEL: `||` and `&&` may absorb one, everything else passes it on. Nothing recurses, whatever the
-selector's depth, and every instruction that can repeat checks the cost and the clock.
+selector's depth, and every instruction that can repeat checks the cost, the steps and the clock. Steps are counted by the round of
+a loop and by the call, not by the instruction: the count is never lower than what was done, and costs nothing to speak of.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.cel.errors import Aborted, EvalError
-from scheduler.cel.limits import EVALUATION_SECONDS_MAX
+from scheduler.cel.limits import EVALUATION_SECONDS_MAX, STEPS_MIN, STEPS_PER_UNIT
 from scheduler.cel.runtime.instructions import (
     BIND,
     BOUND,
@@ -44,6 +45,21 @@ from scheduler.kubernetes.semver import Version
 _ROUNDS_PER_CHECK = 256
 
 
+class Outcome(NamedTuple):
+    """What an evaluation gave.
+
+    Attributes:
+        result: the value, which may be an error value.
+        cost: CEL cost units spent.
+        steps: of this machine; the time that it took follows from them.
+
+    """
+
+    result: Any
+    cost: int
+    steps: int
+
+
 class _Unset:
     """A binding that was not used yet; `start` is the code that computes it."""
 
@@ -75,16 +91,13 @@ def _first_error(values: list[Any]) -> EvalError | None:
     return None
 
 
-def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  # noqa: PLR0915 - one loop, one branch per operation
+def run(program: Program, device: MapValue, cost_max: int) -> Outcome:  # noqa: PLR0915 - one loop, one branch per operation
     """Evaluate a program for one device.
 
     Args:
         program: a compiled selector.
         device: what `device` stands for.
         cost_max: CEL cost units allowed.
-
-    Returns:
-        The result, which may be an error value, and the cost spent.
 
     Raises:
         Aborted: the evaluation was stopped.
@@ -96,6 +109,8 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
     loops: list[Loop] = []
     returns: list[tuple[int, int]] = []
     cost = 0
+    steps = len(code)
+    steps_max = STEPS_MIN + STEPS_PER_UNIT * cost_max
     rounds = 0
     deadline = 0.0
     at = 0
@@ -117,13 +132,17 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
         elif operation == CALL:
             args = stack[-b:]
             del stack[-b:]
-            function, call_cost = a
+            function, call_cost, call_steps = a
             result = _first_error(args)
             if result is None:
+                if call_steps is not None:
+                    steps += call_steps(args)
+                    if steps > steps_max:
+                        raise Aborted(_too_long(steps_max), cost + steps_max)
                 result = function(*args)
             cost += 1 if call_cost is None else call_cost(args, result)
             if cost > cost_max:
-                raise Aborted(_over(cost, cost_max))
+                raise Aborted(_over(cost, cost_max), cost + steps)
             stack.append(result)
         elif operation == INDEX:
             key = stack.pop()
@@ -144,25 +163,29 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
                 stack[-1] = no_bool(value)
         elif operation == END:
             if cost > cost_max:
-                raise Aborted(_over(cost, cost_max))
-            return stack[-1], cost
+                raise Aborted(_over(cost, cost_max), cost + steps)
+            return Outcome(stack[-1], cost, steps)
         elif operation == MEMBER:
             value = stack[-1]
             if type(value) is Version or type(value) is bytes:
-                raise Aborted(f"Kubernetes cannot look a {type_name(value)} up in a list of constants")
+                raise Aborted(f"Kubernetes cannot look a {type_name(value)} up in a list of constants", cost + steps)
             if type(value) is not EvalError:
+                steps += len(a)
                 stack[-1] = contained(value, a)
         elif operation == LOOP_NEXT:
             rounds += 1
+            steps += b - at
+            if steps > steps_max:
+                raise Aborted(_too_long(steps_max), cost + steps_max)
             if rounds % _ROUNDS_PER_CHECK == 1:
                 now = time.monotonic()
                 deadline = deadline or now + EVALUATION_SECONDS_MAX
                 if now > deadline:
-                    raise Aborted(f"the evaluation took longer than {EVALUATION_SECONDS_MAX} s")
+                    raise Aborted(f"the evaluation took longer than {EVALUATION_SECONDS_MAX} s", cost + steps)
             at, spent = next_round(loops[-1], stack[-1], slots, a, (at, b))
             cost += spent
             if cost > cost_max:
-                raise Aborted(_over(cost, cost_max))
+                raise Aborted(_over(cost, cost_max), cost + steps)
         elif operation == LOOP_STEP:
             macro, slot = a
             value = stack.pop()
@@ -227,3 +250,7 @@ def run(program: Program, device: MapValue, cost_max: int) -> tuple[Any, int]:  
 
 def _over(cost: int, cost_max: int) -> str:
     return f"CostExceeded: the evaluation cost {cost} units or more, {cost_max} are allowed"
+
+
+def _too_long(steps_max: int) -> str:
+    return f"CostExceeded: the evaluation took more than {steps_max} steps; simplify what is repeated in it"

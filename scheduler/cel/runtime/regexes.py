@@ -13,15 +13,17 @@ from typing import Any
 import re2  # type: ignore[import-untyped]
 
 from scheduler.cel.errors import EvalError
+from scheduler.cel.limits import PATTERN_BYTES_MAX, PATTERN_STEPS_MAX
 
 # RE2 matches a single byte with \\C; Go does not know it. An even number of backslashes before it means a literal backslash.
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_OPTIONS.max_mem = PATTERN_BYTES_MAX
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern.
 
@@ -35,6 +37,21 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(pattern, options=_OPTIONS)
     except re2.error as error:
         return EvalError(f"invalid regular expression: {_text(error)}")
+
+
+def pattern_size(compiled: Any) -> int:
+    """How many instructions a compiled pattern has; of a refused one, as many as are tried before it is refused."""
+    if not isinstance(compiled, EvalError):
+        return int(compiled.programsize)
+    return PATTERN_STEPS_MAX // 2 if "too large" in compiled.reason else 0
+
+
+def search_steps(text: Any, pattern: Any) -> int:
+    """What compiling a pattern and searching a text takes, in steps of the machine."""
+    if type(text) is not str or type(pattern) is not str:
+        return 1
+    size = pattern_size(compile_pattern(pattern))
+    return 2 * size + len(pattern) + len(text) * (1 + size // 64)
 
 
 def _text(error: Exception) -> str:
@@ -57,18 +74,15 @@ def find_all(text: str, pattern: str, limit: int = -1) -> list[str] | EvalError:
     if isinstance(compiled, EvalError):
         return compiled
     found: list[str] = []
-    offset, previous_end = 0, -1
-    while offset <= len(text) and (limit < 0 or len(found) < limit):
-        hit = compiled.search(text, offset)
-        if hit is None:
-            break
+    previous_end = -1
+    # One pass over the text: a search from an offset would encode the whole text again for each occurrence.
+    for hit in compiled.finditer(text) if limit else ():
         start, end = hit.span()
         if end > start or start != previous_end:
-            found.append(text[start:end])
+            found.append(hit.group())
+            if len(found) == limit:
+                break
         previous_end = end
-        offset = end if end > offset else end + 1
-        if end == start:
-            offset = end + 1
     return found
 
 

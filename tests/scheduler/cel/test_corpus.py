@@ -55,7 +55,7 @@ def _spent(text: str, entry: DeviceEntry) -> int:
     selector = compile_selector(text, max_cost=KUBERNETES_COST_MAX)
     device = read_device(entry)
     assert isinstance(device, Device)
-    return run(selector._program, device.value(), KUBERNETES_COST_MAX)[1]
+    return run(selector._program, device.value(), KUBERNETES_COST_MAX).cost
 
 
 def test_the_record_is_still_what_kubernetes_says(oracle: Oracle) -> None:
@@ -83,6 +83,6 @@ def test_no_selector_of_the_corpus_is_evaluated_without_a_limit() -> None:
     selector = compile_selector(dear["selector"], max_cost=KUBERNETES_COST_MAX)
     device = read_device(DEVICES["hopper"])
     assert isinstance(device, Device)
-    _, cost = run(selector._program, device.value(), KUBERNETES_COST_MAX)
+    cost = run(selector._program, device.value(), KUBERNETES_COST_MAX).cost
     with pytest.raises(Aborted, match="CostExceeded"):
         run(selector._program, device.value(), cost - 1)

@@ -160,10 +160,10 @@ def seen(entry: DeviceEntry) -> MapValue:
 @pytest.mark.parametrize("text", ["[1, 2, 3].all(x, x > 0)", 'device.driver.contains("gpu")', "1 + 2 + 3 > device.attributes.size()"])
 def test_an_evaluation_ends_when_it_costs_more_than_is_allowed(text: str) -> None:
     program = compile_selector(text)._program
-    result, cost = machine.run(program, seen(HOPPER), 1_000)
-    assert machine.run(program, seen(HOPPER), cost) == (result, cost)
+    outcome = machine.run(program, seen(HOPPER), 1_000)
+    assert machine.run(program, seen(HOPPER), outcome.cost) == outcome
     with pytest.raises(Aborted, match="CostExceeded"):
-        machine.run(program, seen(HOPPER), cost - 1)
+        machine.run(program, seen(HOPPER), outcome.cost - 1)
 
 
 def test_a_loop_ends_in_the_round_that_costs_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
