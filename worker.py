@@ -53,7 +53,7 @@ from activities.workloads.activities import WorkloadActivities
 from api_types import queues
 from api_types.environment import CONFIG_VARIABLE
 from api_types.queues import ClusterWork
-from api_types.settings import Settings, WorkerSettings, bad_settings
+from api_types.settings import Settings, UnreadableSettings, WorkerSettings, bad_settings
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
@@ -145,6 +145,9 @@ def load_settings() -> Settings:
     except ValidationError as error:
         for problem in bad_settings(error):
             print(f"setting {problem}", file=sys.stderr)
+        raise SystemExit(ExitCode.REFUSED) from None
+    except UnreadableSettings as error:
+        print(error, file=sys.stderr)
         raise SystemExit(ExitCode.REFUSED) from None
 
 

@@ -7,13 +7,17 @@ error that names it.
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api_types import environment
 from api_types.pins import images
+from api_types.text.reader import Unreadable, read_one
+
+# A hundred times as many as there are settings.
+_VALUES_MAX = 10_000
 
 
 def _camel(name: str) -> str:
@@ -188,7 +192,30 @@ class Settings(BaseSettings):
         del env_settings, dotenv_settings, file_secret_settings
         file = os.environ.get(environment.CONFIG_VARIABLE)
         sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, environment.EnvironmentSource(settings_cls))
-        return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=Path(file).expanduser())) if file else sources
+        return (*sources, InitSettingsSource(settings_cls, read_settings_file(Path(file).expanduser()))) if file else sources
+
+
+class UnreadableSettings(ValueError):
+    """A settings file that holds no mapping of settings. The text says why, and nothing of what is in it."""
+
+
+def read_settings_file(file: Path) -> dict[str, Any]:
+    """Read the tree of a settings file, empty if there is no such file. Raises UnreadableSettings."""
+    if not file.is_file():
+        return {}
+    try:
+        tree = read_one(file.read_text(encoding="utf-8"), _VALUES_MAX)
+    except OSError as error:
+        raise UnreadableSettings(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UnreadableSettings(f"{file} is not UTF-8 text") from None
+    except Unreadable as error:
+        raise UnreadableSettings(f"{file} line {error.line}: {error.reason}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
+        raise UnreadableSettings(f"{file} must hold a mapping of settings")
+    return tree
 
 
 def bad_settings(error: ValidationError) -> list[str]:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from api_types.environment import CONFIG_VARIABLE, HOME_VARIABLE
-from api_types.settings import Settings, bad_settings
+from api_types.settings import Settings, UnreadableSettings, bad_settings, read_settings_file
 from client.errors import Refused
 
 _VARIABLES = "MODELPLANE_* variables"
@@ -77,12 +76,7 @@ def write_settings(file: Path, tree: dict[str, object]) -> None:
 
 def read_settings(file: Path) -> dict[str, object]:
     """Read the tree of a settings file, empty if there is no such file. Raises `Refused` if it is not a YAML mapping."""
-    if not file.is_file():
-        return {}
     try:
-        tree = YAML(typ="safe", pure=True).load(file)
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} is not YAML: {' '.join(str(error).split())}", next_step="fix the settings file") from error
-    if tree is not None and not isinstance(tree, dict):
-        raise Refused(f"{file} must hold a mapping of settings, not {type(tree).__name__}", next_step="fix the settings file")
-    return tree or {}
+        return read_settings_file(file)
+    except UnreadableSettings as error:
+        raise Refused(str(error), next_step="fix the settings file") from None

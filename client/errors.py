@@ -6,6 +6,12 @@ An error of the user never shows a traceback. Every exception but `CommandFailed
 from collections.abc import Sequence
 from enum import IntEnum
 
+from api_types.payload_limits import shortened
+from api_types.text.printable import escaped
+
+_LINE_BYTES_MAX = 4 * 1024
+_DETAILS_BYTES_MAX = 48 * 1024
+
 # How to have a worker, for the next step of everything that waits for one.
 RUN_WORKER = "`modelplane up` on this machine, `modelplane-worker` elsewhere"
 START_WORKER = f"start a worker: {RUN_WORKER}"
@@ -82,7 +88,21 @@ def combine(failures: Sequence[CommandFailed]) -> CommandFailed:
 
 
 def report(failure: CommandFailed) -> str:
-    """Give the text for standard error: message, details, next step."""
-    lines = [f"error: {failure.message}"]
-    lines += [f"  {detail}" for detail in failure.details]
-    return "\n".join([*lines, f"next: {failure.next_step}"])
+    """Give the text for standard error: message, details, next step; of many details the first, and how many more there are.
+
+    What is quoted in them cannot look like a line of its own.
+    """
+    lines = [f"error: {_indented(failure.message)}"]
+    left = _DETAILS_BYTES_MAX
+    for at, detail in enumerate(failure.details):
+        line = f"  {_indented(detail)}"
+        left -= len(line.encode())
+        if left < 0:
+            lines.append(f"  and {len(failure.details) - at} more")
+            break
+        lines.append(line)
+    return "\n".join([*lines, f"next: {_indented(failure.next_step)}"])
+
+
+def _indented(text: str) -> str:
+    return shortened(escaped(text, "\n\t"), _LINE_BYTES_MAX).replace("\n", "\n    ")

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from client.errors import CommandFailed, ExitCode, report
+from client.output.terminal import escaping
 from client.temporal.shutdown import exit_process
 
 _INTERRUPTED = 130
@@ -117,8 +118,9 @@ def common(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; a failure that is not a bug is reported on standard error."""
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
+        with escaping():
+            code = _run(arguments)
+            sys.stdout.flush()
     except BrokenPipeError:
         # `modelplane get … | head`: the reader closed the pipe. What is still in the buffer must not be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

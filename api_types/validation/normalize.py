@@ -4,17 +4,14 @@ Depth and size of a document are limited here too, because a few hundred bytes o
 keys that no JSON can carry, and numbers that Python itself refuses to write.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from api_types.text.reader import DEPTH_MAX, VALUES_MAX, is_unicode
 from api_types.validation.problems import Loc
 
-DEPTH_MAX = 64
-VALUES_MAX = 50_000
 # More than any field takes; Python writes no number of more than 4,300 digits.
 _INT_BITS_MAX = 256
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # What a Kubernetes API server or Crossplane adds to an exported object.
 METADATA_IGNORED = frozenset(
@@ -77,11 +74,6 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
     if isinstance(value, int) and value.bit_length() > _INT_BITS_MAX:
         raise NotStorable(f"has a number of more than {_INT_BITS_MAX} bits")
     return value
-
-
-def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can carry a text: half of a surrogate pair is no character."""
-    return text.isascii() or not _SURROGATE.search(text)
 
 
 def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:

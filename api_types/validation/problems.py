@@ -4,30 +4,20 @@ Names, fields and values in them come from anybody, and they are shown in termin
 bounded length, and there is a bound on how many are shown.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
 from api_types.payload_limits import shortened
+from api_types.text.printable import escaped
 
 Loc = tuple[str | int, ...]
 """Where a value is: field names as written, and indices of lists."""
 
 _PART_BYTES_MAX = {"object": 512, "field": 512, "problem": 2048}
 _LINES_MAX = 100
-# Controls (C0, DEL, C1), what changes the direction of text or ends a line unseen, and halves of surrogate pairs.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_BYTES_MAX = 32 * 1024
 _CHARACTERS_MAX = max(_PART_BYTES_MAX.values())
-
-
-def escaped(text: str, keep: str = "") -> str:
-    """Show characters that a terminal would obey, or not show, as escapes; those in `keep` stay."""
-    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else _escape(ord(found[0])), text)
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code.bit_length() > 8 else f"\\x{code:02x}"  # noqa: PLR2004 - two digits are eight bits
 
 
 @dataclass(frozen=True)
@@ -56,9 +46,16 @@ class InvalidManifest(ValueError):
 
     def lines(self) -> list[str]:
         """Give the lines that users see: the first errors, and how many more there are."""
-        more = len(self.problems) - _LINES_MAX
-        shown = [str(problem) for problem in self.problems[:_LINES_MAX]]
-        return [*shown, f"and {more} more"] if more > 0 else shown
+        shown: list[str] = []
+        left = _BYTES_MAX
+        for problem in self.problems[:_LINES_MAX]:
+            line = str(problem)
+            left -= len(line.encode())
+            if left < 0:
+                break
+            shown.append(line)
+        more = len(self.problems) - len(shown)
+        return [*shown, f"and {more} more"] if more else shown
 
     @classmethod
     def of(cls, title: str, field: str, problem: str) -> Self:

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from api_types.hints import nearest
 from api_types.resources.secrets import ConfigMap, Secret, Stored
+from api_types.text.reader import is_unicode
 from api_types.validation.admission import Admitted, title
-from api_types.validation.normalize import NotStorable, drop_server_fields, is_unicode, without_nulls
+from api_types.validation.normalize import NotStorable, drop_server_fields, without_nulls
 from api_types.validation.problems import InvalidManifest, Problem
 from api_types.validation.rules.metadata import is_dns_label
 

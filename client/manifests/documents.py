@@ -30,7 +30,7 @@ def read_documents(names: Sequence[str] | None) -> list[Document]:
     if lines:
         raise _refused(count, lines)
     if not documents:
-        raise Refused(f"no manifest in {', '.join(map(_title, names))}", next_step="a manifest has apiVersion, kind, metadata and spec")
+        raise Refused(f"no manifest in {', '.join(map(title_of, names))}", next_step="a manifest has apiVersion, kind, metadata and spec")
     return documents
 
 
@@ -49,7 +49,8 @@ def print_warnings(admitted: Sequence[Admitted]) -> None:
             print(f"warning: {warning}", file=sys.stderr)
 
 
-def _title(name: str) -> str:
+def title_of(name: str) -> str:
+    """Name a file in a message."""
     return "standard input" if name == STANDARD_INPUT else name
 
 
@@ -62,7 +63,7 @@ def _standard_input() -> str:
 
 def _texts(name: str) -> list[tuple[str, str]]:
     if name == STANDARD_INPUT:
-        return [(_title(name), _standard_input())]
+        return [(title_of(name), _standard_input())]
     if name.startswith(("http://", "https://")):
         raise Refused(
             f"{name} is an address, and only files and folders are read", next_step=f"download it: `curl -fsSL {name} | modelplane … -f -`"
@@ -83,6 +84,8 @@ def _text(file: Path) -> str:
         raise Refused(f"{file} is not UTF-8 text", next_step=_ENCODING) from error
     except OSError as error:
         raise Refused(f"cannot read {file}: {error.strerror}", next_step="check the path") from error
+    except ValueError as error:
+        raise Refused(f"cannot read {file}: no file can have this name", next_step="check the path") from error
 
 
 def _fleet_files(documents: Sequence[Document]) -> list[str]:

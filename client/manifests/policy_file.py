@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from client.errors import Refused
+from client.manifests.documents import title_of
 from client.manifests.yaml_file import read_yaml
 from scheduler import InvalidPolicyError, SchedulerOptions, read_policy
 
@@ -13,4 +14,4 @@ def read_policy_file(file: Path) -> SchedulerOptions:
     try:
         return read_policy(tree)
     except InvalidPolicyError as error:
-        raise Refused(f"{file} is not a usable policy", details=error.problems, next_step="fix these fields") from error
+        raise Refused(f"{title_of(str(file))} is not a usable policy", details=error.problems, next_step="fix these fields") from error

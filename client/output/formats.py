@@ -8,6 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from api_types.text.printable import escaped
 from client.refs.tree import Tree, clean
 
 _YAML_WIDTH = 140
@@ -41,10 +42,16 @@ class TreeFormat(StrEnum):
 
 def as_yaml(value: Any) -> str:
     """Give YAML that people can read: block style, in the order of the tree."""
+    text = _yaml(value, allow_unicode=True)
+    # YAML writes some characters as they are that no terminal should get.
+    return text if text == escaped(text, "\n") else _yaml(value, allow_unicode=False)
+
+
+def _yaml(value: Any, *, allow_unicode: bool) -> str:
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = _YAML_WIDTH
-    yaml.allow_unicode = True
+    yaml.allow_unicode = allow_unicode
     stream = io.StringIO()
     yaml.dump(value, stream)
     return stream.getvalue().rstrip("\n").removesuffix("\n...")
@@ -52,7 +59,9 @@ def as_yaml(value: Any) -> str:
 
 def as_json(value: Any) -> str:
     """Give JSON with sorted keys, so that two outputs can be compared."""
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    # JSON itself escapes less than a terminal needs.
+    return text if text == escaped(text, "\n") else json.dumps(value, indent=2, sort_keys=True)
 
 
 def render(trees: Sequence[Tree], style: Format | TreeFormat, *, single: bool) -> str:

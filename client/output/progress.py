@@ -5,6 +5,7 @@ It is written to standard error, so that standard output can be piped.
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from api_types.text.printable import escaped
+from client.output.terminal import escaping, unescaped
 
 
 @dataclass(frozen=True)
@@ -29,19 +33,23 @@ class Progress:
     """Shows rows while the context manager is open; `show` may be called repeatedly."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._console = console or Console(file=unescaped(sys.stderr), highlight=False)
         self._live = Live(console=self._console, transient=True, refresh_per_second=8) if self._console.is_terminal else None
         self._shown: dict[str, Row] = {}
         self._spinner = Spinner("dots")
+        self._redirected = ExitStack()
 
     def __enter__(self) -> Self:
         """Start drawing."""
         if self._live:
             self._live.start()
+            # The live table puts its own streams in the place of ours.
+            self._redirected.enter_context(escaping())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Stop drawing and print the last state, so that a finished wait can be read in the scrollback."""
+        self._redirected.close()
         if self._live:
             self._live.stop()
             for row in self._shown.values():
@@ -49,6 +57,7 @@ class Progress:
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show the present rows; a row that is no longer given is dropped."""
+        rows = [Row(escaped(row.name), escaped(row.state), done=row.done) for row in rows]
         changed = [row for row in rows if self._shown.get(row.name) != row]
         self._shown = {row.name: row for row in rows}
         if self._live:

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 
 from rich.cells import cell_len
 
+from api_types.text.printable import escaped
+
 _GAP = "   "
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -17,7 +19,8 @@ INDENT = "  "
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int] = ()) -> list[str]:
     """Give the lines of a table; an empty cell shows as `<none>`. `widths` are least widths, so that later rows of a watch line up."""
-    shown = [[cell or NONE for cell in row] for row in rows]
+    # A row is one line, whatever its cells say.
+    shown = [[escaped(cell) or NONE for cell in row] for row in rows]
     table = ([list(header)] if header else []) + shown
     wide = measure(table, widths)
     return [_line(row, wide) for row in table]
@@ -32,7 +35,7 @@ def measure(rows: Sequence[Sequence[str]], widths: Sequence[int] = ()) -> list[i
     """Give the width that each column needs, at least `widths`."""
     count = max([len(row) for row in rows] + [len(widths)], default=0)
     least = [*widths, *([0] * (count - len(widths)))]
-    return [max([least[at], *(cell_len(row[at]) for row in rows if at < len(row))]) for at in range(count)]
+    return [max([least[at], *(cell_len(escaped(row[at])) for row in rows if at < len(row))]) for at in range(count)]
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

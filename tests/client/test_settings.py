@@ -43,8 +43,12 @@ def test_settings_are_for_their_owner_alone() -> None:
 BAD = [
     ("an unknown key", "temporal: {adress: x}\n", "temporal.adress: there is no such setting"),
     ("a wrong value", "worker: {gracefulShutdownSeconds: soon}\n", "worker.gracefulShutdownSeconds"),
-    ("no YAML", "temporal: [\n", "is not YAML"),
+    ("no YAML", "temporal: [\n", "line 2: not YAML"),
     ("no mapping", "- temporal\n", "must hold a mapping"),
+    ("a key that is no text", "1: temporal\n", "must hold a mapping"),
+    ("a key twice", "log: {}\nlog: {}\n", "line 2: a key is given twice"),
+    ("aliases of themselves", "log: &a {level: *a}\n", "nested more than 64 levels deep"),
+    ("a password that looks like a tag", "temporal: {address: !hunter2 }\n", "line 1: a tag that means nothing here"),
 ]
 
 
@@ -55,6 +59,7 @@ def test_a_bad_settings_file_is_refused_with_the_key(cli: Cli, tmp_path: Path, s
     result = cli("--config", str(tmp_path / "bad.yaml"), "get", "md")
     assert result.code == 2, story
     assert say in result.err
+    assert "hunter2" not in result.err
 
 
 @pytest.mark.usefixtures("nowhere")

@@ -22,7 +22,7 @@ from activities.clients.kubernetes.redact import redact
 from activities.clients.outward.addresses import refused_host
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
-from api_types.validation.documents import Unreadable, read_one
+from api_types.text.reader import Unreadable, read_one
 
 _SIZE_MAX = 1 << 20
 # A file with two hundred clusters has half of it.

@@ -8,6 +8,7 @@ import typer
 
 from api_types.clock import utc_now
 from api_types.resources.kinds import BY_KIND
+from api_types.text.printable import escaped
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import NoAnswer
@@ -91,7 +92,8 @@ def _heading(target: Target, tree: Tree) -> list[str]:
         ("UID", str(metadata.get("uid") or "")),
     ]
     width = max(len(title) for title, _ in facts) + 1
-    return [f"{title + ':':<{width}} {value or NONE}" for title, value in facts]
+    # One line each, whatever an annotation says.
+    return [f"{title + ':':<{width}} {escaped(value) or NONE}" for title, value in facts]
 
 
 def _pairs(values: dict[str, str] | None) -> str:

@@ -13,6 +13,7 @@ from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
+from client.manifests.documents import title_of
 from client.manifests.policy_file import read_policy_file
 from client.manifests.status_trees import read_trees
 from client.manifests.yaml_file import read_yaml
@@ -43,9 +44,9 @@ def render(
 
 def _facts(file: Path) -> dict[str, ClusterInput]:
     try:
-        return read_facts(read_yaml(file, "facts"), str(file))
+        return read_facts(read_yaml(file, "facts"), title_of(str(file)))
     except InvalidFactsFile as error:
-        raise Refused(f"{file} has invalid facts", details=error.problems, next_step="fix these fields") from error
+        raise Refused(f"{title_of(str(file))} has invalid facts", details=error.problems, next_step="fix these fields") from error
 
 
 def _settings() -> RenderSettings:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api_types.validation.manifests import InvalidManifest, admit, admit_all, parse
+from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, parse
 from client.manifests.checks import CHECKS
 
 
@@ -233,10 +233,17 @@ def test_an_error_is_one_line_that_no_terminal_obeys() -> None:
     assert "b\\u202ec" in str(caught.value)
 
 
-def test_of_many_errors_the_first_hundred_are_shown_and_the_rest_is_counted() -> None:
+def test_of_many_errors_the_first_are_shown_and_the_rest_is_counted() -> None:
     spec = {f"f{n}" + "x" * 5000: 1 for n in range(2000)}
     with pytest.raises(InvalidManifest) as caught:
         admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x"}, "spec": spec}, CHECKS)
     assert len(caught.value.problems) > 2000
-    assert len(str(caught.value)) < 100_000
-    assert str(caught.value).splitlines()[-1] == f"and {len(caught.value.problems) - 100} more"
+    lines = str(caught.value).splitlines()
+    assert len(str(caught.value)) < 34_000
+    assert lines[-1] == f"and {len(caught.value.problems) - len(lines) + 1} more"
+
+
+def test_of_many_short_errors_a_hundred_are_shown() -> None:
+    problems = [Problem("ModelCache default/x", "spec", f"wrong {number}") for number in range(101)]
+    assert InvalidManifest(problems).lines()[98:] == [str(problems[98]), str(problems[99]), "and 1 more"]
+    assert InvalidManifest(problems[:100]).lines() == [str(problem) for problem in problems[:100]]

@@ -141,9 +141,11 @@ REFUSED = [
         ("merges more",),
     ),
     Refused(
-        "aliases of aliases as a name", f"a0: &a0 [x, x]\n{BOMB}\ncurrent-context: *a40\ncontexts: [{{name: *a40}}]", ("must be text",)
+        "aliases of aliases as a name",
+        f"a0: &a0 [x, x]\n{BOMB}\ncurrent-context: *a40\ncontexts: [{{name: *a40}}]",
+        ("has more than 10000 values",),
     ),
-    Refused("an alias of itself", "current-context: &a [*a]\ncontexts: [{name: *a}]", ("must be text",)),
+    Refused("an alias of itself", "current-context: &a [*a]\ncontexts: [{name: *a}]", ("nested more than 64 levels deep",)),
     Refused("more values than any kubeconfig has", f"a: [{'1, ' * 20_000}]\nb: !x", ("has more than 10000 values",)),
     Refused("more text than any kubeconfig has", "# " + "x" * (1 << 20), ("is larger than 1048576 characters",)),
     Refused("a second document", f"{a_kubeconfig()}\n---\n{a_kubeconfig()}", ("more than one document",)),
