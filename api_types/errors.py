@@ -91,6 +91,10 @@ class ServerError(TransientError):
     """The other side reported an internal error."""
 
 
+class AnswerTooLarge(TransientError):
+    """The other side sent more than is read."""
+
+
 class StackMissing(TransientError):
     """The cluster does not serve a kind that we apply; it may be installed later."""
 

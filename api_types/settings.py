@@ -6,6 +6,7 @@ error that names it.
 """
 
 import os
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from api_types.text.reader import Unreadable, read_one
 
 # A hundred times as many as there are settings.
 _VALUES_MAX = 10_000
+
+Network = IPv4Network | IPv6Network
 
 
 def _camel(name: str) -> str:
@@ -73,6 +76,14 @@ class KubeconfigSettings(Section):
     allow_exec: bool = False
 
 
+class OutboundSettings(Section):
+    """What the worker connects to for tenants, who name registries: public addresses, and what is listed here."""
+
+    private_addresses: tuple[Network, ...] = Field(
+        default=(), description="Networks, such as `10.20.0.0/16`, where registries and token servers of tenants may be."
+    )
+
+
 class ControlClusterSettings(Section):
     """The cluster with the HTTPRoutes and the InferenceGateway, as a reference into the secret store; empty: none."""
 
@@ -109,6 +120,7 @@ class OciSettings(Section):
     """How model packs are unpacked."""
 
     kit_image: str = images.KIT
+    allow_plain_http: bool = Field(default=False, description="Whether a cache may set `plainHTTP`: no TLS to its registry.")
 
 
 class TeardownSettings(Section):
@@ -170,6 +182,7 @@ class Settings(BaseSettings):
     queues: QueueSettings = QueueSettings()
     secrets: SecretSettings = SecretSettings()
     kubeconfig: KubeconfigSettings = KubeconfigSettings()
+    outbound: OutboundSettings = OutboundSettings()
     control_cluster: ControlClusterSettings = ControlClusterSettings()
     workloads: WorkloadSettings = WorkloadSettings()
     cache: CacheSettings = CacheSettings()

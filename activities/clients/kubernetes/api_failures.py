@@ -4,13 +4,14 @@ The class decides what happens next, so it follows from the status code and the 
 users, without anything that looks like a secret.
 """
 
-import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
 from activities.clients.kubernetes.redact import redact
+from activities.clients.outward.answers import read_object
 from api_types.errors import (
     ClusterUnreachable,
     CredentialsInvalid,
@@ -26,6 +27,9 @@ _INVALID = frozenset(
 )
 # A longer Retry-After is ignored, and the retry policy of the activity applies.
 _RETRY_AFTER_SECONDS_MAX = 60
+_SECONDS = re.compile(r"[0-9]{1,4}")
+# Enough to recognize what answered, such as a proxy.
+_QUOTED_BYTES = 4096
 _NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
@@ -52,7 +56,7 @@ def failure(status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, 
 def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Read the Retry-After header; a date instead of seconds, or too long a time, is ignored."""
     seconds = headers.get("Retry-After", "").strip()
-    if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= _RETRY_AFTER_SECONDS_MAX):
+    if not (_SECONDS.fullmatch(seconds) and 0 < int(seconds) <= _RETRY_AFTER_SECONDS_MAX):
         return None
     return timedelta(seconds=int(seconds))
 
@@ -75,16 +79,15 @@ def _status_object(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(body, Mapping):
         return body
     try:
-        found = json.loads(body)
+        return read_object(body)
     except ValueError:
-        return {"message": body.decode(errors="replace")}
-    return found if isinstance(found, Mapping) else {}
+        return {"message": body[:_QUOTED_BYTES].decode(errors="replace")}
 
 
 def _causes(status_object: Mapping[str, Any]) -> set[str]:
     details = status_object.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
-    return {str(cause.get("reason")) for cause in causes or [] if isinstance(cause, Mapping)}
+    return {str(cause.get("reason")) for cause in (causes if isinstance(causes, list) else []) if isinstance(cause, Mapping)}
 
 
 def _text(status_object: Mapping[str, Any], status: int, doing: str) -> str:

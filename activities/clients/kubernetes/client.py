@@ -1,16 +1,16 @@
 """`ClusterApi` over HTTP: JSON in, JSON out, every kind by one path rule, every failure an error of ours."""
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlencode
 
 from activities.clients.kubernetes.api_failures import failure, is_missing_namespace, unreachable
 from activities.clients.kubernetes.discovery import Discovery, Page, path
 from activities.clients.kubernetes.session import Response, Session
+from activities.clients.outward.answers import read_object
 from activities.cluster_objects.cluster_api import (
     ClusterApi,
     Event,
@@ -23,10 +23,19 @@ from activities.cluster_objects.cluster_api import (
     Selection,
     WatchExpired,
 )
-from api_types.errors import ServerError, StackMissing
+from api_types.errors import AnswerTooLarge, ServerError, StackMissing
 from api_types.labels import FIELD_MANAGER
 
-_PAGE_ITEMS = 500
+# The first is that of client-go; the next ones are for pages that are larger than is read of an answer.
+_PAGE_ITEMS = (500, 100, 10, 1)
+# In JSON; in memory it is twice as much. The nodes of the largest clusters, 5,000 with all their images, take 150 MiB.
+_LIST_BYTES_MAX = 256 << 20
+_LIST_RESTARTS_MAX = 3
+# With what the metadata of their objects must have.
+_EVENTS = {
+    **dict.fromkeys(("ADDED", "MODIFIED", "DELETED"), ("name", "resourceVersion")),
+    "BOOKMARK": ("resourceVersion",),
+}
 _WATCH_SECONDS = (200, 300)
 # After a discovery without the kind, the next one waits: a missing stack would cost a discovery per request.
 _DISCOVERY_SECONDS_MIN = 5.0
@@ -69,24 +78,43 @@ class KubernetesCluster(ClusterApi):
     async def list(self, selection: Selection) -> Listing:
         """List all pages. Raises StackMissing if the kind is not served."""
         resource = await self._needed(selection.kind)
+        where = path(resource, selection.namespace)
+        for page_items in _PAGE_ITEMS:
+            try:
+                return await self._list(selection, where, page_items)
+            except AnswerTooLarge:
+                # Objects are not counted by size: some kinds have 500 small ones, others a few large ones.
+                if page_items == _PAGE_ITEMS[-1]:
+                    raise
+        raise AssertionError("the last size of a page returns or raises")
+
+    async def _list(self, selection: Selection, where: str, page_items: int) -> Listing:
+        doing = f"list {selection.kind}"
         items: list[Json] = []
-        query = _query(selection) | {"limit": str(_PAGE_ITEMS)}
+        size = restarts = 0
+        query = _query(selection) | {"limit": str(page_items)}
         headers = {"Accept": _METADATA.format("PartialObjectMetadataList")} if selection.metadata_only else None
         while True:
-            answer = await self._session.request("GET", f"{path(resource, selection.namespace)}?{urlencode(query)}", headers=headers)
+            answer = await self._session.request("GET", f"{where}?{urlencode(query)}", headers=headers)
             if answer.status == HTTPStatus.NOT_FOUND:
                 raise self._not_served(selection.kind)
-            if answer.status == HTTPStatus.GONE:
+            if answer.status == HTTPStatus.GONE and restarts < _LIST_RESTARTS_MAX:
                 # The continue token has expired: list from the start.
                 items.clear()
                 query.pop("continue", None)
+                size, restarts = 0, restarts + 1
                 continue
-            page = self._read(answer, f"list {selection.kind}")
-            items += [_typed(item, selection.kind) for item in page.get("items") or []]
-            metadata = page.get("metadata") or {}
+            page = self._read(answer, doing)
+            size += len(answer.body)
+            if size > _LIST_BYTES_MAX:
+                raise self._malformed(doing, f"its pages are more than {_LIST_BYTES_MAX >> 20} MiB together")
+            found, metadata = page.get("items") or [], page.get("metadata") or {}
+            if not (isinstance(found, list) and all(map(_is_object, found)) and isinstance(metadata, dict)):
+                raise self._malformed(doing, "it is no list of Kubernetes objects")
+            items += [_typed(item, selection.kind) for item in found]
             if not metadata.get("continue"):
                 return Listing(items, str(metadata.get("resourceVersion", "")))
-            query["continue"] = metadata["continue"]
+            query["continue"] = str(metadata["continue"])
 
     async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
         """Follow changes until the server ends the watch."""
@@ -104,14 +132,19 @@ class KubernetesCluster(ClusterApi):
                 self._check_watch(line.status, line.body, line.headers, selection)
                 continue
             try:
-                event = json.loads(line)
+                event = read_object(line)
             except ValueError as error:
                 # A connection that broke inside a line.
                 raise unreachable(error, self._cluster, self._session.server) from error
-            if event["type"] == "ERROR":
-                self._check_watch(int(event["object"].get("code") or 0), event["object"], {}, selection)
+            changed = event.get("object")
+            if event.get("type") == "ERROR" and isinstance(changed, dict):
+                code = changed.get("code")
+                self._check_watch(code if isinstance(code, int) else 0, changed, {}, selection)
                 continue
-            yield Event(event["type"], _typed(event["object"], selection.kind))
+            needed = _EVENTS.get(str(event.get("type")))
+            if needed is None or not _is_object(changed, needed):
+                raise self._malformed(f"watch {selection.kind}", "a line of it is no event of a Kubernetes object")
+            yield Event(event["type"], _typed(changed, selection.kind))
 
     async def apply(self, manifest: Json) -> Json:
         """Apply one object server-side, as manager `modelplane`, taking over fields of others."""
@@ -189,7 +222,10 @@ class KubernetesCluster(ClusterApi):
     async def _discover(self) -> None:
         # One discovery runs at a time. Who waits for it holds a turn, so that only a few wait for a server that hangs.
         async with self._session.turn():
-            await self._discovery.refresh()
+            try:
+                await self._discovery.refresh()
+            except (AttributeError, KeyError, TypeError) as error:
+                raise self._malformed("read the served kinds", "it is no discovery document") from error
         self._discovered_at = asyncio.get_running_loop().time()
 
     async def _resource(self, kind: Kind) -> Resource | None:
@@ -220,15 +256,29 @@ class KubernetesCluster(ClusterApi):
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             raise failure(answer.status, answer.body, answer.headers, self._cluster, doing)
         try:
-            found = json.loads(answer.body)
+            return read_object(answer.body)
         except ValueError as error:
             raise unreachable(error, self._cluster, self._session.server) from error
-        return found if isinstance(found, dict) else {}
+
+    def _malformed(self, doing: str, problem: str) -> ServerError:
+        return ServerError(
+            f"cluster {self._cluster}: {doing}: the answer was not taken: {problem}; check what answers at {self._session.server}"
+        )
 
 
 def _query(selection: Selection) -> dict[str, str]:
     pairs = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
     return {name: value for name, value in pairs.items() if value}
+
+
+def _is_object(found: object, needed: tuple[str, ...] = ("name",)) -> TypeGuard[Json]:
+    """Whether it has what every reader of objects relies on: metadata, and these fields of it."""
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    return (
+        isinstance(metadata, dict)
+        and all(isinstance(metadata.get(name, ""), str) for name in ("name", "namespace", "resourceVersion"))
+        and all(name in metadata for name in needed)
+    )
 
 
 def _typed(item: Json, kind: Kind) -> Json:

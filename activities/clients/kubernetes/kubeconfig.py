@@ -19,7 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from activities.clients.kubernetes.redact import redact
-from activities.clients.outward.addresses import refused_host
+from activities.clients.outward.addresses import api_server_rules
 from api_types.errors import CredentialsInvalid
 from api_types.settings import KubeconfigSettings
 from api_types.text.reader import Unreadable, read_one
@@ -192,7 +192,7 @@ class _Reader:
             self._problems.append("cluster.server must have neither query nor fragment")
         if not host:
             self._problems.append("cluster.server names no host")
-        elif reason := refused_host(host, allow_loopback=self._settings.allow_loopback):
+        elif reason := api_server_rules(allow_loopback=self._settings.allow_loopback).refused_host(host):
             self._problems.append(f"cluster.server: {reason}")
         return server
 

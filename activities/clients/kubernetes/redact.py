@@ -16,10 +16,15 @@ _PATTERNS = (
     re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
 )
 _LENGTH_MAX = 2000
+# Patterns are searched in so much: what a server sends has no such limit.
+_SEARCHED_MAX = 16_384
 
 
 def redact(text: str) -> str:
     """Replace what looks like a credential, and cut the text to a length that fits into a history."""
+    if len(text) > _SEARCHED_MAX:
+        # Without the last word, which may be a part of a credential that no pattern matches.
+        text = text[:_SEARCHED_MAX].rsplit(None, 1)[0]
     for pattern in _PATTERNS:
         text = pattern.sub("[redacted]", text)
     return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]} ..."

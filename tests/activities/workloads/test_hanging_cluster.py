@@ -41,7 +41,8 @@ class HttpPool(ClusterPool):
 
     def __init__(self, servers: dict[str, ApiServer]) -> None:
         self.clients = {
-            name: KubernetesCluster(Session(name, Access(server=server.address), REQUESTS_AT_ONCE)) for name, server in servers.items()
+            name: KubernetesCluster(Session(name, Access(server=server.address, allow_loopback=True), REQUESTS_AT_ONCE))
+            for name, server in servers.items()
         }
 
     async def at(self, connection: Connection) -> ClusterApi:

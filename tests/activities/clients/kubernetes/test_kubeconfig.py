@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
 from activities.clients.kubernetes.pool import KubernetesPool
-from activities.clients.outward.addresses import refused_address
+from activities.clients.outward.addresses import api_server_rules
 from activities.clients.secrets.directory import SecretDirectory
 from activities.secrets.store import StoredSecret
 from api_types.errors import CredentialsInvalid
@@ -298,4 +298,4 @@ def test_an_operator_may_allow_loopback_and_plugins() -> None:
     ],
 )
 def test_a_name_must_not_resolve_to_a_refused_address_either(address: str, *, refused: bool) -> None:
-    assert bool(refused_address(address, allow_loopback=True)) is refused
+    assert bool(api_server_rules(allow_loopback=True).refused_address(address)) is refused

@@ -247,7 +247,7 @@ async def test_the_error_of_a_plugin_without_a_token_does_not_quote_its_output(b
 
 
 async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def lookup(*_: object) -> list[dict[str, Any]]:
+    async def lookup(*_: object, **__: object) -> list[dict[str, Any]]:
         return [{"hostname": "x", "host": "169.254.169.254", "port": 443, "family": 2, "proto": 0, "flags": 0}]
 
     monkeypatch.setattr("aiohttp.ThreadedResolver.resolve", lookup)

@@ -1,0 +1,105 @@
+"""The bearer token of a session: a fixed one, or one that a credential plugin renews.
+
+The plugin is run here and not by the SDK, which reads all that it writes and leaves it running when it takes too long.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin
+from activities.clients.outward.answers import read_object
+from api_types.errors import ClusterUnreachable, CredentialsInvalid
+
+_PLUGIN_SECONDS = 30.0
+_PLUGIN_OUTPUT_MAX = 1 << 20
+# A token is renewed this long before it expires.
+_TOKEN_MARGIN_SECONDS = 60.0
+
+
+class Credential:
+    """The bearer token of a session."""
+
+    def __init__(self, cluster: str, access: Access) -> None:
+        self._cluster = cluster
+        self._plugin = access.plugin
+        self._token = access.token
+        self._expires_at = float("-inf") if access.plugin else float("inf")
+        self._renewing = asyncio.Lock()
+
+    async def token(self) -> str:
+        """Give a token that has not expired. Raises CredentialsInvalid if the plugin gives none."""
+        if self._plugin and time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
+            async with self._renewing:
+                if time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
+                    await self._renew(self._plugin)
+        return self._token
+
+    async def _renew(self, plugin: ExecPlugin) -> None:
+        subject = f"cluster {self._cluster}: the credential plugin {plugin.command!r}"
+        try:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                status = await _run(plugin)
+            token, expires = str(status.get("token") or ""), status.get("expirationTimestamp")
+            expires_at = datetime.fromisoformat(str(expires)).timestamp() if expires else float("inf")
+        except TimeoutError:
+            raise ClusterUnreachable(f"{subject} did not finish within {_PLUGIN_SECONDS:.0f} s") from None
+        except _PluginFailed as error:
+            raise CredentialsInvalid(f"{subject} failed ({error}); run it on the worker to see why") from None
+        except (OSError, ValueError, OverflowError) as error:
+            # The text of the plugin may hold the token.
+            raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it on the worker to see why") from None
+        if not token:
+            raise CredentialsInvalid(f"{subject} gave no token; client certificates from plugins are not supported")
+        self._token, self._expires_at = token, expires_at
+
+
+class _PluginFailed(Exception):
+    """The plugin gave no usable output; the text holds nothing of it."""
+
+
+async def _run(plugin: ExecPlugin) -> dict[str, Any]:
+    """Give the status that the plugin writes. Raises _PluginFailed, ValueError (it is no JSON) and OSError (it cannot be started)."""
+    request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)}
+    async with _started(plugin, environment) as process:
+        output = await _output(process)
+        code = await process.wait()
+    if code:
+        raise _PluginFailed(f"exit code {code}")
+    found = read_object(output)
+    if found.get("apiVersion") != plugin.api_version:
+        raise _PluginFailed(f"its output is not of {plugin.api_version}")
+    status = found.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+@contextlib.asynccontextmanager
+async def _started(plugin: ExecPlugin, environment: dict[str, str]) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        plugin.command, *plugin.args, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _output(process: Process) -> bytes:
+    if process.stdout is None:
+        raise AssertionError("the process was started with a pipe")
+    output = bytearray()
+    while chunk := await process.stdout.read(1 << 16):
+        output += chunk
+        if len(output) > _PLUGIN_OUTPUT_MAX:
+            raise _PluginFailed(f"it wrote more than {_PLUGIN_OUTPUT_MAX >> 20} MiB")
+    return bytes(output)

@@ -1,0 +1,57 @@
+"""Read answers within a bound: what is counted is the text after decompression, so that a small answer cannot become a large one here."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+_MIB = 1 << 20
+
+
+class TooLarge(Exception):
+    """An answer, or a line of it, has more bytes than are read. The text says how many those are."""
+
+    def __init__(self, size_max: int) -> None:
+        size = f"{size_max // _MIB} MiB" if size_max >= _MIB else f"{size_max >> 10} KiB"
+        super().__init__(f"larger than {size}")
+
+
+async def read_body(response: aiohttp.ClientResponse, size_max: int) -> bytes:
+    """Read the whole body. Raises TooLarge, and what aiohttp raises."""
+    if (response.content_length or 0) > size_max:
+        raise TooLarge(size_max)
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > size_max:
+            raise TooLarge(size_max)
+    return bytes(body)
+
+
+async def read_lines(response: aiohttp.ClientResponse, size_max: int) -> AsyncIterator[bytes]:
+    """Give the lines of the body one by one; the last one may lack its end. Raises TooLarge, and what aiohttp raises."""
+    line = bytearray()
+    async for chunk in response.content.iter_any():
+        head, *others = chunk.split(b"\n")
+        line += head
+        for part in others:
+            if len(line) > size_max:
+                break
+            yield bytes(line)
+            line = bytearray(part)
+        if len(line) > size_max:
+            raise TooLarge(size_max)
+    if line:
+        yield bytes(line)
+
+
+def read_object(text: bytes | str) -> dict[str, Any]:
+    """Read a JSON object. Raises ValueError, also for one that is nested too deep."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 -- the text is wrong, not our use of a type
+    return found
