@@ -234,7 +234,13 @@ def build_activities(settings: Settings) -> Activities:
         ),
         workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
         caches=CacheActivities(pool, store, render_settings(settings), force_after),
-        revisions=RevisionActivities(store, {SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint), SOURCE_OCI: OciRegistry()}),
+        revisions=RevisionActivities(
+            store,
+            {
+                SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint),
+                SOURCE_OCI: OciRegistry(settings.outbound.private_addresses, allow_plain_http=settings.oci.allow_plain_http),
+            },
+        ),
         pool=pool,
     )
 

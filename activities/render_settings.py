@@ -21,6 +21,7 @@ def render_settings(settings: Settings) -> RenderSettings:
         hydration_client_version=settings.cache.client_version,
         hub_endpoint=settings.cache.hub_endpoint,
         kit_image=settings.oci.kit_image,
+        allow_plain_http=settings.oci.allow_plain_http,
         cache_mount_read_only=settings.cache.mount_read_only,
         cache_active_deadline_seconds=settings.cache.active_deadline_seconds,
     )

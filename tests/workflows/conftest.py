@@ -59,7 +59,12 @@ async def plane(
     testbed = without_worker
     await put_secrets(testbed, store)
     began = utc_now()
-    settings = {"MODELPLANE_CACHE__HUB_ENDPOINT": hub.address, "MODELPLANE_CACHE__EVICT_GRACE": str(EVICT_GRACE_SECONDS)}
+    settings = {
+        "MODELPLANE_CACHE__HUB_ENDPOINT": hub.address,
+        "MODELPLANE_CACHE__EVICT_GRACE": str(EVICT_GRACE_SECONDS),
+        "MODELPLANE_OCI__ALLOW_PLAIN_HTTP": "true",
+        "MODELPLANE_OUTBOUND__PRIVATE_ADDRESSES": '["127.0.0.0/8"]',
+    }
     with a_worker(testbed.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)

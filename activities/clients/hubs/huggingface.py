@@ -1,59 +1,61 @@
 """The Hugging Face hub, as far as resolving a revision needs it: one request for metadata."""
 
 import re
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-import httpx
-
+from activities.clients.outward.addresses import AddressRules
+from activities.clients.outward.answers import read_object
+from activities.clients.outward.requests import Answer, HostRefused, OutwardClient, no_usable_answer
 from activities.render.cache.artifact import Artifact
-from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Throttled
+from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Throttled, Unsupported
 
 ENDPOINT = "https://huggingface.co"
-TIMEOUT = httpx.Timeout(10.0)
+# A repository lists its files in it.
+_METADATA_BYTES_MAX = 4 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-
-Send = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+_TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 class HuggingFaceHub:
-    """The hub at `endpoint`; empty means the public one."""
+    """The hub at `endpoint`, an address of the operator; empty means the public one."""
 
     def __init__(self, endpoint: str = "") -> None:
         self._endpoint = (endpoint or ENDPOINT).rstrip("/")
+        self._host = urlsplit(self._endpoint).netloc.rpartition("@")[2]
+        self._client = OutwardClient(AddressRules(), trusted=endpoint)
 
     async def resolve(self, artifact: Artifact, credential: str) -> str:
         """Give the commit that the revision points to; a revision that is a commit is returned as it is."""
         if _COMMIT.fullmatch(artifact.revision):
             return artifact.revision
         what = f"{artifact.origin}{f' at {artifact.revision}' if artifact.revision else ''}"
+        if credential and not _TOKEN.fullmatch(credential):
+            raise CredentialsInvalid(f"the token for {what} has characters that no token has, such as a line break; store it without them")
         revision = f"/revision/{quote(artifact.revision, safe='')}" if artifact.revision else ""
         url = f"{self._endpoint}/api/models/{artifact.origin}{revision}"
         headers = {"Authorization": f"Bearer {credential}"} if credential else {}
-        # A renamed repository redirects; the client sends the token only within the same origin.
-        response = await send_request(url, lambda http: http.get(url, headers=headers, follow_redirects=True))
-        if response.status_code != HTTPStatus.OK:
-            raise error_for(response, what, with_credential=bool(credential))
-        commit = str(_json(response).get("sha") or "")
-        if not _COMMIT.fullmatch(commit):
-            raise ServerError(f"{self._endpoint} returned no commit for {what}")
+        # A renamed repository redirects.
+        try:
+            answer = await self._client.get(url, headers, size_max=_METADATA_BYTES_MAX, plain_http=self._endpoint.startswith("http://"))
+        except HostRefused as error:
+            raise Unsupported(f"cache.hubEndpoint: the worker does not connect to {self._host}: {error}") from None
+        if answer.status != HTTPStatus.OK:
+            raise error_for(answer, self._host, what, with_credential=bool(credential)) or ServerError(
+                f"{self._host} returned {answer.status} for {what}"
+            )
+        try:
+            commit = read_object(answer.body).get("sha")
+        except ValueError as error:
+            raise no_usable_answer(self._host, str(error)) from None
+        if not (isinstance(commit, str) and _COMMIT.fullmatch(commit)):
+            raise ServerError(f"{self._host} returned no commit for {what}")
         return commit
 
 
-async def send_request(url: str, send: Send) -> httpx.Response:
-    """Send one request. Raises ServerError without a response."""
-    host = httpx.URL(url).netloc.decode()
-    try:
-        async with httpx.AsyncClient(timeout=TIMEOUT) as http:
-            return await send(http)
-    except httpx.HTTPError as error:
-        raise ServerError(f"no response from {host}: {str(error) or type(error).__name__}; check that the worker can reach it") from error
-
-
-def error_for(response: httpx.Response, what: str, *, with_credential: bool) -> ModelplaneError:
-    """Make the error for a response that is no success."""
-    host, status = response.request.url.netloc.decode(), response.status_code
+def error_for(answer: Answer, host: str, what: str, *, with_credential: bool) -> ModelplaneError | None:
+    """Make the error for a response that says why it is no success; None for another one."""
+    status = answer.status
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         if with_credential:
             return CredentialsInvalid(f"{host} refused the credential for {what} ({status})")
@@ -62,12 +64,4 @@ def error_for(response: httpx.Response, what: str, *, with_credential: bool) -> 
         return InvalidInput(f"{what} does not exist on {host} ({status})")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Throttled(f"{host} limits the rate of requests ({status})")
-    return ServerError(f"{host} returned {status} for {what}")
-
-
-def _json(response: httpx.Response) -> dict[str, object]:
-    try:
-        found = response.json()
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return None

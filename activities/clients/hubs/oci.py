@@ -1,90 +1,165 @@
-"""An OCI registry, as far as resolving a tag needs it: the manifest's digest, with the token requests of the distribution protocol."""
+"""An OCI registry, as far as resolving a tag needs it: the manifest's digest, with the token requests of the distribution protocol.
+
+A tenant names the registry, and the registry names its token server, so neither is trusted: both are reached under the rules of `outward`,
+and a token goes back to the registry only if it looks like one.
+"""
 
 import base64
 import binascii
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import httpx
-
-from activities.clients.hubs.huggingface import error_for, send_request
+from activities.clients.hubs.huggingface import error_for
+from activities.clients.outward.addresses import AddressRules
+from activities.clients.outward.answers import read_object
+from activities.clients.outward.requests import Answer, HostRefused, OutwardClient, no_usable_answer
 from activities.render.cache.artifact import Artifact
-from api_types.errors import CredentialsInvalid, InvalidInput, ServerError
+from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
+from api_types.model_sources import ImageReference, is_digest, read_image
+from api_types.settings import Network
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# As much as the distribution specification has registries take.
+_MANIFEST_BYTES_MAX = 4 << 20
+_TOKEN_ANSWER_BYTES_MAX = 64 << 10
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+# As RFC 6750 has it; servers take headers of 8 KiB or more.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,32768}=*")
+_SCHEMA_VERSION = 2
 _MANIFESTS = ", ".join(
     f"application/vnd.{kind}+json" for kind in ("oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2")
 )
 _DEFAULT_TAG = "latest"
 
 
-class Reference(NamedTuple):
-    """An image reference in its parts."""
-
-    host: str
-    repository: str
-    tag: str
-
-    @classmethod
-    def of(cls, image: str) -> "Reference":
-        """Parse one. Raises InvalidInput if it names no registry: the unpacker has another default than docker."""
-        host, slash, rest = image.partition("/")
-        if not slash or not (set(".:") & set(host) or host == "localhost"):
-            raise InvalidInput(f"image {image!r} names no registry; write the full reference, such as registry.example/models/qwen:1.0")
-        repository, _, tag = rest.partition(":")
-        return cls(host, repository, tag or _DEFAULT_TAG)
-
-
 class OciRegistry:
-    """Any registry; its address is in the image reference."""
+    """Any registry; its address is in the image reference. `private` are networks, not public ones, where registries may be."""
+
+    def __init__(self, private: Sequence[Network] = (), *, allow_plain_http: bool = False) -> None:
+        self._client = OutwardClient(AddressRules(private=tuple(private)))
+        self._allow_plain_http = allow_plain_http
 
     async def resolve(self, artifact: Artifact, credential: str) -> str:
         """Give the digest that the tag points to; a digest is returned as it is. `credential` is a docker config."""
-        if _DIGEST.fullmatch(artifact.revision):
+        if artifact.plain_http and not self._allow_plain_http:
+            raise Unsupported(f"image {artifact.origin}: plainHTTP is refused unless the operator sets oci.allowPlainHttp")
+        if is_digest(artifact.revision):
             return artifact.revision
-        reference = Reference.of(artifact.origin)
+        reference = _reference(artifact.origin)
         login = _login(credential, reference.host)
-        url = f"{'http' if artifact.plain_http else 'https'}://{reference.host}/v2/{reference.repository}/manifests/{reference.tag}"
-        response = await _get(url, login)
-        if response.status_code == HTTPStatus.UNAUTHORIZED:
-            response = await _get(url, await _token(response, login, artifact))
-        if response.status_code != HTTPStatus.OK:
-            raise error_for(response, artifact.origin, with_credential=bool(login))
-        digest = response.headers.get("Docker-Content-Digest", "")
-        computed = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+        answer = await self._manifest(reference, artifact, login)
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            answer = await self._manifest(reference, artifact, await self._token(answer, login, reference, artifact))
+        if answer.status != HTTPStatus.OK:
+            raise _error(answer, reference, artifact, with_credential=bool(login))
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        computed = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
         if digest and digest != computed:
-            raise ServerError(f"{reference.host} returned digest {digest} for {artifact.origin}, but the content has {computed}")
+            shown = digest if is_digest(digest) else "that is none"
+            raise ServerError(f"{reference.host} returned digest {shown} for {artifact.origin}, but the content has {computed}")
+        _check_manifest(answer, reference)
         return computed
 
+    async def _manifest(self, reference: ImageReference, artifact: Artifact, authorization: str) -> Answer:
+        scheme = "http" if artifact.plain_http else "https"
+        url = f"{scheme}://{reference.host}/v2/{reference.repository}/manifests/{reference.tag or _DEFAULT_TAG}"
+        headers = {"Accept": _MANIFESTS, **_authorization(authorization)}
+        try:
+            return await self._client.get(url, headers, size_max=_MANIFEST_BYTES_MAX, plain_http=artifact.plain_http)
+        except HostRefused as error:
+            raise Unsupported(f"image {artifact.origin}: the worker does not connect to {reference.host}: {error}") from None
 
-async def _get(url: str, authorization: str) -> httpx.Response:
-    headers = {"Accept": _MANIFESTS, **({"Authorization": authorization} if authorization else {})}
-    return await send_request(url, lambda http: http.get(url, headers=headers, follow_redirects=True))
+    async def _token(self, challenge: Answer, login: str, reference: ImageReference, artifact: Artifact) -> str:
+        """Exchange the login for a token where the registry says; anonymous without one. Gives an Authorization header."""
+        scheme, _, rest = challenge.headers.get("WWW-Authenticate", "").partition(" ")
+        fields = dict(_CHALLENGE.findall(rest))
+        realm = fields.get("realm", "")
+        if scheme.lower() != "bearer" or not realm:
+            return login
+        plain = artifact.plain_http and _host(realm) == _host(f"http://{reference.host}")
+        if not realm.startswith("https://") and not plain:
+            raise CredentialsInvalid(
+                f"the registry of {artifact.origin} wants the credential sent without TLS, or not to itself; that is refused"
+            )
+        try:
+            url = _with_query(realm, {key: fields[key] for key in ("service", "scope") if fields.get(key)})
+            answer = await self._client.get(url, _authorization(login), size_max=_TOKEN_ANSWER_BYTES_MAX, plain_http=plain)
+        except (HostRefused, ServerError, ValueError) as error:
+            # What the registry names is not told from what the registry is.
+            raise no_usable_answer(reference.host, f"its token server {realm!r}: {error}") from None
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise _refused(answer, reference, artifact, with_credential=bool(login))
+        return f"Bearer {_token_of(answer, reference, realm)}"
 
 
-async def _token(challenge: httpx.Response, login: str, artifact: Artifact) -> str:
-    """Exchange the login for a token where the registry says; anonymous without one. Gives an Authorization header, empty if refused."""
-    scheme, _, rest = challenge.headers.get("WWW-Authenticate", "").partition(" ")
-    fields = dict(_CHALLENGE.findall(rest))
-    realm = fields.get("realm", "")
-    if scheme.lower() != "bearer" or not realm:
-        return login
-    if not realm.startswith("https://") and not artifact.plain_http:
-        raise CredentialsInvalid(f"the registry of {artifact.origin} wants the credential sent to {realm!r} without TLS; that is refused")
-    query = {key: fields[key] for key in ("service", "scope") if fields.get(key)}
-    headers = {"Authorization": login} if login else {}
-    response = await send_request(realm, lambda http: http.get(realm, params=query, headers=headers))
-    if response.status_code != HTTPStatus.OK:
-        raise error_for(response, artifact.origin, with_credential=bool(login))
+def _reference(image: str) -> ImageReference:
+    """Read a reference. Raises InvalidInput if it names no registry: the unpacker has another default than docker."""
     try:
-        found = response.json()
-        return f"Bearer {found.get('token') or found['access_token']}"
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ServerError(f"{httpx.URL(realm).host} returned no token for {artifact.origin}") from error
+        reference = read_image(image)
+    except ValueError as error:
+        raise InvalidInput(f"image {image!r} is not a reference: {error}") from None
+    if not reference.host:
+        raise InvalidInput(f"image {image!r} names no registry; write the full reference, such as registry.example/models/qwen:1.0")
+    return reference
+
+
+def _error(answer: Answer, reference: ImageReference, artifact: Artifact, *, with_credential: bool) -> ModelplaneError:
+    """Make the error for an answer without a manifest. Only a registry's own error is told from that of any other server."""
+    if answer.status != HTTPStatus.UNAUTHORIZED or "WWW-Authenticate" not in answer.headers:
+        try:
+            known = isinstance(read_object(answer.body).get("errors"), list)
+        except ValueError:
+            known = False
+        if not known:
+            return no_usable_answer(reference.host, f"status {answer.status}")
+    return _refused(answer, reference, artifact, with_credential=with_credential)
+
+
+def _refused(answer: Answer, reference: ImageReference, artifact: Artifact, *, with_credential: bool) -> ModelplaneError:
+    found = error_for(answer, reference.host, artifact.origin, with_credential=with_credential)
+    return found or no_usable_answer(reference.host, f"status {answer.status}")
+
+
+def _check_manifest(answer: Answer, reference: ImageReference) -> None:
+    try:
+        version = read_object(answer.body).get("schemaVersion")
+    except ValueError as error:
+        raise no_usable_answer(reference.host, f"the manifest: {error}") from None
+    if version != _SCHEMA_VERSION:
+        raise no_usable_answer(reference.host, "the manifest has another schemaVersion than 2")
+
+
+def _token_of(answer: Answer, reference: ImageReference, realm: str) -> str:
+    reason = f"status {answer.status}"
+    if answer.status == HTTPStatus.OK:
+        try:
+            found = read_object(answer.body)
+            token = found.get("token") or found.get("access_token")
+            if isinstance(token, str) and _TOKEN.fullmatch(token):
+                return token
+            reason = "no token in it"
+        except ValueError as error:
+            reason = str(error)
+    raise no_usable_answer(reference.host, f"its token server {realm!r}: {reason}")
+
+
+def _with_query(url: str, fields: dict[str, str]) -> str:
+    parts = urlsplit(url)
+    return parts._replace(query=urlencode([*parse_qsl(parts.query), *fields.items()]), fragment="").geturl()
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _authorization(value: str) -> dict[str, str]:
+    return {"Authorization": value} if value else {}
 
 
 def _login(docker_config: str, host: str) -> str:
@@ -95,7 +170,7 @@ def _login(docker_config: str, host: str) -> str:
         entry = (json.loads(docker_config).get("auths") or {}).get(host) or {}
         auth = entry.get("auth") or base64.b64encode(f"{entry.get('username', '')}:{entry.get('password', '')}".encode()).decode()
         known = base64.b64decode(auth, validate=True).decode().strip(":")
-    except (ValueError, AttributeError, binascii.Error):
+    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error):
         # The text may contain the password.
         raise CredentialsInvalid("the pull Secret has no valid docker config; create it with type kubernetes.io/dockerconfigjson") from None
     return f"Basic {auth}" if known else ""

@@ -3,7 +3,6 @@
 Equal content has an equal key, so a volume is named after the key and never holds two revisions.
 """
 
-import re
 from dataclasses import dataclass
 
 from activities.render.inputs.facts import CacheInput
@@ -11,13 +10,10 @@ from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from api_types import names
 from api_types.digests import content_hash
+from api_types.model_sources import ImageReference, is_digest, is_repository_id, is_revision, read_image
 
 SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"
-_REPO = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)?")
-_REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -67,12 +63,14 @@ def claim_name(cache: CacheInput) -> str:
 
 def _hugging_face(block: Reader, revision: str) -> Artifact:
     repo = block.text("repo", required=True)
-    if repo and not _REPO.fullmatch(repo):
-        block.findings.problem(block.where, f"repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', is {repo!r}")
-    literal = block.text("revision")
-    if literal and not _REVISION.fullmatch(literal):
+    if repo and not is_repository_id(repo):
         block.findings.problem(
-            block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-', is {literal!r}"
+            block.where, f"repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', without '..', is {repo!r}"
+        )
+    literal = block.text("revision")
+    if literal and not is_revision(literal):
+        block.findings.problem(
+            block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-' or '..', is {literal!r}"
         )
     secret = block.object("authSecret")
     return Artifact(
@@ -87,30 +85,32 @@ def _hugging_face(block: Reader, revision: str) -> Artifact:
 
 def _oci(block: Reader, revision: str) -> Artifact:
     image = block.text("image", required=True)
-    if image and not _IMAGE.fullmatch(image):
-        block.findings.problem(block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}")
-    repository, literal = _split_reference(image)
-    digest = revision or literal
-    if digest and not _DIGEST.fullmatch(digest):
+    reference = _image(block, image)
+    digest = revision or reference.digest
+    if digest and not is_digest(digest):
         block.findings.problem(block.where, f"the digest of the image must be 'sha256:' and 64 hex digits, is {digest!r}")
     return Artifact(
         source=SOURCE_OCI,
         # A tag that moves back to the same content is the same artifact.
-        origin=repository if digest else image,
+        origin=reference.name if digest else image,
         revision=digest,
         size_gib=_size(block),
         credential=block.text("pullSecret"),
-        image=f"{repository}@{digest}" if digest else image,
+        image=f"{reference.name}@{digest}" if digest else image,
         plain_http=block.fields.get("plainHTTP") is True,
         scratch_on_node=block.choice("scratch", "claim", ("claim", "node")) == "node",
     )
 
 
-def _split_reference(image: str) -> tuple[str, str]:
-    """Give repository and digest of an image reference; a colon before the last slash belongs to the registry's port, not to a tag."""
-    name, _, digest = image.partition("@")
-    head, slash, last = name.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}", digest
+def _image(block: Reader, image: str) -> ImageReference:
+    try:
+        return read_image(image)
+    except ValueError as error:
+        if image:
+            block.findings.problem(
+                block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}: {error}"
+            )
+        return ImageReference("", "", "", "")
 
 
 def _size(block: Reader) -> int:

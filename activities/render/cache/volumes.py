@@ -42,12 +42,21 @@ class StorageClassMissing(NotRenderable):
     reason = "StorageClassMissing"
 
 
+class PlainHttpRefused(NotRenderable):
+    """The cache asks for a registry without TLS, which the operator does not allow."""
+
+    reason = "PlainHttpRefused"
+
+
 def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
     """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job.
 
-    Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec or StorageClassMissing.
+    Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec, StorageClassMissing or PlainHttpRefused.
     """
     artifact = read_artifact(cache)
+    if artifact.plain_http and not settings.allow_plain_http and not cache.ready:
+        problem = "spec.oci.plainHTTP is refused unless the operator sets oci.allowPlainHttp"
+        raise PlainHttpRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     if not (cache.volume_class or cluster.facts.storage_class_name):
         problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))

@@ -70,6 +70,7 @@ class RenderSettings:
     hydration_client_version: str = images.HUGGINGFACE_HUB_VERSION  # cache.clientVersion
     hub_endpoint: str = ""  # cache.hubEndpoint: a mirror of the hub; empty: the client's own
     kit_image: str = images.KIT  # oci.kitImage
+    allow_plain_http: bool = False  # oci.allowPlainHttp
     cache_mount_read_only: bool = False  # cache.mountReadOnly
     cache_active_deadline_seconds: int = 21600  # cache.activeDeadlineSeconds
 

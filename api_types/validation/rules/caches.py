@@ -1,15 +1,9 @@
 """Rules for caches and serving stacks."""
 
-import re
-
+from api_types.model_sources import is_repository_id, is_revision, read_image
 from api_types.resources.model_cache import HuggingFaceModel, ModelCacheSpec, OciModel
 from api_types.resources.serving_stack import ServingStackSpec
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
-
-# Both are passed to a program as arguments, so neither may begin like a flag.
-_REPO = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)?")
-_REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 
 _BLOCKS = {"HuggingFace": ("hugging_face", "huggingFace"), "OCI": ("oci", "oci")}
 
@@ -23,20 +17,22 @@ def source_block_is_present(spec: ModelCacheSpec, context: RuleContext) -> Findi
 
 def repository_id_is_valid(model: HuggingFaceModel, context: RuleContext) -> Findings:
     """Reject what the hub does not accept: it takes `owner/name` and `name`."""
-    if not _REPO.fullmatch(model.repo):
+    if not is_repository_id(model.repo):
         yield context.error("not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen", "repo")
 
 
 def revision_is_valid(model: HuggingFaceModel, context: RuleContext) -> Findings:
     """Reject what is neither branch, tag nor commit."""
-    if model.revision and not _REVISION.fullmatch(model.revision):
+    if model.revision and not is_revision(model.revision):
         yield context.error("not a revision; use letters, digits, dot, underscore, slash and hyphen, no hyphen first", "revision")
 
 
 def image_reference_is_valid(model: OciModel, context: RuleContext) -> Findings:
-    """Reject an image reference with spaces, or one that begins like a flag."""
-    if not _IMAGE.fullmatch(model.image):
-        yield context.error("not an image reference; write registry/name:tag or registry/name@digest", "image")
+    """Reject what no registry has: the reference becomes a path there, and an argument of the program that unpacks it."""
+    try:
+        read_image(model.image)
+    except ValueError as error:
+        yield context.error(f"not an image reference: {error}; write registry/name:tag or registry/name@digest", "image")
 
 
 def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:

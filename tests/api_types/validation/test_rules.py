@@ -62,6 +62,8 @@ PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
+NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
+NOT_A_PATH = "its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'"
 ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
 
 CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
@@ -177,8 +179,14 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "an image that looks like a flag",
         a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "image": "--rm"}}),
-        ["spec.oci.image: not an image reference; write registry/name:tag or registry/name@digest"],
+        [f"spec.oci.image: not an image reference: {NOT_A_PATH}; write registry/name:tag or registry/name@digest"],
     ),
+    (
+        "an image that leads out of its registry's repositories",
+        a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "image": "registry.example/../internal/x:1"}}),
+        [f"spec.oci.image: not an image reference: {NOT_A_PATH}; write registry/name:tag or registry/name@digest"],
+    ),
+    ("a repository that leads out of the hub's models", a_cache({"repo": "../x"}), [f"spec.huggingFace.repo: {NOT_A_REPOSITORY}"]),
     ("a revision with a branch path", a_cache({"revision": "refs/pr/12"}), []),
     (
         "a revision that looks like a flag",

@@ -1,12 +1,13 @@
 """What a ModelCache puts on one cluster (spec/workloads.md 14, cases 83 to 100, as far as rendering answers them)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from activities.render.cache.hydration import HUGGINGFACE, OCI
-from activities.render.cache.volumes import StorageClassMissing, artifact_key, claim_name, render_cache
+from activities.render.cache.volumes import PlainHttpRefused, StorageClassMissing, artifact_key, claim_name, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
@@ -185,7 +186,13 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
         "MODELPLANE_PLAIN_HTTP": "false",
         "KITOPS_HOME": "/mnt/artifact/.modelplane/kit",
     }
-    assert env(staged(an_oci_cache(plainHTTP=True)))["MODELPLANE_PLAIN_HTTP"] == "true"
+    assert env(staged(an_oci_cache(plainHTTP=True), allow_plain_http=True))["MODELPLANE_PLAIN_HTTP"] == "true"
+
+
+def test_plain_http_is_refused_unless_the_operator_allows_it_and_not_once_it_is_staged() -> None:
+    with pytest.raises(PlainHttpRefused, match=r"oci\.allowPlainHttp"):
+        staged(an_oci_cache(plainHTTP=True))
+    assert staged(replace(an_oci_cache(plainHTTP=True), ready=True)).objects
 
 
 @pytest.mark.parametrize("image", ["registry.acme.example:5000/models/qwen", "qwen"])
@@ -199,7 +206,7 @@ def test_wkl_100_a_tag_that_moves_to_the_same_digest_is_the_same_artifact(image:
         ("UP PER", "image must be a reference"),
         ("a/b:$(x)", "image must be a reference"),
         ("-x", "image must be a reference"),
-        ("x@sha256:12", "the digest of the image must be 'sha256:' and 64 hex digits, is 'sha256:12'"),
+        ("x@sha256:12", "its digest must be 'sha256:' and 64 hex digits"),
     ],
 )
 def test_an_image_reference_must_look_like_one(image: str, problem: str) -> None:

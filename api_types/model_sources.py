@@ -1,0 +1,66 @@
+"""How the sources of a cache are written: repositories of the Hugging Face hub and references of OCI images.
+
+They become parts of addresses, of file names and of arguments of programs, so each is a closed grammar: nothing in it can leave its place.
+"""
+
+import re
+from typing import NamedTuple
+
+_REPOSITORY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
+_REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
+
+# The grammar of the OCI distribution specification, and that of hosts in the reference implementation.
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]{1,5})?")
+_PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME_CHARACTERS_MAX = 255
+
+
+class ImageReference(NamedTuple):
+    """The parts of `[host/]repository[:tag][@digest]`; those that are not written are empty."""
+
+    host: str
+    repository: str
+    tag: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Host and repository, as written."""
+        return f"{self.host}/{self.repository}" if self.host else self.repository
+
+
+def is_repository_id(text: str) -> bool:
+    """Whether it is `owner/name` or `name`, as the hub takes them."""
+    return bool(_REPOSITORY_ID.fullmatch(text)) and ".." not in text
+
+
+def is_revision(text: str) -> bool:
+    """Whether it can be a branch, a tag or a commit."""
+    return bool(_REVISION.fullmatch(text)) and ".." not in text
+
+
+def read_image(text: str) -> ImageReference:
+    """Read the reference of an image. Raises ValueError, which says what is wrong."""
+    name, at, digest = text.partition("@")
+    first, slash, rest = name.partition("/")
+    # As every client of registries reads it: a first part that can be no host is a part of the repository.
+    host, path = (first, rest) if slash and (set(".:") & set(first) or first == "localhost") else ("", name)
+    repository, colon, tag = path.partition(":")
+    if host and not _HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is not the host of a registry")
+    if not all(map(_PATH.fullmatch, repository.split("/"))):
+        raise ValueError("its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'")
+    if len(host) + len(repository) >= _NAME_CHARACTERS_MAX:
+        raise ValueError(f"host and repository must have less than {_NAME_CHARACTERS_MAX} characters")
+    if colon and not _TAG.fullmatch(tag):
+        raise ValueError("its tag must be up to 128 letters, digits, '.', '_' and '-', without a leading '.' or '-'")
+    if at and not is_digest(digest):
+        raise ValueError("its digest must be 'sha256:' and 64 hex digits")
+    return ImageReference(host, repository, tag, digest)
+
+
+def is_digest(text: str) -> bool:
+    """Whether it is the digest of a manifest."""
+    return bool(_DIGEST.fullmatch(text))

@@ -1,0 +1,76 @@
+"""What a cache may name: references whose parts cannot leave the place that they are put into."""
+
+import pytest
+
+from api_types.model_sources import ImageReference, is_repository_id, is_revision, read_image
+
+DIGEST = "sha256:" + "ab" * 32
+READ = [
+    ("registry.example/models/qwen:1.0", ImageReference("registry.example", "models/qwen", "1.0", "")),
+    ("registry.example:5000/models/qwen", ImageReference("registry.example:5000", "models/qwen", "", "")),
+    ("localhost/qwen:1", ImageReference("localhost", "qwen", "1", "")),
+    ("Registry.Example/a__b/c-d.e_f--g:V1.0-rc_1", ImageReference("Registry.Example", "a__b/c-d.e_f--g", "V1.0-rc_1", "")),
+    (f"registry.example/qwen@{DIGEST}", ImageReference("registry.example", "qwen", "", DIGEST)),
+    (f"registry.example/qwen:1.0@{DIGEST}", ImageReference("registry.example", "qwen", "1.0", DIGEST)),
+    ("r/x:1", ImageReference("", "r/x", "1", "")),
+    ("qwen", ImageReference("", "qwen", "", "")),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), READ, ids=[case[0] for case in READ])
+def test_a_reference_is_read_as_clients_of_registries_read_it(text: str, want: ImageReference) -> None:
+    assert read_image(text) == want
+
+
+REFUSED = {
+    "": "repository",
+    "registry.example/../internal/x:1": "repository",
+    "registry.example/models/..:1": "repository",
+    "registry.example/models//qwen": "repository",
+    "registry.example/models/": "repository",
+    "/models/qwen": "repository",
+    "registry.example/Models/qwen": "repository",
+    "registry.example/models%2f..%2fqwen": "repository",
+    "registry.example/models/qwen?x=1": "repository",
+    "registry.example/models/qwen#x": "repository",
+    "registry.example/models/qwen\n": "repository",
+    "registry.example/models/qw en": "repository",
+    "registry.example/a..b/qwen": "repository",
+    "registry.example/-x/qwen": "repository",
+    "registry.example/" + "a" * 250: "255 characters",
+    "user@registry.example/qwen": "digest",
+    "user:pass@registry.example/qwen": "digest",
+    f"registry.example/qwen@{DIGEST}@{DIGEST}": "digest",
+    "registry.example/qwen@sha256:12": "digest",
+    f"registry.example/qwen@{DIGEST.upper()}": "digest",
+    "registry.example/qwen:": "tag",
+    "registry.example/qwen:-x": "tag",
+    "registry.example/qwen:1:2": "tag",
+    "registry.example/qwen:" + "a" * 129: "tag",
+    "registry.example:80:90/qwen": "host",
+    "registry..example/qwen": "host",
+    "registry.example:port/qwen": "host",
+    "127\u30020\u30020\u30021.x/qwen": "host",
+    "registry.exam ple/qwen": "host",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_reference_that_is_none_is_refused_with_the_part_that_is_wrong(text: str) -> None:
+    with pytest.raises(ValueError, match=REFUSED[text]):
+        read_image(text)
+
+
+@pytest.mark.parametrize("text", ["acme/tiny", "gpt2", "acme_1/tiny.v2-x", "_x/y"])
+def test_a_repository_of_the_hub(text: str) -> None:
+    assert is_repository_id(text)
+
+
+@pytest.mark.parametrize("text", ["", "..", "../x", "x/..", "a..b/x", "./x", "a/b/c", "a/", "/a", "-x", "a b", "a?b", "a\n"])
+def test_no_repository_of_the_hub(text: str) -> None:
+    assert not is_repository_id(text)
+
+
+@pytest.mark.parametrize(("text", "valid"), [("main", True), ("refs/pr/12", True), ("-f", False), ("a/../b", False), ("a?b", False)])
+def test_a_revision(text: str, *, valid: bool) -> None:
+    assert is_revision(text) is valid
