@@ -80,9 +80,11 @@ fmt: venv
 # A uv.lock would write the address of a package index into the repository; this form names none.
 lock: venv
 	$(BIN)/pip install --quiet uv
-	echo uv | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements-tools.lock -
+	printf 'uv\nsetuptools\n' | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements-tools.lock -
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev -o requirements-dev.lock pyproject.toml
+	echo huggingface_hub | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -c requirements-dev.lock \
+	  -o activities/render/cache/hydration/requirements.lock -
 
 bench: venv programs
 	$(BIN)/python -m tests.bench
@@ -103,7 +105,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	  $(BIN)/uv pip install --quiet --python .venv --require-hashes -r requirements-dev.lock || \
 	  { echo "uv cannot be used here: pip takes over, which is slower"; \
 	    $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock; }
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@rm -f .venv/.made-from-*
 	@touch $(STAMP)
 

@@ -18,7 +18,6 @@ def render_settings(settings: Settings) -> RenderSettings:
         secrets_propagation=settings.secrets.propagation,
         restart_on_rotation=settings.secrets.restart_on_rotation,
         hydration_image=settings.cache.hydration_image,
-        hydration_client_version=settings.cache.client_version,
         hub_endpoint=settings.cache.hub_endpoint,
         kit_image=settings.oci.kit_image,
         allow_plain_http=settings.oci.allow_plain_http,

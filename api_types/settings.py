@@ -106,9 +106,6 @@ class CacheSettings(Section):
     """How caches are staged. Times are in seconds; 0 attempts or deadline means no limit."""
 
     hydration_image: str = images.HYDRATION
-    client_version: str = Field(
-        default=images.HUGGINGFACE_HUB_VERSION, description="Of huggingface_hub, to install where the image has none."
-    )
     hub_endpoint: str = Field(default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters.")
     mount_read_only: bool = False
     max_attempts: int = Field(default=0, ge=0)

@@ -7,6 +7,3 @@ ENDPOINT_PICKER = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
 DISAGGREGATION_SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
 HYDRATION = "python:3.11-slim"
 KIT = "ghcr.io/kitops-ml/kitops:v1.11.0"
-
-# The client that hydration installs where the image does not carry it.
-HUGGINGFACE_HUB_VERSION = "1.33.0"

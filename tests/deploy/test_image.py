@@ -1,5 +1,6 @@
 """The image: what it copies is enough to install the programs, and it does not run as root."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -25,24 +26,34 @@ def test_everything_that_is_copied_exists() -> None:
     assert [name for name in copied() if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.slow
-def test_what_is_copied_is_enough_to_build_the_whole_package(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `/opt/build` as the steps of the Containerfile make it, from what they copy."""
+    folder = tmp_path_factory.mktemp("image")
+    source, build = folder / "source", folder / "build"
     source.mkdir()
     for name in copied():
         origin = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(origin, source / name, ignore=ignore) if origin.is_dir() else shutil.copy(origin, source / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
-    assert ended.returncode == 0, ended.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    steps = [line.removeprefix("RUN ") for line in STEPS if line.startswith("RUN ") and "/opt/modelplane" not in line]
+    for step in steps:
+        command = step.replace("/opt/build", str(build)).replace("python ", f"{sys.executable} ", 1)
+        ended = subprocess.run(command, shell=True, cwd=source, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)  # noqa: S602 -- a step of ours
+        assert ended.returncode == 0, f"{step}: {ended.stderr}"
+    return build
+
+
+@pytest.mark.slow
+def test_what_is_copied_is_enough_to_build_the_whole_package(build: Path) -> None:
+    (wheel,) = (build / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     packages = {pattern.removesuffix("*") for pattern in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     present = {name for name in packages if (ROOT / name / "__init__.py").exists()}
     assert {name.split("/")[0] for name in inside if name.endswith("/__init__.py")} == present
     assert {"worker.py", "testbed/fleet/default-fleet.yaml", "client/main.py"} <= inside
+    assert "activities/render/cache/hydration/requirements.lock" in inside
 
 
 def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
@@ -52,8 +63,18 @@ def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
     assert "modelplane-worker" in PROJECT["project"]["scripts"]
 
 
-def test_dependencies_come_from_the_lock_with_their_hashes() -> None:
-    installs = [line for line in STEPS if "pip install" in line]
-    assert "--require-hashes -r requirements.lock" in installs[0]
-    assert "--no-deps" in installs[1]
-    assert len(installs) == 2
+def test_nothing_is_installed_but_from_a_lock_with_hashes_and_from_what_was_built() -> None:
+    runs = [line.removeprefix("RUN ") for line in STEPS if line.startswith("RUN ")]
+    for step in runs:
+        if "pip " in step:
+            # Without an index and without an environment of its own for a build, there is nowhere to fetch anything from.
+            offline = "--no-index" in step and "--no-deps" in step and (" wheel " not in step or "--no-build-isolation" in step)
+            assert offline or "--require-hashes -r requirements" in step, step
+    assert not [step for step in runs if "curl" in step or "apt" in step]
+
+
+def test_the_lock_of_the_tools_has_what_builds_the_package() -> None:
+    (wanted,) = PROJECT["build-system"]["requires"]
+    name, _, least = wanted.partition(">=")
+    (locked,) = re.findall(rf"^{name}==(\d+)", (ROOT / "requirements-tools.lock").read_text(), re.MULTILINE)
+    assert int(locked) >= int(least)

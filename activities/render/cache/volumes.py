@@ -7,7 +7,7 @@ cluster only while it is needed.
 from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_OCI, Artifact, artifact_key, claim_name, read_artifact
-from activities.render.cache.hydration import FINAL_EXIT_CODES, HUGGINGFACE, OCI
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, FINAL_EXIT_CODES, HUGGINGFACE, OCI
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
@@ -18,7 +18,7 @@ from activities.render.objects.rendered import Rendered
 from api_types import labels, names
 from api_types.digests import content_hash
 from api_types.messages.cluster_work import ClusterFacts
-from api_types.pins import apiversions
+from api_types.pins import apiversions, images
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 
@@ -32,6 +32,7 @@ _DOCKER_PATH = "/.docker"
 _DOCKER_KEY = ".dockerconfigjson"
 _DOCKER_TYPE = "kubernetes.io/dockerconfigjson"
 _CONTAINER = "hydrate"
+_REQUIREMENTS = "MODELPLANE_CLIENT_REQUIREMENTS"
 _ATTEMPTS = 3
 _MESSAGE_POLICY = "FallbackToLogsOnError"
 
@@ -145,7 +146,7 @@ class _Volume:
         )
         failure = {"action": "FailJob", "onExitCodes": {"containerName": _CONTAINER, "operator": "In", "values": list(FINAL_EXIT_CODES)}}
         disruption = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-        manifest = {
+        manifest: Json = {
             "apiVersion": apiversions.BATCH,
             "kind": "Job",
             "metadata": {"name": names.cache_job_name(self.claim), "namespace": self.namespace},
@@ -159,9 +160,8 @@ class _Volume:
         }
         kueue = {queues.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queues.KUEUE else {}
         # A Job is immutable: this hash tells a Job that would be different from one that only has another generation.
-        item = self.item(
-            inventory_keys.CACHE_JOB, components.CACHE, manifest, kueue, {labels.TEMPLATE_HASH: content_hash(manifest["spec"])}
-        )
+        template_hash = content_hash(_chosen(manifest["spec"]))
+        item = self.item(inventory_keys.CACHE_JOB, components.CACHE, manifest, kueue, {labels.TEMPLATE_HASH: template_hash})
         return Item(item.key, item.manifest, item.hash, create_only=True)
 
     def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
@@ -185,7 +185,7 @@ class _Volume:
     def _hugging_face(self) -> tuple[Json, list[Json]]:
         environment = {
             "MODELPLANE_REPO": self.artifact.origin,
-            "MODELPLANE_CLIENT_VERSION": self.settings.hydration_client_version,
+            _REQUIREMENTS: CLIENT_REQUIREMENTS,
             "HF_HOME": f"{_WORK}/huggingface",
             # The last lines of the log become the message of a failed pod.
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -217,3 +217,13 @@ class _Volume:
             volumes.append({"name": "registry", "secret": {"secretName": names.cache_credential_name(self.claim), "items": items}})
             container["volumeMounts"].append({"name": "registry", "mountPath": _DOCKER_PATH, "readOnly": True})
         return container, volumes
+
+
+def _chosen(spec: Json) -> Json:
+    """Give the spec of a Job without what a release decides alone: a download that runs goes on with what it was started with."""
+    pod = spec["template"]["spec"]
+    container = {name: value for name, value in pod["containers"][0].items() if name != "command"}
+    container["env"] = [entry for entry in container["env"] if entry["name"] != _REQUIREMENTS]
+    if container["image"] in (images.HYDRATION, images.KIT):
+        del container["image"]
+    return {**spec, "template": {**spec["template"], "spec": {**pod, "containers": [container]}}}

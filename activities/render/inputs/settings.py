@@ -67,7 +67,6 @@ class RenderSettings:
     tracing_sampler_argument: str = "0.01"  # tracing.samplerArgument
 
     hydration_image: str = images.HYDRATION  # cache.hydrationImage
-    hydration_client_version: str = images.HUGGINGFACE_HUB_VERSION  # cache.clientVersion
     hub_endpoint: str = ""  # cache.hubEndpoint: a mirror of the hub; empty: the client's own
     kit_image: str = images.KIT  # oci.kitImage
     allow_plain_http: bool = False  # oci.allowPlainHttp

@@ -23,6 +23,7 @@ NOT_FOUND = 42
 NO_SPACE = 43
 MARKER = ".modelplane-hydrated"
 MESSAGE_BYTES_MAX = 1000
+TOKEN = "HF_TOKEN"  # noqa: S105 -- its name
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNAUTHORIZED = (401, 403)
 _MISSING = 404
@@ -44,7 +45,7 @@ class Order:
     revision: str
     artefact_key: str
     target: Path
-    client_version: str
+    requirements: str
 
     @classmethod
     def from_environment(cls) -> "Order":
@@ -55,7 +56,7 @@ class Order:
             revision=environ.get("MODELPLANE_REVISION", ""),
             artefact_key=environ["MODELPLANE_ARTEFACT_KEY"],
             target=Path(environ["MODELPLANE_TARGET"]),
-            client_version=environ["MODELPLANE_CLIENT_VERSION"],
+            requirements=environ["MODELPLANE_CLIENT_REQUIREMENTS"],
         )
 
 
@@ -66,7 +67,7 @@ def main() -> int:
         if staged(order):
             say("already staged")
             return 0
-        stage(order, client(order.client_version))
+        stage(order, client(order.requirements))
     except Hopeless as verdict:
         say(str(verdict))
         return verdict.code
@@ -85,15 +86,21 @@ def staged(order: Order) -> bool:
     return isinstance(marker, dict) and marker.get("artefactKey") == order.artefact_key
 
 
-def client(version: str) -> Any:
+def client(requirements: str) -> Any:
     """Give the hub's client: that of the image, or the pinned one, installed beside it."""
     try:
         return importlib.import_module("huggingface_hub")
     except ModuleNotFoundError:
         folder = tempfile.mkdtemp(prefix="hub-client-")
-    say(f"installing huggingface_hub {version}")
+    say("installing huggingface_hub")
+    wanted = Path(folder) / "requirements.txt"
+    wanted.write_text(requirements, encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    subprocess.run([*pip, "--target", folder, f"huggingface_hub=={version}"], check=True)  # noqa: S603 -- the version is ours
+    # Only what has a known hash, and no package that would run code to be built. None of it has a use for the token.
+    checked = ["--require-hashes", "--only-binary", ":all:", "--target", folder, "--requirement", str(wanted)]
+    environ = {name: value for name, value in os.environ.items() if name != TOKEN}
+    if subprocess.run([*pip, *checked], env=environ, check=False).returncode:  # noqa: S603 -- the requirements are ours
+        raise OSError(errno.EIO, "huggingface_hub could not be installed; use an image that has it, or a package index that pip reaches")
     sys.path.insert(0, folder)
     importlib.invalidate_caches()
     return importlib.import_module("huggingface_hub")
@@ -157,7 +164,7 @@ def verdict_of(error: Any, hub: Any, order: Order) -> Exception:
     what = f"{order.repo}{f' at {order.revision}' if order.revision else ''}"
     if isinstance(error, hub.errors.GatedRepoError):
         return Hopeless(AUTH_REFUSED, f"{what} is gated: the token has no access ({error})")
-    if isinstance(error, hub.errors.RepositoryNotFoundError) and not os.environ.get("HF_TOKEN"):
+    if isinstance(error, hub.errors.RepositoryNotFoundError) and not os.environ.get(TOKEN):
         # Without a token the hub answers 401 for a missing repository as well as for a private one.
         return Hopeless(NOT_FOUND, f"{what} does not exist, or is private and no token was given ({error})")
     if status in _UNAUTHORIZED:
@@ -169,7 +176,7 @@ def verdict_of(error: Any, hub: Any, order: Order) -> Exception:
 
 def say(text: str) -> None:
     """Write one line to the log, short enough to become the pod's termination message, and without the token."""
-    token = os.environ.get("HF_TOKEN")
+    token = os.environ.get(TOKEN)
     line = " ".join((text.replace(token, "***") if token else text).split())
     sys.stderr.write(line.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore") + "\n")
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from activities.render.cache.hydration import HUGGINGFACE, OCI
+from activities.render.cache import volumes
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
 from activities.render.cache.volumes import PlainHttpRefused, StorageClassMissing, artifact_key, claim_name, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_STEPS
 from activities.render.replica import InvalidSpec
+from api_types.pins import images
 from tests.activities.render.builders import keys, nothings, the
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -114,7 +116,7 @@ def test_wkl_86_the_program_is_a_constant_and_values_are_environment_variables()
         "MODELPLANE_TARGET": "/mnt/artifact",
         "MODELPLANE_REVISION": COMMIT,
         "MODELPLANE_REPO": "Qwen/Qwen3-8B",
-        "MODELPLANE_CLIENT_VERSION": "1.33.0",
+        "MODELPLANE_CLIENT_REQUIREMENTS": CLIENT_REQUIREMENTS,
         "HF_HOME": "/mnt/artifact/.modelplane/huggingface",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
@@ -270,11 +272,26 @@ def test_an_existing_volume_keeps_its_class_and_size_where_they_are_immutable() 
     assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]
 
 
-def test_a_job_is_distinguished_from_a_different_one_by_its_hash_alone() -> None:
-    def hash_of(rendered: Rendered) -> str:
-        found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
-        return found
+def hash_of(rendered: Rendered) -> str:
+    found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
+    return found
 
+
+@pytest.mark.parametrize("cache", [a_cache(), an_oci_cache()], ids=["HuggingFace", "OCI"])
+def test_a_release_with_other_programs_makes_no_different_job(cache: CacheInput, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A different Job would replace one that runs."""
+    before = staged(cache)
+    for pin in ("HYDRATION", "KIT"):
+        monkeypatch.setattr(images, pin, "registry.acme.example/next:2")
+    for text in ("HUGGINGFACE", "OCI", "CLIENT_REQUIREMENTS"):
+        monkeypatch.setattr(volumes, text, "another")
+    after = staged(cache, hydration_image=images.HYDRATION, kit_image=images.KIT)
+    assert container(after)["command"] != container(before)["command"]
+    assert container(after)["image"] != container(before)["image"]
+    assert hash_of(after) == hash_of(before)
+
+
+def test_a_job_is_distinguished_from_a_different_one_by_its_hash_alone() -> None:
     assert hash_of(staged(a_cache())) == hash_of(staged(a_cache(generation=2)))
     assert hash_of(staged(a_cache())) != hash_of(staged(a_cache(), hydration_image="mirror.acme.example/python:3.11"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.render.cache.hydration import HUGGINGFACE, OCI
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MARKER = ".modelplane-hydrated"
@@ -88,7 +88,7 @@ class Hub:
             "MODELPLANE_REVISION": COMMIT,
             "MODELPLANE_ARTEFACT_KEY": "key-1",
             "MODELPLANE_TARGET": str(self.volume),
-            "MODELPLANE_CLIENT_VERSION": "1.33.0",
+            "MODELPLANE_CLIENT_REQUIREMENTS": CLIENT_REQUIREMENTS,
             "HUB": str(self.hub),
             "RECORDED": str(self.recorded),
             "COMMIT": COMMIT,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from activities.render.cache.hydration import HUGGINGFACE, OCI
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
 
@@ -50,7 +50,7 @@ def hydrate(hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: 
         "MODELPLANE_REVISION": revision,
         "MODELPLANE_ARTEFACT_KEY": key,
         "MODELPLANE_TARGET": str(volume),
-        "MODELPLANE_CLIENT_VERSION": "1.33.0",
+        "MODELPLANE_CLIENT_REQUIREMENTS": CLIENT_REQUIREMENTS,
         **({"HF_TOKEN": token} if token else {}),
     }
     ended = subprocess.run([sys.executable, "-c", HUGGINGFACE], env=environment, capture_output=True, text=True, check=False)
