@@ -53,7 +53,7 @@ from activities.workloads.activities import WorkloadActivities
 from api_types import queues
 from api_types.environment import CONFIG_VARIABLE
 from api_types.queues import ClusterWork
-from api_types.settings import Settings, UnreadableSettings, WorkerSettings, bad_settings
+from api_types.settings import Settings, UnreadableSettings, WorkerSettings, bad_settings, images_by_tag
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
@@ -113,6 +113,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
     client = await connect(settings, runtime=runtime, within_seconds=CONNECT_SECONDS)
     await register_search_attributes(client)
+    if named := images_by_tag(settings):
+        log.warning("images are named by tags, which a registry may move: set them with digests (README.md, Images)", images=named)
     activities = build_activities(settings)
     with ThreadPoolExecutor(max_workers=DECISION_THREADS, thread_name_prefix="decision") as threads:
         # Loads the grammar of selectors, a quarter of a second that the first decision would wait for.

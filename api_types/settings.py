@@ -8,12 +8,13 @@ error that names it.
 import os
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api_types import environment
+from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.text.reader import Unreadable, read_one
 
@@ -26,6 +27,16 @@ Network = IPv4Network | IPv6Network
 def _camel(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
+
+
+def _check_image(text: str) -> str:
+    reference = read_image(text)
+    if not (reference.tag or reference.digest):
+        raise ValueError("must name a digest (`image@sha256:...`) or at least a tag")
+    return text
+
+
+Image = Annotated[str, AfterValidator(_check_image)]
 
 
 class Section(BaseModel):
@@ -105,7 +116,7 @@ class WorkloadSettings(Section):
 class CacheSettings(Section):
     """How caches are staged. Times are in seconds; 0 attempts or deadline means no limit."""
 
-    hydration_image: str = images.HYDRATION
+    hydration_image: Image = images.HYDRATION
     hub_endpoint: str = Field(default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters.")
     mount_read_only: bool = False
     max_attempts: int = Field(default=0, ge=0)
@@ -116,7 +127,7 @@ class CacheSettings(Section):
 class OciSettings(Section):
     """How model packs are unpacked."""
 
-    kit_image: str = images.KIT
+    kit_image: Image = images.KIT
     allow_plain_http: bool = Field(default=False, description="Whether a cache may set `plainHTTP`: no TLS to its registry.")
 
 
@@ -226,6 +237,18 @@ def read_settings_file(file: Path) -> dict[str, Any]:
     if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
         raise UnreadableSettings(f"{file} must hold a mapping of settings")
     return tree
+
+
+def images_by_tag(settings: Settings) -> list[str]:
+    """List the settings whose image has no digest: a registry may give another one under that tag tomorrow."""
+    sections = [(section.alias or name, getattr(settings, name)) for name, section in Settings.model_fields.items()]
+    found = [
+        (f"{prefix}.{field.alias}", str(getattr(section, name)))
+        for prefix, section in sections
+        for name, field in type(section).model_fields.items()
+        if any(isinstance(each, AfterValidator) and each.func is _check_image for each in field.metadata)
+    ]
+    return [f"{key}: {image}" for key, image in found if not read_image(image).digest]
 
 
 def bad_settings(error: ValidationError) -> list[str]:

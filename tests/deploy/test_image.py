@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from api_types.model_sources import read_image
 from tests.environment.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,12 @@ def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
     assert int(user.split(":")[0]) > 0
     assert STEPS[-1] == 'ENTRYPOINT ["modelplane-worker"]'
     assert "modelplane-worker" in PROJECT["project"]["scripts"]
+
+
+def test_the_base_is_named_once_so_that_a_digest_can_take_its_place() -> None:
+    (argument,) = [line.removeprefix("ARG PYTHON=") for line in STEPS if line.startswith("ARG ")]
+    assert read_image(argument).tag
+    assert [line.split()[1] for line in STEPS if line.startswith("FROM ")] == ["$PYTHON", "$PYTHON"]
 
 
 def test_nothing_is_installed_but_from_a_lock_with_hashes_and_from_what_was_built() -> None:
