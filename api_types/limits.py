@@ -14,6 +14,12 @@ MEMBERS_MAX = 2
 REQUESTS_MAX = 16
 """Device requests of one member."""
 
+SPREADS_MAX = 8
+"""Topology spreads of one ModelDeployment: each is counted again for every replica that is placed."""
+
+AFFINITY_TERMS_MAX = 16
+"""Terms of one list of affinity or anti-affinity: each is compared with the labels of all deployments."""
+
 SELECTORS_BYTES_MAX = 32 * 1024
 """All device selectors of one ModelDeployment: the ledger entry of each of its replicas has them."""
 

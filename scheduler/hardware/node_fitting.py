@@ -12,7 +12,28 @@ from dataclasses import dataclass, replace
 from scheduler.hardware.template import LayoutFit
 
 STEPS_MAX = 10_000
+# What all searches of one decision may take together, in steps of this search of about 1 µs: a fleet has ten thousand clusters.
+DECISION_STEPS_MAX = 3_000_000
+CUT_SHORT = f"the limit of {DECISION_STEPS_MAX} search steps for one decision (give it fewer engines, or fewer devices per engine)"
 PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
+
+
+class SearchBudget:
+    """The steps that the searches of one decision may still take; what is not found within them counts as not there."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = DECISION_STEPS_MAX
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no search may begin any more."""
+        return self.left <= 0
+
+    def charge(self, steps: int) -> None:
+        """Count steps that were taken."""
+        self.left -= steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +54,13 @@ class Trial:
     violation: str = ""
 
 
-def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order: PoolOrder | None = None) -> Trial:
+def fit_nodes(fit: LayoutFit, free: Sequence[int], *, budget: SearchBudget, exact: bool = True, order: PoolOrder | None = None) -> Trial:
     """Find pools with enough free nodes for every engine.
 
     Args:
         fit: the engines on this cluster's layout.
         free: free nodes per pool; negative counts as none.
+        budget: of the decision; once it is spent only the greedy pass is made.
         exact: search on when the greedy pass fails.
         order: gives the pools of an engine in the order in which they are tried; published order without it.
 
@@ -61,18 +83,25 @@ def fit_nodes(fit: LayoutFit, free: Sequence[int], *, exact: bool = True, order:
         chosen.append(found)
     else:
         return Trial(tuple(chosen))
-    return _search(fit, free, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+    return _search(fit, free, budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
 
 
 def fit_domains(
-    fit: LayoutFit, free: Sequence[int], domains: Sequence[str], bound: Collection[int], rule: str, *, order: PoolOrder | None = None
+    fit: LayoutFit,
+    free: Sequence[int],
+    domains: Sequence[str],
+    bound: Collection[int],
+    rule: str,
+    *,
+    budget: SearchBudget,
+    order: PoolOrder | None = None,
 ) -> Trial:
     """Find pools of one network domain for the bound engines.
 
     `domains` names the network of each pool; without a `rule` one network is only preferred. Domains are tried in the order of their first
     pool. When none has capacity for all bound engines, a preference is dropped, and a rule is violated if the engines fit without it.
     """
-    anywhere = fit_nodes(fit, free, order=order)
+    anywhere = fit_nodes(fit, free, budget=budget, order=order)
     if anywhere.failed >= 0:
         return anywhere
     for domain in dict.fromkeys(domains):
@@ -82,13 +111,15 @@ def fit_domains(
                 for i, engine in enumerate(fit.engines)
             )
         )
-        trial = fit_nodes(inside, free, order=order)
+        trial = fit_nodes(inside, free, budget=budget, order=order)
         if trial.failed < 0:
             return trial
     return Trial(failed=0, violation=rule) if rule else anywhere
 
 
-def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]], failed: int) -> Trial:
+def _search(fit: LayoutFit, free: Sequence[int], budget: SearchBudget, choices: Sequence[Sequence[int]], failed: int) -> Trial:
+    if budget.is_spent:
+        return Trial(failed=failed, undecided=True, violation=CUT_SHORT)
     costs = [engine.cost for engine in fit.engines]
     # The engines with the fewest pools and the largest cost first: dead ends show early.
     search_order = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
@@ -120,6 +151,8 @@ def _search(fit: LayoutFit, free: Sequence[int], choices: Sequence[Sequence[int]
             left[p] += costs[i]
         return False
 
-    if descend(0):
+    found = descend(0)
+    budget.charge(steps)
+    if found:
         return Trial(tuple(chosen))
     return Trial(failed=failed, undecided=steps > STEPS_MAX)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from api_types.limits import ENGINES_MAX, MEMBERS_MAX, REPLICAS_MAX, REQUESTS_MAX, SELECTORS_BYTES_MAX
+from api_types.limits import AFFINITY_TERMS_MAX, ENGINES_MAX, MEMBERS_MAX, REPLICAS_MAX, REQUESTS_MAX, SELECTORS_BYTES_MAX, SPREADS_MAX
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.fields import FieldError, wrong
 from scheduler.model.inputs import DeploymentView, EngineView, LedgerEntry
@@ -32,6 +32,10 @@ def read_need(tree: Mapping[str, Any]) -> DeploymentView:
         _check_length(f"{at}.requests", member.requests, REQUESTS_MAX)
         for request in member.requests:
             _check_count(f"{at}.requests: count of {request.name!r}", request.count)
+    policy = view.policy
+    _check_length("policy.topologySpread", policy.topology_spread, SPREADS_MAX)
+    for at, terms in (("policy.affinity", policy.affinity), ("policy.antiAffinity", policy.anti_affinity)):
+        _check_length(at, terms, 2 * AFFINITY_TERMS_MAX)
     selectors = [text for _, _, member in _members(view.engines) for request in member.requests for text in request.selectors]
     size = sum(len(text.encode(errors="surrogatepass")) for text in selectors)
     if size > SELECTORS_BYTES_MAX:

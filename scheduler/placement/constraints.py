@@ -6,9 +6,9 @@ the required terms that other deployments had when their replicas were placed ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.decision import AntiAffinity
 from scheduler.model.inputs import DeploymentView
@@ -16,6 +16,7 @@ from scheduler.model.policy import AffinityTerm, TopologySpread
 
 # Replicas of the deployment per cluster.
 ReplicaCounts = Mapping[str, int]
+Labels = tuple[tuple[str, str], ...]
 
 
 class Constraints:
@@ -37,22 +38,31 @@ class Constraints:
         self._preferences += [(term, term.weight) for term in policy.anti_affinity if term.weight]
         self.has_preferences = bool(self._preferences or self._preferred_spreads)
         self._forbidden = self._excluded_by_others()
+        # Where replicas of others are, by their namespace and labels; they do not move in this cycle. Read when a term needs it.
+        self._others: dict[tuple[str, Labels], ClusterSet] | None = None
+        self._domains_of_others: dict[int, ClusterSet] = {}
+        # Where own replicas are, and what follows from that: most placements add a replica to a domain that has one already.
+        self._occupied = NO_CLUSTERS
+        self._domains_of_own: dict[str, ClusterSet] = {}
+        self._penalties: dict[int, int] = {}
 
     def allowed(self, own: ReplicaCounts) -> ClusterSet:
         """Give the clusters where one more replica breaks no rule; `own` are the replicas of the deployment per cluster."""
+        self._catch_up(own)
         found: int = self._overlay.index.everything & ~self._forbidden
         for rule in self._required_spreads:
             found &= self._within_skew(rule, own)
         for term in self._required_anti_affinity:
-            found &= ~self._domains(term, own)
+            found &= ~self._domains(term)
         for term in self._required_affinity:
-            found &= self._affinity_domains(term, own)
+            found &= self._affinity_domains(term)
         if self._deployment.policy.cache_required and self._deployment.cache.state == "Present":
             found &= self._with_cache()
         return ClusterSet(found)
 
     def violated(self, info: ClusterInfo, own: ReplicaCounts) -> str:
         """Name the first rule that a cluster breaks."""
+        self._catch_up(own)
         bit = 1 << info.rank
         if self._forbidden & bit:
             return "another deployment's anti-affinity"
@@ -60,21 +70,36 @@ class Constraints:
             if not self._within_skew(rule, own) & bit:
                 return f"topology spread over {rule.topology_key}"
         for term in self._required_anti_affinity:
-            if self._domains(term, own) & bit:
+            if self._domains(term) & bit:
                 return f"anti-affinity to {_text(term)}"
         for term in self._required_affinity:
-            if not self._affinity_domains(term, own) & bit:
+            if not self._affinity_domains(term) & bit:
                 return f"affinity to {_text(term)}"
         return f"cacheRequired: ModelCache {self._deployment.cache.name} is not {self._deployment.policy.cache_required}"
 
-    def preference_penalty(self, info: ClusterInfo, own: ReplicaCounts) -> int:
-        """Say how little a cluster meets the preferences; lower is better."""
-        bit = 1 << info.rank
-        value = sum(weight for term, weight in self._preferences if self._domains(term, own) & bit)
-        for rule in self._preferred_spreads:
-            counts = self._counts(rule.topology_key, own)
-            value += counts.get(info.view.labels.get(rule.topology_key, ""), 0)
-        return value
+    def penalties(self, own: ReplicaCounts) -> Callable[[ClusterInfo], int]:
+        """Say of any cluster how little it meets the preferences; lower is better."""
+        self._catch_up(own)
+        counted = [(rule.topology_key, self._counts(rule.topology_key, own)) for rule in self._preferred_spreads]
+        weighed = [(self._domains(term), weight) for term, weight in self._preferences]
+        known = self._penalties
+
+        def penalty(info: ClusterInfo) -> int:
+            value = known.get(info.rank)
+            if value is None:
+                bit = 1 << info.rank
+                value = known[info.rank] = sum(weight for domains, weight in weighed if domains & bit)
+            return value + sum(counts.get(info.view.labels.get(key, ""), 0) for key, counts in counted)
+
+        return penalty
+
+    def _catch_up(self, own: ReplicaCounts) -> None:
+        """Drop what is known when a cluster has got its first own replica, or lost its last one."""
+        occupied = self._overlay.index.named(name for name, number in own.items() if number)
+        if occupied != self._occupied:
+            self._occupied = occupied
+            self._domains_of_own.clear()
+            self._penalties.clear()
 
     def _counts(self, key: str, own: ReplicaCounts) -> dict[str, int]:
         """Count the own replicas per value of a cluster label."""
@@ -99,8 +124,8 @@ class Constraints:
                 found |= clusters
         return ClusterSet(found)
 
-    def _affinity_domains(self, term: AffinityTerm, own: ReplicaCounts) -> ClusterSet:
-        found = self._domains(term, own)
+    def _affinity_domains(self, term: AffinityTerm) -> ClusterSet:
+        found = self._domains(term)
         # The first replica of a group that has affinity to itself has no other to join yet.
         if not found and self._matches_self(term):
             return self._overlay.index.everything
@@ -110,26 +135,48 @@ class Constraints:
         deployment = self._deployment
         return deployment.namespace in _namespaces(term, deployment.namespace) and _has(deployment.labels, term.match_labels)
 
-    def _domains(self, term: AffinityTerm, own: ReplicaCounts) -> ClusterSet:
+    def _domains(self, term: AffinityTerm) -> ClusterSet:
         """Give the clusters whose domain has a replica that the term selects."""
-        found = 0
-        for name in self._matching_clusters(term, own):
-            info = self._overlay.clusters.get(name)
-            if info is not None:
-                found |= _domain(self._overlay, info, term.topology_key)
-        return ClusterSet(found)
+        found = self._domains_of_others.get(id(term))
+        if found is None:
+            found = self._domains_of_others[id(term)] = self._with_others(term)
+        if not self._matches_self(term):
+            return found
+        inside = self._domains_of_own.get(term.topology_key)
+        if inside is None:
+            inside = self._domains_of_own[term.topology_key] = self._expanded(self._occupied, term.topology_key)
+        return ClusterSet(found | inside)
 
-    def _matching_clusters(self, term: AffinityTerm, own: ReplicaCounts) -> Iterator[str]:
+    def _with_others(self, term: AffinityTerm) -> ClusterSet:
+        """Give the clusters whose domain has a replica of another deployment that the term selects."""
+        if self._others is None:
+            self._others = self._others_by_labels()
+        found = 0
+        namespaces = _namespaces(term, self._deployment.namespace)
+        for (namespace, labels), clusters in self._others.items():
+            if namespace in namespaces and _has(dict(labels), term.match_labels):
+                found |= clusters
+        return self._expanded(ClusterSet(found), term.topology_key)
+
+    def _others_by_labels(self) -> dict[tuple[str, Labels], ClusterSet]:
         deployment = self._deployment
         requester = (deployment.namespace, deployment.name)
-        if self._matches_self(term):
-            yield from (name for name, number in own.items() if number)
-        for owner in self._overlay.ledger.owners(_namespaces(term, deployment.namespace)):
-            if owner == requester:
-                continue
-            for entry in self._overlay.ledger.owned(*owner).values():
-                if _has(dict(entry.labels), term.match_labels):
-                    yield entry.cluster
+        terms = (*deployment.policy.affinity, *deployment.policy.anti_affinity)
+        namespaces = {namespace for term in terms for namespace in _namespaces(term, deployment.namespace)}
+        names: dict[tuple[str, Labels], set[str]] = {}
+        for owner in self._overlay.ledger.owners(tuple(sorted(namespaces))):
+            if owner != requester:
+                for entry in self._overlay.ledger.owned(*owner).values():
+                    names.setdefault((owner[0], entry.labels), set()).add(entry.cluster)
+        return {key: self._overlay.index.named(clusters) for key, clusters in names.items()}
+
+    def _expanded(self, clusters: ClusterSet, key: str) -> ClusterSet:
+        """Give all clusters of the domains that some of these are in."""
+        found = 0
+        for info in self._overlay.index.each(clusters):
+            if not found & 1 << info.rank:
+                found |= _domain(self._overlay, info, key)
+        return ClusterSet(found)
 
     def _excluded_by_others(self) -> ClusterSet:
         """Give the clusters whose domain is excluded by the anti-affinity of a replica of another deployment."""

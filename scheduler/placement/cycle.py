@@ -257,6 +257,8 @@ class SchedulingCycle:
             outcome = place_by_preemption(self._placer)
             if isinstance(outcome, str):
                 self.preemption = outcome
+                # What was freed leaves fewer to search through in the next decision.
+                self.more = self.more or (bool(self.victims) and self._placer.trials.budget.is_spent)
                 return
             placement, victims = outcome
             self.placed.append(placement)

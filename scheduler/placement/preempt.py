@@ -14,7 +14,7 @@ from itertools import combinations, islice
 
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.nomination import nominate
-from scheduler.hardware.node_fitting import fit_nodes
+from scheduler.hardware.node_fitting import CUT_SHORT, fit_nodes
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
@@ -23,6 +23,8 @@ from scheduler.placement.placer import ReplicaPlacer
 
 # Sets of victims tried on one cluster; beyond that a good set is taken instead of the best.
 _SETS_MAX = 2_000
+# What it takes to try one of them, in steps of the search for an arrangement.
+_STEPS_PER_SET = 12
 Cost = tuple[int, int, int, int, tuple[int, ...], tuple[str, ...]]
 
 
@@ -44,13 +46,15 @@ def place_by_preemption(placer: ReplicaPlacer) -> tuple[Placement, list[Eviction
     best: Choice | None = None
     seen = Counter[str]()
     for info in placer.overlay.index.each(allowed):
+        if placer.trials.budget.is_spent:
+            break
         candidates = list(_candidates(placer, info, seen))
         if candidates:
             choice = _cheapest(placer, info, candidates, best)
             if choice is not None and (best is None or choice.cost < best.cost):
                 best = choice
     if best is None:
-        return _refusal(seen)
+        return f"preemption was cut short by {CUT_SHORT}" if placer.trials.budget.is_spent else _refusal(seen)
     overlay, deployment = placer.overlay, placer.deployment
     requester = (deployment.namespace, deployment.name)
     evictions = []
@@ -137,11 +141,12 @@ def _pruned(placer: ReplicaPlacer, info: ClusterInfo, chosen: list[LedgerEntry])
 
 
 def _fits(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[LedgerEntry]) -> bool:
+    placer.trials.budget.charge(_STEPS_PER_SET + len(victims))
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(_freed_by(victim))
     free = [nodes + freed[pool.name] for nodes, pool in zip(placer.reserved.left(info, placer.overlay.free(info)), info.pools, strict=True)]
-    return fit_nodes(placer.compiled.on(info.layout), free).failed < 0
+    return fit_nodes(placer.compiled.on(info.layout), free, budget=placer.trials.budget).failed < 0
 
 
 def _choice(placer: ReplicaPlacer, info: ClusterInfo, victims: Sequence[LedgerEntry]) -> Choice:

@@ -89,6 +89,7 @@ class ClusterScorer:
         """Give the clusters with free capacity, best first; `mark_full` is called for those without."""
         heap: list[tuple[tuple[int, ...], str, ClusterInfo, Trial]] = []
         domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
+        penalty = self._constraints.penalties(own)
         for info in clusters:
             known = self._known.get(info.rank)
             if known is None:
@@ -98,7 +99,7 @@ class ClusterScorer:
                     continue
                 known = self._known[info.rank] = (trial, tuple(self._fixed(info, trial)))
             trial, fixed = known
-            heap.append((self._key(info, own, domains, fixed), info.name, info, trial))
+            heap.append((self._key(info, own, domains, fixed, penalty), info.name, info, trial))
         if self._weights:
             heap = self._weighed(heap)
         heapq.heapify(heap)
@@ -123,13 +124,18 @@ class ClusterScorer:
         return found
 
     def _key(
-        self, info: ClusterInfo, own: Mapping[str, int], domains: Mapping[str, Mapping[str, int]], fixed: Sequence[int]
+        self,
+        info: ClusterInfo,
+        own: Mapping[str, int],
+        domains: Mapping[str, Mapping[str, int]],
+        fixed: Sequence[int],
+        penalty: Callable[[ClusterInfo], int],
     ) -> tuple[int, ...]:
         """Join the values that change with each replica and those that do not, in the order of the profile."""
         values = []
         rest = iter(fixed)
         if self._has_preferences:
-            values += [next(rest), self._constraints.preference_penalty(info, own)]
+            values += [next(rest), penalty(info)]
         for name in self._functions:
             if name == "spread":
                 values.append(own.get(info.name, 0))

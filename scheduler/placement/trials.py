@@ -12,7 +12,7 @@ from dataclasses import replace
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.node_fitting import Trial, fit_domains, fit_nodes
+from scheduler.hardware.node_fitting import SearchBudget, Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
@@ -29,6 +29,7 @@ class Trials:
     """Tries the engines of one deployment on clusters; `reserved` are the pools kept for those ahead in the queue."""
 
     def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, reserved: ReservedPools) -> None:
+        self.budget = SearchBudget()
         self._overlay = overlay
         self._deployment = deployment
         self._owner = (deployment.namespace, deployment.name)
@@ -86,14 +87,14 @@ class Trials:
     def _on_devices(self, info: ClusterInfo, left_out: frozenset[int]) -> Trial:
         """Try the engines by counting devices, those that have to share a network one network after the other."""
         compiled = self._compiled
-        anywhere = fit_devices(self._overlay, compiled, info, self._owner, lambda _, p: p not in left_out)
+        anywhere = fit_devices(self._overlay, compiled, info, self._owner, lambda _, p: p not in left_out, budget=self.budget)
         if self._is_plain or anywhere.failed >= 0:
             return anywhere
         bound, rule = self._network_rule()
         domains = [pool.network_domain for pool in info.pools]
         for domain in dict.fromkeys(domains):
             elsewhere = {p for p, other in enumerate(domains) if other != domain}
-            trial = fit_devices(self._overlay, compiled, info, self._owner, _without(left_out, elsewhere, bound))
+            trial = fit_devices(self._overlay, compiled, info, self._owner, _without(left_out, elsewhere, bound), budget=self.budget)
             if trial.failed < 0:
                 return trial
         return Trial(failed=0, violation=rule) if rule else anywhere
@@ -128,9 +129,9 @@ class Trials:
         order = pool_order(self._overlay, self._deployment, info, self._compiled)
         fit = self._compiled.on(info.layout)
         if self._is_plain or not rules.check_networks:
-            return fit_nodes(fit, free, exact=rules.search_arrangements, order=order)
+            return fit_nodes(fit, free, budget=self.budget, exact=rules.search_arrangements, order=order)
         domains = [pool.network_domain for pool in info.pools]
-        return fit_domains(fit, free, domains, *self._network_rule(), order=order)
+        return fit_domains(fit, free, domains, *self._network_rule(), budget=self.budget, order=order)
 
     def has_reusable(self, info: ClusterInfo) -> bool:
         """Whether releasing replicas of the deployment hold nodes of a cluster."""

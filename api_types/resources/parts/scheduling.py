@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from api_types.limits import AFFINITY_TERMS_MAX, SPREADS_MAX
 from api_types.resources.parts.base_types import LabelSelector, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 
 Profile = Literal["default", "balanced", "dense", "cheap", "near", "resilient"]
@@ -43,9 +44,9 @@ class WeightedAffinityTerm(AffinityTerm):
 class Affinity(ResourceModel):
     """Replicas of other deployments to be placed with, or apart from."""
 
-    required: tuple[AffinityTerm, ...] | None = None
+    required: Annotated[tuple[AffinityTerm, ...], Field(max_length=AFFINITY_TERMS_MAX)] | None = None
     """A cluster that violates one is not used."""
-    preferred: tuple[WeightedAffinityTerm, ...] | None = None
+    preferred: Annotated[tuple[WeightedAffinityTerm, ...], Field(max_length=AFFINITY_TERMS_MAX)] | None = None
     """They order the clusters that remain."""
 
 
@@ -60,7 +61,9 @@ class Scheduling(ResourceModel):
     """Whether it may evict replicas of lower priority."""
     min_available: Annotated[Whole, Field(ge=0)] | None = None
     """Replicas that preemption by others must not evict."""
-    topology_spread: Annotated[tuple[TopologySpread, ...], MapKeys(("topologyKey",), "constraint")] | None = None
+    topology_spread: (
+        Annotated[tuple[TopologySpread, ...], Field(max_length=SPREADS_MAX), MapKeys(("topologyKey",), "constraint")] | None
+    ) = None
     """Even spread over domains."""
     affinity: Affinity | None = None
     """What to be placed with."""

@@ -17,13 +17,16 @@ from math import gcd
 
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.node_fitting import STEPS_MAX, Trial
+from scheduler.hardware.node_fitting import CUT_SHORT, STEPS_MAX, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
 from scheduler.model.policy import DEVICE_PACKED, DEVICE_SAFE, WHOLE_NODES
+
+# A step here packs pods on the nodes of a pool; in steps of the search that counts nodes alone.
+_STEPS_PER_POOL = 30
 
 Vector = tuple[int, ...]
 
@@ -153,6 +156,8 @@ def fit_devices(
     info: ClusterInfo,
     owner: Owner,
     takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
+    *,
+    budget: SearchBudget,
 ) -> Trial:
     """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
     fit = compiled.on(info.layout)
@@ -161,6 +166,8 @@ def fit_devices(
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
     steps = 0
+    # So many are taken without going back; only what is searched beyond them is limited for the decision as a whole.
+    straight = len(fit.engines) * len(info.pools)
 
     def descend(i: int) -> bool:
         nonlocal deepest, steps
@@ -169,8 +176,10 @@ def fit_devices(
         deepest = max(deepest, i)
         for p in fit.engines[i].positions:
             steps += 1
-            if steps > STEPS_MAX:
+            if steps > STEPS_MAX or (steps > straight and budget.is_spent):
                 return False
+            if steps > straight:
+                budget.charge(_STEPS_PER_POOL)
             if not takes(i, p):
                 continue
             pool = info.pools[p]
@@ -187,7 +196,8 @@ def fit_devices(
 
     if descend(0):
         return Trial(tuple(chosen))
-    return Trial(failed=deepest, undecided=steps > STEPS_MAX)
+    cut = steps > straight and budget.is_spent
+    return Trial(failed=deepest, undecided=cut or steps > STEPS_MAX, violation=CUT_SHORT if cut else "")
 
 
 def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:

@@ -1,0 +1,150 @@
+"""One decision takes a bounded time, however its engines, rules and priorities are chosen, and says what was cut short."""
+
+import random
+import time
+
+import pytest
+
+from scheduler import read_need, to_wire
+from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware import node_fitting
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.policy import AffinityTerm, PlacementPolicy, SchedulerOptions, TopologySpread
+from tests.scheduler.builders import (
+    NOW,
+    alone,
+    ask,
+    at_least,
+    bind_all,
+    cluster,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    message,
+    places,
+    pool,
+)
+
+CLUSTERS, POOLS, WANTED = 200, 8, 1000
+# Without its limit each case takes from five seconds to minutes.
+SECONDS_MAX = 3.0
+
+
+def large_fleet(least: int = 2, most: int = 2, options: SchedulerOptions | None = None) -> Fleet:
+    dice = random.Random(1)  # noqa: S311 - repeatable on purpose
+    return fleet(
+        *(
+            cluster(f"c-{n:03}", *(pool(f"p{p}", dice.randint(least, most), gpu()) for p in range(POOLS)), labels={"zone": f"z{n % 20}"})
+            for n in range(CLUSTERS)
+        ),
+        options=options,
+    )
+
+
+def seconds(world: Fleet, view: DeploymentView) -> float:
+    started = time.process_time()
+    decide(world, [ScheduleRequest("ask", view)], NOW)
+    return time.process_time() - started
+
+
+def terms(count: int, weight: int) -> tuple[AffinityTerm, ...]:
+    return tuple(AffinityTerm({"a": f"{n % 2}"}, "zone", weight=weight) for n in range(count))
+
+
+def beside_others() -> Fleet:
+    world = large_fleet()
+    asked = [ScheduleRequest(f"ask-{n}", deployment(name=f"o-{n}", want=3, labels={"a": "1"})) for n in range(300)]
+    for decision in decide(world, asked, NOW):
+        apply(world, decision)
+    return world
+
+
+def engines(dice: random.Random) -> DeploymentView:
+    made = [engine(f"e{n}", alone(ask(at_least("80Gi"), count=dice.randint(2, 7))), copies=dice.randint(1, 6)) for n in range(8)]
+    return deployment(*made, want=WANTED)
+
+
+def test_many_preferences_beside_many_others() -> None:
+    policy = PlacementPolicy(
+        affinity=terms(16, 5), anti_affinity=terms(16, 5), topology_spread=(TopologySpread("zone", when_unsatisfiable="ScheduleAnyway"),)
+    )
+    assert seconds(beside_others(), deployment(want=WANTED, labels={"a": "1"}, policy=policy)) < SECONDS_MAX
+
+
+def test_a_preferred_spread_of_many_replicas() -> None:
+    policy = PlacementPolicy(topology_spread=(TopologySpread("zone", when_unsatisfiable="ScheduleAnyway"),))
+    assert seconds(large_fleet(), deployment(want=WANTED, policy=policy)) < SECONDS_MAX
+
+
+@pytest.mark.parametrize("accounting", ["device-packed", "device-safe"])
+def test_engines_that_fit_in_hardly_any_arrangement(accounting: str) -> None:
+    world = large_fleet(3, 6, SchedulerOptions(accounting=accounting))
+    assert seconds(world, engines(random.Random(1))) < SECONDS_MAX  # noqa: S311 - repeatable on purpose
+
+
+PRIORITIES = SchedulerOptions(priority_classes={"low": 0, "middle": 1, "high": 2})
+
+
+def full_of_low_priority() -> Fleet:
+    world = large_fleet(4, 4, PRIORITIES)
+    for n in range(320):
+        view = deployment(name=f"o-{n}", want=20, policy=PlacementPolicy(priority_class=("low", "middle")[n % 2]))
+        apply(world, decide(world, [ScheduleRequest(f"ask-{n}", view)], NOW)[0])
+    bind_all(world)
+    return world
+
+
+PREEMPTS = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+
+
+def test_preemption_for_many_replicas() -> None:
+    many = deployment(*(engine(f"e{n}", copies=3) for n in range(8)), want=WANTED, policy=PREEMPTS)
+    assert seconds(full_of_low_priority(), many) < SECONDS_MAX
+
+
+def test_preemption_that_was_cut_short_says_so_and_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = full_of_low_priority()
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 20_000)
+    decision = decide(world, [ScheduleRequest("ask", deployment(want=50, policy=PREEMPTS))], NOW)[0]
+    assert 0 < len(decision.victims) < 50
+    assert decision.more
+    assert "preemption was cut short by the limit of" in decision.diagnosis.preemption
+
+
+def hard() -> tuple[Fleet, DeploymentView]:
+    """Three engines on two pools that only another order than theirs puts there."""
+    world = fleet(cluster("a", pool("p", 5, gpu()), pool("q", 4, gpu())))
+    return world, deployment(engine("x", copies=2), engine("y", copies=2), engine("z", copies=5))
+
+
+def test_a_search_is_made_within_the_budget_of_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, view = hard()
+    assert places(decide(world, [ScheduleRequest("ask", view)], NOW)[0]) == ["a/0"]
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 0)
+    world, view = hard()
+    decision = decide(world, [ScheduleRequest("ask", view)], NOW)[0]
+    assert places(decision) == []
+    assert "search steps for one decision (give it fewer engines" in message(decision)
+
+
+def test_a_cluster_that_was_not_searched_does_not_count_as_full_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, view = hard()
+    with monkeypatch.context() as patched:
+        patched.setattr(node_fitting, "DECISION_STEPS_MAX", 0)
+        assert places(decide(world, [ScheduleRequest("ask", view)], NOW)[0]) == []
+    assert places(decide(world, [ScheduleRequest("ask", view)], NOW)[0]) == ["a/0"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (PlacementPolicy(topology_spread=tuple(TopologySpread(f"k{n}") for n in range(9))), "policy.topologySpread: must have at most 8"),
+        (PlacementPolicy(affinity=terms(33, 1)), "policy.affinity: must have at most 32"),
+        (PlacementPolicy(anti_affinity=terms(33, 1)), "policy.antiAffinity: must have at most 32"),
+    ],
+)
+def test_a_request_with_more_rules_than_a_manifest_may_have_is_refused(policy: PlacementPolicy, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_need(to_wire(deployment(policy=policy)))
