@@ -1,4 +1,4 @@
-"""Every name that this project generates for an object, and the prefixes by which it knows its own.
+"""Every name that this project generates for an object, and the prefixes and namespaces by which it knows its own.
 
 A generated name shows a readable part and ends in eight hex digits over its identity. The parts of the digest are length-prefixed, so that
 `a-b` + `c` and `a` + `b-c` never collide; the namespace is always among them, because tenants share clusters.
@@ -6,6 +6,9 @@ A generated name shows a readable part and ends in eight hex digits over its ide
 
 import hashlib
 import re
+
+from api_types.labels import SYSTEM_NAMESPACE
+from api_types.pins.charts import STACK_NAMESPACES
 
 _OUTSIDE = re.compile(r"[^a-z0-9-]+")
 _DASHES = re.compile(r"-{2,}")
@@ -20,6 +23,11 @@ _CACHE_CLAIM_MAX = 57
 # Names of tenants' objects never start like these: what does belongs to the platform.
 CACHE_CLAIM_PREFIX = "modelcache-"
 COPY_PREFIX = "mpx-"
+
+
+def is_reserved_namespace(namespace: str) -> bool:
+    """Whether a namespace belongs to the platform, in the control plane and on clusters: no object of a tenant is there."""
+    return namespace == SYSTEM_NAMESPACE or namespace.startswith("kube-") or namespace in STACK_NAMESPACES
 
 
 def slug(text: str) -> str:

@@ -19,7 +19,7 @@ from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
 from workflows.entity.registering.registrations import drop_ended, is_newest
-from workflows.entity.start import read_start
+from workflows.entity.start import read_carried
 from workflows.entity.state import EntityState
 
 
@@ -51,7 +51,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(read_start(arguments, ClassState) or ClassState())
+        super().__init__(read_carried(arguments, ClassState) or ClassState())
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:

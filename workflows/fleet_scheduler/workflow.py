@@ -23,7 +23,7 @@ from api_types.payload_limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.handles import receives
 from workflows.entity.requeue_timer import RequeueTimer
-from workflows.entity.start import check_only_id, read_start
+from workflows.entity.start import check_only_id, read_carried
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -53,8 +53,8 @@ class FleetSchedulerWorkflow:
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
         check_only_id(self.kind, FLEET_SCHEDULER_ID)
-        state, second = read_start(arguments, SchedulerState, most=2), read_start(arguments, SecondPayload, 1, most=2)
-        # A state that was carried has an epoch: one without was written by hand, and knows of nothing that runs.
+        state, second = read_carried(arguments, SchedulerState, most=2), read_carried(arguments, SecondPayload, 1, most=2)
+        # An epoch is drawn before anything is carried; a state without one knows of nothing that runs.
         self.is_first_run = state is None or not state.epoch
         self.state = state or SchedulerState()
         self.state.take_over(second or SecondPayload())

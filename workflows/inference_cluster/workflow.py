@@ -21,7 +21,7 @@ from workflows.entity.conditions import FALSE, TRUE
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
 from workflows.entity.registering.registrations import drop_ended, is_newest
-from workflows.entity.start import read_start
+from workflows.entity.start import read_carried
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.observer import Observer
@@ -48,7 +48,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(read_start(arguments, ClusterState) or ClusterState())
+        super().__init__(read_carried(arguments, ClusterState) or ClusterState())
         self.classes = Classes(self.context)
         self.connection = ClusterConnection(self.context)
         self.observer = Observer(self.context)

@@ -18,7 +18,7 @@ from workflows.entity.calls.sending import REPEAT_BROADCAST
 from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.entity.start import read_start
+from workflows.entity.start import read_carried
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
@@ -57,7 +57,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(read_start(arguments, CacheState) or CacheState())
+        super().__init__(read_carried(arguments, CacheState) or CacheState())
         self.clusters = Clusters(self.context)
         self.revision = Revision(self.context)
         self.credential = CredentialWatch(self.context)

@@ -15,7 +15,7 @@ from api_types.messages.scheduling import Evict, Forgotten, PlacementResponse, R
 from api_types.messages.signals import FLEET_SCHEDULER, ModelDeploymentSignals
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
-from workflows.entity.start import read_start
+from workflows.entity.start import read_carried
 from workflows.model_deployment.adoption import Adoption
 from workflows.model_deployment.cache import DeploymentCache
 from workflows.model_deployment.calls import carry_out
@@ -35,7 +35,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(read_start(arguments, DeploymentState) or DeploymentState())
+        super().__init__(read_carried(arguments, DeploymentState) or DeploymentState())
         self.controller = DeploymentController(self.context)
         self.cache = DeploymentCache(self.context)
         self.adoption = Adoption(self.context, self.controller.replicas)

@@ -37,6 +37,14 @@ class ReplicaReport(BaseModel):
     message: str = ""
 
 
+class FirstStart(BaseModel):
+    """The argument with which a deployment starts a replica. More than this is only known to a run that continues another one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: StartReplica = Field(alias="birth")
+
+
 class ModelReplicaState(EntityState):
     """What a replica carries from run to run.
 

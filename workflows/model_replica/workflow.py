@@ -19,7 +19,7 @@ from api_types.messages.signals import ModelReplicaSignals
 from api_types.resources.model_replica import ModelReplicaSpec
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
-from workflows.entity.start import read_start
+from workflows.entity.start import is_continued, read_carried, read_first
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.calls import ReplicaCalls
 from workflows.model_replica.controller import ReplicaController
@@ -28,7 +28,7 @@ from workflows.model_replica.decisions.status import account_of, shared_phase, s
 from workflows.model_replica.orders import Order
 from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reducers import messages
-from workflows.model_replica.state import ModelReplicaState
+from workflows.model_replica.state import FirstStart, ModelReplicaState
 
 
 @workflow.defn(name="ModelReplica")
@@ -39,7 +39,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        state = read_start(arguments, ModelReplicaState)
+        state = read_carried(arguments, ModelReplicaState) if is_continued() else self._first_state(arguments)
         if state is None:
             raise InvalidInput("birth: is missing; its ModelDeployment starts a ModelReplica, and tells it what it is")
         super().__init__(state)
@@ -56,6 +56,12 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         """Run until torn down."""
         del arguments
         await self.run_until_deleted()
+
+    @staticmethod
+    def _first_state(arguments: tuple[Any, ...]) -> ModelReplicaState | None:
+        """Read what a first run is told; of a state, which nobody has carried there, only that."""
+        first = read_first(arguments, FirstStart)
+        return ModelReplicaState(start=first.start) if first else None
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from api_types import labels
 from api_types.hints import nearest
-from api_types.pins.charts import STACK_NAMESPACES
+from api_types.names import is_reserved_namespace
 from api_types.prices import UNPRICED, price_milli
 from api_types.queues import base_queue_problem
 from api_types.resources.inference_class import InferenceClass
@@ -90,12 +90,8 @@ def namespace_is_usable(meta: ObjectMeta, context: RuleContext) -> Findings:
         return
     if not is_dns_label(meta.namespace):
         yield context.error(f'must be a DNS label: lower-case letters, digits, hyphen; got "{meta.namespace}"', "namespace")
-    elif info is not None and info.user_may_apply and _is_reserved(meta.namespace):
+    elif info is not None and info.user_may_apply and is_reserved_namespace(meta.namespace):
         yield context.error(f'"{meta.namespace}" belongs to the platform; use a namespace of your own', "namespace")
-
-
-def _is_reserved(namespace: str) -> bool:
-    return namespace == labels.SYSTEM_NAMESPACE or namespace.startswith("kube-") or namespace in STACK_NAMESPACES
 
 
 def object_labels_are_valid(meta: ObjectMeta, context: RuleContext) -> Findings:

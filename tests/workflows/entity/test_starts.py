@@ -44,12 +44,13 @@ IDS: list[tuple[str, str, list[Any], str]] = [
     ("InferenceClass", "InferenceClass/h100", [None], ENTITY_ID + "inferenceclass/<name>"),
     ("ModelReplica", "modelreplica/ml/other", [{"birth": BIRTH}], "birth: is that of ml/r, and this is ModelReplica ml/other"),
     ("FleetScheduler", "fleetscheduler/second", [None], SCHEDULER_ID + '"fleetscheduler/second"'),
+    ("ModelCache", "modelcache/modelplane-system/x", [None], 'id: namespace "modelplane-system" belongs to the platform; '),
+    ("ModelDeployment", "modeldeployment/kube-system/x", [None], 'id: namespace "kube-system" belongs to the platform; '),
 ]
 
 ARGUMENTS: list[tuple[str, str, list[Any], str]] = [
     *((kind, workflow_id, ["text"], "start argument 1: ") for kind, workflow_id in ENTITIES.items()),
     *((kind, workflow_id, [None, None, None], "start arguments: there are 3, ") for kind, workflow_id in ENTITIES.items()),
-    ("ModelDeployment", ENTITIES["ModelDeployment"], [{"replicas": 7}], "start argument 1: replicas: "),
     ("ModelReplica", ENTITIES["ModelReplica"], [None], "birth: is missing; "),
     ("ModelReplica", ENTITIES["ModelReplica"], [], "birth: is missing; "),
     ("ModelReplica", ENTITIES["ModelReplica"], [{"birth": {**BIRTH, "index": "x"}}], "start argument 1: birth.index: "),
@@ -57,7 +58,7 @@ ARGUMENTS: list[tuple[str, str, list[Any], str]] = [
 
 OF_THE_SCHEDULER: list[tuple[list[Any], str]] = [
     (["text"], "start argument 1: "),
-    ([{"epoch": 5}, "text"], "start argument 2: "),
+    ([None, {"texts": []}], "start argument 2: "),
     ([None, None, None], "start arguments: there are 3, and at most 2 are read"),
 ]
 

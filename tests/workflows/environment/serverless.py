@@ -20,6 +20,11 @@ def id_of(kind: str, name: str = "qwen-eu-0") -> str:
     return workflow_id(kind, "ml" if BY_KIND[kind].namespaced else "", name)
 
 
+def a_continued_run(workflow_id: str) -> SimpleNamespace:
+    """Give what a workflow knows of its run: here one that continues another, so that it takes any state."""
+    return SimpleNamespace(workflow_id=workflow_id, continued_run_id="the run before", attempt=1, cron_schedule=None)
+
+
 class Serverless:
     """The time of the workflow, and the activities that it executed: names and arguments. `local`: how many of them were local.
 
@@ -33,7 +38,7 @@ class Serverless:
         self.results: dict[str, Any] = {}
         monkeypatch.setattr(workflow, "wait_condition", _wait_condition)
         self.workflow_id = workflow_id
-        monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id=self.workflow_id))
+        monkeypatch.setattr(workflow, "info", lambda: a_continued_run(self.workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "time", self._time)
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)

@@ -22,6 +22,7 @@ from api_types.messages.signals import ENTITIES, FleetSchedulerSignals
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
+from tests.workflows.environment.run_before import serving_runs_before, start_continued
 from worker import build_activities, build_workers
 from workflows.entity.state import EntityState
 
@@ -80,17 +81,14 @@ class UndoneTasks:
 
     async def start(self, entity: EntityRef[Any], state: EntityState) -> None:
         """Start an entity in the midst of its life."""
-        await self._start(entity.workflow_id, queues.WORKFLOWS, state.model_dump(mode="json", by_alias=True))
+        kind, identity = _identity(entity.workflow_id)
+        await start_continued(self.client, kind, entity.workflow_id, state.model_dump(mode="json", by_alias=True), **identity)
 
     async def start_receivers(self, *entities: EntityRef[Any]) -> None:
         """Start workflows that run and do nothing."""
         for entity in entities:
-            await self._start(entity.workflow_id, UNSERVED, None)
-
-    async def _start(self, workflow_id: str, queue: str, state: Json | None) -> None:
-        kind, *scope, name = workflow_id.split("/")
-        kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals) if each.kind.lower() == kind)
-        await self.client.start_workflow(kind, state, id=workflow_id, task_queue=queue, **identity_at_start(kind, "/".join(scope), name))
+            kind, identity = _identity(entity.workflow_id)
+            await self.client.start_workflow(kind, None, id=entity.workflow_id, task_queue=UNSERVED, **identity)
 
     async def send(self, message: SignalRequest) -> None:
         await send_signal(self.client, message)
@@ -118,6 +116,12 @@ class UndoneTasks:
         return [signal.parse(message) for message in found]
 
 
+def _identity(workflow_id: str) -> tuple[str, Json]:
+    kind, *scope, name = workflow_id.split("/")
+    kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals) if each.kind.lower() == kind)
+    return kind, identity_at_start(kind, "/".join(scope), name)
+
+
 @contextlib.asynccontextmanager
 async def undone_tasks() -> AsyncIterator[UndoneTasks]:
     """Start server and worker, and stop them at the end."""
@@ -127,5 +131,5 @@ async def undone_tasks() -> AsyncIterator[UndoneTasks]:
         activities = replace(build_activities(settings), messaging=tasks.messaging)
         with ThreadPoolExecutor() as threads:
             workers = build_workers(client, settings, activities, threads)
-            async with workers[queues.WORKFLOWS]:
+            async with workers[queues.WORKFLOWS], serving_runs_before(client):
                 yield tasks

@@ -1,16 +1,15 @@
 """What the Temporal UI shows of a deployment."""
 
-from types import SimpleNamespace
-
 import pytest
 from temporalio import workflow
 
+from tests.workflows.environment.serverless import a_continued_run
 from workflows.model_deployment.state import TrackedReplica
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
 
 def test_a_message_with_a_bar_stays_in_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="modeldeployment/ml/qwen"))
+    monkeypatch.setattr(workflow, "info", lambda: a_continued_run("modeldeployment/ml/qwen"))
     deployment = ModelDeploymentWorkflow(None)
     replica = TrackedReplica(uid="a", name="qwen-a", cluster="eu", index=0, generation=1, message="waits for a|b")
     deployment.state.replicas = {"a": replica}

@@ -22,7 +22,6 @@ from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.workflows.environment.harness import Json, eventually, message
 from tests.workflows.environment.protocol_fleet import workers_here
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs
-from workflows.model_replica.state import ModelReplicaState
 
 pytestmark = pytest.mark.testbed
 
@@ -124,7 +123,7 @@ async def started(client: Client) -> WorkflowHandle[Any, Any]:
     )
     handle = await client.start_workflow(
         "ModelReplica",
-        ModelReplicaState(start=start).model_dump(mode="json", by_alias=True),
+        {"birth": start.wire()},
         id=names.workflow_id("ModelReplica", "ml", "qwen-1"),
         task_queue=queues.WORKFLOWS,
         **identity_at_start("ModelReplica", "ml", "qwen-1", cluster="eu", deployment="qwen"),

@@ -1,0 +1,199 @@
+"""A start state that somebody made up is not believed: on a real server, for every workflow of the registry, in every way to start one."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionStartWorkflow,
+    ScheduleSpec,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
+
+from activities.messaging.search_attributes import identity_at_start
+from api_types import names, queues
+from api_types.messages.entities import StartReplica
+from api_types.resources.kinds import BY_KIND
+from api_types.settings import QueueSettings, Settings, WorkerSettings
+from tests.workflows.environment.harness import a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import protocol_server
+from tests.workflows.environment.run_before import serving_runs_before, start_continued
+from worker import build_activities, build_workers
+from workflows import registry
+from workflows.model_deployment.state import DeploymentState
+
+pytestmark = pytest.mark.testbed
+
+# A run that cannot fail would be asked for ever.
+WITHIN = 60
+REFUSED = "start argument 1: must be null; only a run that continues another one has a state"
+# Events before the one that ends a run: its start, and its task that is scheduled, started and completed.
+ENDED_WITH = 4
+DEPLOYMENT = "modeldeployment/ml/chat"
+# What a first run would have to believe: it names a credential, a uid and a generation.
+MADE_UP: dict[str, Any] = {"uid": "made-up", "generation": 7, "epoch": 5, "spec": {"authSecret": {"name": "kubeconfig"}}}
+BIRTH = StartReplica(
+    uid="born", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
+).wire()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A server without a worker."""
+    async with protocol_server() as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def serving(client: Client) -> AsyncIterator[None]:
+    """Serve all workflows."""
+    settings = Settings(
+        queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
+    )
+    with ThreadPoolExecutor() as threads:
+        async with contextlib.AsyncExitStack() as stack:
+            for worker in build_workers(client, settings, build_activities(settings), threads).values():
+                await stack.enter_async_context(worker)
+            await stack.enter_async_context(serving_runs_before(client))
+            yield
+
+
+def id_and_queue(kind: str) -> tuple[str, str]:
+    if kind == "FleetScheduler":
+        return names.FLEET_SCHEDULER_ID, queues.SCHEDULER
+    return names.workflow_id(kind, "ml" if BY_KIND[kind].namespaced else "", "r"), queues.WORKFLOWS
+
+
+async def refusal(handle: WorkflowHandle[Any, Any]) -> str:
+    with pytest.raises(WorkflowFailureError) as failed:
+        await asyncio.wait_for(handle.result(), WITHIN)
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
+    return cause.message
+
+
+async def test_no_workflow_believes_a_state_that_was_made_up(client: Client) -> None:
+    async with serving(client):
+        for workflow in (*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS):
+            workflow_id, queue = id_and_queue(workflow.kind)
+            made_up = {**MADE_UP, "birth": BIRTH}
+            handle = await client.start_workflow(workflow.kind, made_up, id=workflow_id, task_queue=queue)
+            if workflow.kind != "ModelReplica":
+                assert (await refusal(handle)).startswith(REFUSED), workflow.kind
+                continue
+            # Its deployment tells it what it is, and nothing beside that is read.
+            account = await handle.query("account")
+            described = (await handle.query("describe"))["metadata"]
+            assert (account["uid"], described["uid"], described["generation"]) == ("born", "born", 1)
+
+
+async def test_a_second_payload_of_the_scheduler_is_not_believed_either(client: Client) -> None:
+    async with serving(client):
+        workflow_id, queue = id_and_queue("FleetScheduler")
+        handle = await client.start_workflow("FleetScheduler", args=[None, {"fleet": ["x"]}], id=workflow_id, task_queue=queue)
+        assert (await refusal(handle)).startswith("start argument 2: must be null")
+
+
+async def test_a_cron_schedule_repeats_a_state_and_no_run_believes_it(client: Client) -> None:
+    handle = await client.start_workflow("ModelDeployment", MADE_UP, id=DEPLOYMENT, task_queue=queues.WORKFLOWS, cron_schedule="@every 1s")
+    assert handle.first_execution_run_id
+
+    async def continued() -> str:
+        runs = [each async for each in client.list_workflows(f'WorkflowId = "{DEPLOYMENT}"')]
+        return next((each.run_id for each in runs if each.run_id != handle.first_execution_run_id), "")
+
+    async def history(run_id: str) -> list[Any]:
+        return list((await client.get_workflow_handle(DEPLOYMENT, run_id=run_id).fetch_history()).events)
+
+    async with serving(client):
+        second = await eventually(continued, bool, what="the second run")
+        events = await eventually(partial(history, second), lambda found: len(found) > ENDED_WITH, what="the end of the second run")
+        # The server says that it continues the first one, as it does of a state that was carried.
+        assert events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+        failure = events[-1].workflow_execution_continued_as_new_event_attributes.failure
+        assert failure.message.startswith(REFUSED)
+        await client.get_workflow_handle(DEPLOYMENT).terminate("the test ends")
+
+
+async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -> None:
+    # No worker takes the first run before its time is up.
+    await client.start_workflow(
+        "ModelDeployment",
+        MADE_UP,
+        id=DEPLOYMENT,
+        task_queue=queues.WORKFLOWS,
+        run_timeout=timedelta(seconds=5),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3),
+    )
+    handle = client.get_workflow_handle(DEPLOYMENT)
+
+    async def attempt() -> int:
+        history = await handle.fetch_history()
+        return history.events[0].workflow_execution_started_event_attributes.attempt
+
+    await eventually(attempt, lambda number: number > 1, what="the retry")
+    async with serving(client):
+        assert (await refusal(handle)).startswith(REFUSED)
+
+
+async def test_a_schedule_starts_with_a_state_and_it_is_not_believed(client: Client) -> None:
+    action = ScheduleActionStartWorkflow("ModelDeployment", MADE_UP, id=DEPLOYMENT, task_queue=queues.WORKFLOWS)
+    schedule = await client.create_schedule("made-up", Schedule(action=action, spec=ScheduleSpec()), trigger_immediately=True)
+
+    async def started() -> str:
+        taken = (await schedule.describe()).info.recent_actions
+        last = taken[-1].action if taken else None
+        return last.workflow_id if isinstance(last, ScheduleActionExecutionStartWorkflow) else ""
+
+    async with serving(client):
+        workflow_id = await eventually(started, bool, what="the start")
+        assert (await refusal(client.get_workflow_handle(workflow_id))).startswith(REFUSED) or workflow_id != DEPLOYMENT
+
+
+async def test_a_state_that_the_run_before_carried_is_believed_also_after_a_reset(client: Client) -> None:
+    state = DeploymentState(uid="d", generation=3, spec=a_deployment("chat", "ml", replicas=0)["spec"], adopted=True)
+    async with serving(client):
+        await start_continued(
+            client,
+            "ModelDeployment",
+            DEPLOYMENT,
+            state.model_dump(mode="json", by_alias=True),
+            **identity_at_start("ModelDeployment", "ml", "chat"),
+        )
+        handle = client.get_workflow_handle(DEPLOYMENT)
+
+        async def generation() -> int:
+            described = await handle.describe()
+            return (await handle.query("describe"))["metadata"]["generation"] if described.workflow_type == "ModelDeployment" else 0
+
+        await eventually(generation, lambda number: number == 3, what="the continued run")
+        run = (await handle.describe()).run_id
+        events = (await handle.fetch_history()).events
+        first_task = next(each.event_id for each in events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
+        reset = await client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=DEPLOYMENT, run_id=run),
+                reason="a test",
+                workflow_task_finish_event_id=first_task,
+                request_id=uuid.uuid4().hex,
+            )
+        )
+        assert reset.run_id != run
+        assert (await handle.query("describe"))["metadata"]["generation"] == 3

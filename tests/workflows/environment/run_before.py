@@ -1,0 +1,34 @@
+"""The run before, for tests that begin in the midst of an object's life: a state is believed only if a run before has carried it.
+
+This needs a worker of the test's own, and so the rights of one; a client alone cannot do it.
+"""
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from api_types import queues
+
+QUEUE = "runs-before"
+
+
+@workflow.defn(sandboxed=False)
+class RunBefore:
+    """Stands for the earlier runs of an object."""
+
+    @workflow.run
+    async def run(self, kind: str, state: Any) -> None:
+        """Continue as the object."""
+        workflow.continue_as_new(args=[state], workflow=kind, task_queue=queues.WORKFLOWS)
+
+
+def serving_runs_before(client: Client) -> Worker:
+    """Make the worker, to be entered."""
+    return Worker(client, task_queue=QUEUE, workflows=[RunBefore])
+
+
+async def start_continued(client: Client, kind: str, workflow_id: str, state: Any, **identity: Any) -> WorkflowHandle[Any, Any]:
+    """Start an object that continues with a state."""
+    return await client.start_workflow("RunBefore", args=[kind, state], id=workflow_id, task_queue=QUEUE, **identity)
