@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from temporalio import activity
 
+from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter, poll_intervals
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
-from activities.observe.cache import BOUND
+from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
 from activities.render.cache.artifact import claim_name, read_artifact
 from activities.render.cache.volumes import render_cache
@@ -55,6 +56,7 @@ class CacheActivities:
         cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), ServerError while a volume
         cannot be expanded yet.
         """
+        check_caller(MODEL_CACHE, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
         with as_activity_errors():
@@ -90,6 +92,7 @@ class CacheActivities:
     @activity.defn
     async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
         """Run some steps of `CACHE_STEPS`, each until nothing of it is left. Objects of other owners are left alone and named."""
+        check_caller(MODEL_CACHE, order.namespace)
         cluster = await self.clusters.at(order.connection)
         targets = _Targets.of(order.claim, workload_namespace(order.namespace, self.settings))
         by_kind = {target.kind: target for target in targets}
@@ -105,6 +108,7 @@ class CacheActivities:
     @activity.defn
     async def await_credential(self, order: AwaitCredential) -> str:
         """Wait until a credential exists, or is another one; give its version, empty if it was deleted."""
+        check_caller(MODEL_CACHE, order.namespace)
         async with heartbeating():
             while True:
                 found = await read_credential(self.store, order.namespace, order.name, order.key)

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from temporalio import activity
 
+from activities.caller import check_caller
+from activities.observe.cache import MODEL_CACHE
 from activities.render.cache.artifact import Artifact, read_artifact
 from activities.render.inputs.facts import CacheInput
 from activities.render_errors import as_activity_errors
@@ -34,6 +36,7 @@ class RevisionActivities:
     @activity.defn
     async def resolve_revision(self, order: ResolveRevision) -> ResolvedRevision:
         """Resolve at the source. A missing credential is not waited for: public metadata needs none. Raises what the source raises."""
+        check_caller(MODEL_CACHE, order.namespace, order.name)
         wanted = CacheInput(order.namespace, order.name, uid="", generation=0, cluster="", spec=order.spec)
         with as_activity_errors():
             artifact = read_artifact(wanted)

@@ -10,6 +10,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
 from activities.cluster_objects.ownership import Owner
@@ -34,6 +35,7 @@ from api_types.messages.observations import Observed
 from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ObservedSignals
 
+_KIND = "InferenceCluster"
 _ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 _WRITE = ("list", "watch", "patch", "delete")
 _READ = ("list", "watch")
@@ -68,6 +70,7 @@ class ClusterActivities:
 
         Raises CredentialsInvalid, PermissionDenied or ClusterUnreachable, each with what to do about it.
         """
+        check_caller(_KIND, "", order.connection.cluster)
         return await self._find_facts(await self._clusters.at(order.connection), order.connection.cluster)
 
     async def _find_facts(self, cluster: ClusterApi, name: str) -> ClusterFacts:
@@ -91,6 +94,7 @@ class ClusterActivities:
         Raises a TransientError when its worker shuts down, so that another worker takes over at once.
         """
         connection = order.connection
+        check_caller(_KIND, "", connection.cluster)
 
         async def attempt(cluster: ClusterApi) -> None:
             await self._find_facts(cluster, connection.cluster)
@@ -110,7 +114,8 @@ class ClusterActivities:
         Deployments are signalled when replicas of theirs on the cluster do not run any more.
         Raises a TransientError when its worker shuts down, so that another worker takes over at once.
         """
-        owner = Owner("InferenceCluster", "", order.connection.cluster, order.cluster_uid)
+        check_caller(_KIND, "", order.connection.cluster)
+        owner = Owner(_KIND, "", order.connection.cluster, order.cluster_uid)
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),

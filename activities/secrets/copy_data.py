@@ -4,11 +4,12 @@ import base64
 from typing import Any
 
 from activities.render.objects.propagation import SECRET, Copy
-from activities.secrets.store import SecretReader
+from activities.secrets.store import SecretReader, check_tenants_own
 
 
 async def read_copy_data(store: SecretReader, copy: Copy) -> dict[str, Any]:
-    """Give the data fields of a copy's manifest. Raises SecretMissing."""
+    """Give the data fields of a copy's manifest. Raises SecretMissing, or PermissionDenied for one of the platform."""
+    check_tenants_own(copy.source_namespace, copy.source_name)
     stored = await store.read(copy.source_namespace, copy.source_name)
     values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
     if copy.kind == SECRET:

@@ -5,7 +5,7 @@ Callers get whether it can be used and a keyed digest; the value only where it i
 
 from dataclasses import dataclass, field
 
-from activities.secrets.store import SecretMissing, SecretReader
+from activities.secrets.store import SecretMissing, SecretReader, check_tenants_own
 from api_types.errors import PermissionDenied
 
 DOCKER_CONFIG_KEY = ".dockerconfigjson"
@@ -21,9 +21,13 @@ class Credential:
 
 
 async def read_credential(store: SecretReader, namespace: str, name: str, key: str) -> Credential:
-    """Read a credential by reference; an empty name means that none is needed, an empty key a docker config."""
+    """Read a credential by reference; an empty name means that none is needed, an empty key a docker config.
+
+    Raises PermissionDenied for one of the platform.
+    """
     if not name:
         return Credential()
+    check_tenants_own(namespace, name)
     key = key or DOCKER_CONFIG_KEY
     advice = "put it there with `modelplane apply -f` of a v1 Secret"
     try:

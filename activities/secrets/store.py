@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from api_types.errors import InvalidInput
+from api_types.errors import InvalidInput, PermissionDenied
+from api_types.names import is_reserved_namespace
 
 SecretKind = Literal["Secret", "ConfigMap"]
 OPAQUE = "Opaque"
@@ -89,6 +90,14 @@ class SecretStore(SecretReader, Protocol):
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
         """Describe the entries of one namespace, or of all, sorted by namespace and name."""
         ...
+
+
+def check_tenants_own(namespace: str, name: str) -> None:
+    """Refuse what a tenant's object may not name: credentials of the platform. Raises PermissionDenied."""
+    if is_reserved_namespace(namespace):
+        raise PermissionDenied(
+            f"Secret {namespace}/{name}: the namespace belongs to the platform; name a Secret of the object's own namespace"
+        )
 
 
 def check_names(namespace: str, name: str, keys: tuple[str, ...] = ()) -> None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from activities.caller import caller_of, check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
@@ -27,8 +28,8 @@ from activities.workloads.copies import copy_conflicts, is_copy, needed_copies, 
 from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
 from activities.workloads.teardown_steps import run_step
-from api_types import labels
-from api_types.errors import CredentialsInvalid, NameConflict, StillThere, TransientError
+from api_types import labels, names
+from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied, StillThere, TransientError
 from api_types.messages.cluster_work import (
     Applied,
     AppliedEngine,
@@ -39,6 +40,7 @@ from api_types.messages.cluster_work import (
     TeardownStepResult,
 )
 
+_KIND = "ModelReplica"
 _READS_AT_ONCE = 8
 # Pods have this long to end; then the error names what an update waits for.
 _REPLACE_WITHIN = timedelta(seconds=40)
@@ -62,6 +64,7 @@ class WorkloadActivities:
         CredentialsInvalid if a Secret is missing, NameConflict if an object has another owner, StillThere if an object that is to be
         replaced is not gone in time (nothing is applied then).
         """
+        check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
         rendered = prepared.rendered
@@ -111,6 +114,7 @@ class WorkloadActivities:
     @activity.defn
     async def await_copies(self, order: ApplyReplica) -> None:
         """Return when everything that an apply copies is in the store. Raises a TransientError until then, so that Temporal tries again."""
+        check_caller(_KIND, order.namespace, order.name)
         try:
             await needed_copies(self.store, order, self.settings)
         except CredentialsInvalid as missing:
@@ -122,6 +126,7 @@ class WorkloadActivities:
 
         Nothing is deleted while workloads are held back: the previous ones keep running.
         """
+        check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
         if prepared.rendered.held:
@@ -144,6 +149,11 @@ class WorkloadActivities:
 
         Objects of other owners are left alone and named in the result; kinds that are not served have no objects.
         """
+        # Orders name the replica by what is named after it; those of earlier versions have no namespace.
+        replica = caller_of(_KIND)
+        check_caller(_KIND, order.namespace or replica.namespace)
+        if order.workload_name != names.workload_name(*replica):
+            raise PermissionDenied(f"{_KIND} {'/'.join(replica)} may not delete what is of {order.workload_name}")
         cluster = await self.clusters.at(order.connection)
         if not order.workload_namespace:
             namespace = workload_namespace(order.namespace, self.settings)

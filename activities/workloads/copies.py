@@ -20,7 +20,7 @@ from activities.render.objects import components
 from activities.render.objects.inventory_keys import COPY_PREFIXES
 from activities.render.objects.propagation import CONFIG_MAP, OFF, SECRET, Copy, Reference, Source, plan
 from activities.secrets.copy_data import read_copy_data
-from activities.secrets.store import SecretInfo, SecretMissing, SecretReader
+from activities.secrets.store import SecretInfo, SecretMissing, SecretReader, check_tenants_own
 from api_types import labels
 from api_types.digests import short_hash
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied
@@ -168,6 +168,7 @@ async def release_all(cluster: ClusterApi, targets: Iterable[ObjectId], user: st
 
 
 async def _info(store: SecretReader, namespace: str, reference: Reference) -> SecretInfo | None:
+    check_tenants_own(namespace, reference.name)
     try:
         info = await store.describe(namespace, reference.name)
     except PermissionDenied as error:

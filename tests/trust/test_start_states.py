@@ -126,8 +126,8 @@ async def test_a_cron_schedule_repeats_a_state_and_no_run_believes_it(client: Cl
         events = await eventually(partial(history, second), lambda found: len(found) > ENDED_WITH, what="the end of the second run")
         # The server says that it continues the first one, as it does of a state that was carried.
         assert events[0].workflow_execution_started_event_attributes.continued_execution_run_id
-        failure = events[-1].workflow_execution_continued_as_new_event_attributes.failure
-        assert failure.message.startswith(REFUSED)
+        third = await history(events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id)
+        assert third[0].workflow_execution_started_event_attributes.continued_failure.message.startswith(REFUSED)
         await client.get_workflow_handle(DEPLOYMENT).terminate("the test ends")
 
 

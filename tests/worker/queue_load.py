@@ -1,7 +1,8 @@
-"""A workflow that gives workers tasks on clusters, as entities do, and says how long each task waited for a worker."""
+"""Workflows that give workers tasks on clusters, as entities do, and say how long each task waited for a worker."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,14 @@ from temporalio.exceptions import ActivityError
 
 from activities.clusters.activities import ClusterActivities
 from activities.workloads.activities import WorkloadActivities
+from api_types import names
 from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connect, Connection, RunTeardownStep, WatchCluster
 from workflows.entity.calls import activity_options
 
 LOAD_QUEUE = "queue-load"
+
+Load = Mapping[str, WorkflowHandle[Any, Any]]
+"""The workflows, by cluster."""
 
 
 def connection(cluster: str, queue: str = "") -> Connection:
@@ -25,16 +30,16 @@ def connection(cluster: str, queue: str = "") -> Connection:
 
 @workflow.defn(sandboxed=False)
 class QueueLoad:
-    """Watches clusters for as long as it runs, and carries out one of each other task for every signal."""
+    """Watches one cluster for as long as it runs, and carries out one of each other task for every signal."""
 
     def __init__(self) -> None:
-        self.rounds: list[str] = []
+        self.asked = 0
         self.done = 0
 
     @workflow.signal
-    def work_on(self, cluster: str) -> None:
-        """Connect to a cluster, apply and tear down something there."""
-        self.rounds.append(cluster)
+    def work(self) -> None:
+        """Connect to the cluster, apply and tear down something there."""
+        self.asked += 1
 
     @workflow.query
     def completed(self) -> int:
@@ -42,16 +47,15 @@ class QueueLoad:
         return self.done
 
     @workflow.run
-    async def run(self, clusters: list[str]) -> None:
+    async def run(self, cluster: str) -> None:
         """Run until terminated."""
-        for cluster in clusters:
-            order = WatchCluster(connection=connection(cluster), cluster_uid=cluster)
-            workflow.start_activity_method(
-                ClusterActivities.watch_cluster, order, **activity_options.on_cluster(activity_options.WATCH, f"watch {cluster}")
-            )
+        order = WatchCluster(connection=connection(cluster), cluster_uid=cluster)
+        workflow.start_activity_method(
+            ClusterActivities.watch_cluster, order, **activity_options.on_cluster(activity_options.WATCH, f"watch {cluster}")
+        )
         while True:
-            await workflow.wait_condition(lambda: len(self.rounds) > self.done)
-            await asyncio.gather(*map(self._work, self.rounds[self.done :]))
+            await workflow.wait_condition(lambda: self.asked > self.done)
+            await self._work(cluster)
 
     async def _work(self, cluster: str) -> None:
         facts, at = ClusterFacts(), connection(cluster)
@@ -65,10 +69,12 @@ class QueueLoad:
                 Connect(connection=at),
                 **activity_options.on_cluster(activity_options.CONNECT, f"connect {cluster}"),
             ),
-            workflow.execute_activity_method(
-                WorkloadActivities.teardown_replica_step,
-                step,
-                **activity_options.on_cluster(activity_options.TEARDOWN_STEP, f"tear down on {cluster}"),
+            _refused(
+                workflow.execute_activity_method(
+                    WorkloadActivities.teardown_replica_step,
+                    step,
+                    **activity_options.on_cluster(activity_options.TEARDOWN_STEP, f"tear down on {cluster}"),
+                )
             ),
             _refused(
                 workflow.execute_activity_method(
@@ -80,22 +86,29 @@ class QueueLoad:
 
 
 async def _refused(apply: Any) -> None:
-    """An apply of an empty spec ends as soon as a worker has it."""
+    """What a replica would order ends as soon as a worker has it."""
     try:
         await apply
     except ActivityError:
         return
 
 
-async def watching(handle: WorkflowHandle[Any, Any], *, since: Any = None) -> Counter[str]:
+async def watching(load: Load, *, since: Any = None) -> Counter[str]:
     """Count the watches that run, by the identity of their worker; only those with a heartbeat after `since`, if given."""
-    pending = (await handle.describe()).raw_description.pending_activities
+    described = await asyncio.gather(*(handle.describe() for handle in load.values()))
+    pending = [each for found in described for each in found.raw_description.pending_activities]
     return Counter(
         each.last_worker_identity
         for each in pending
-        if each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+        if each.activity_type.name == "watch_cluster"
+        and each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         and (since is None or each.last_heartbeat_time.ToDatetime(tzinfo=since.tzinfo) > since)
     )
+
+
+async def completed(load: Load, clusters: Sequence[str]) -> int:
+    """Count the signals whose work is done, on some of the clusters."""
+    return sum(await asyncio.gather(*(load[cluster].query(QueueLoad.completed) for cluster in clusters)))
 
 
 async def waits(handle: WorkflowHandle[Any, Any]) -> dict[str, timedelta]:
@@ -113,6 +126,12 @@ async def waits(handle: WorkflowHandle[Any, Any]) -> dict[str, timedelta]:
     return longest
 
 
-async def start_load(client: Client, name: str, clusters: list[str]) -> WorkflowHandle[Any, Any]:
-    """Start the workflow."""
-    return await client.start_workflow(QueueLoad.run, clusters, id=name, task_queue=LOAD_QUEUE)
+async def start_load(client: Client, clusters: Sequence[str]) -> Load:
+    """Start a workflow per cluster, under the id of the object that it stands for: only that may ask for work there."""
+    handles = await asyncio.gather(
+        *(
+            client.start_workflow(QueueLoad.run, cluster, id=names.workflow_id("InferenceCluster", "", cluster), task_queue=LOAD_QUEUE)
+            for cluster in clusters
+        )
+    )
+    return dict(zip(clusters, handles, strict=True))

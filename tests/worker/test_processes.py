@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.messaging.sending import ensure_scheduler
@@ -18,7 +18,7 @@ from api_types import names
 from api_types.clock import utc_now
 from tests.environment import idle_clusters
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
-from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, start_load, watching
+from tests.worker.queue_load import LOAD_QUEUE, Load, QueueLoad, completed, start_load, watching
 from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
 from tests.workflows.environment.protocol_fleet import ReportedCluster
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs
@@ -27,7 +27,8 @@ from workflows.entity.calls import activity_options
 
 pytestmark = pytest.mark.testbed
 
-BATCH = [f"c{number}" for number in range(20)]
+BATCH = 20
+FIRST, SECOND = ([f"{name}-{number}" for number in range(BATCH)] for name in ("first", "second"))
 DECIDE = "decide"
 # In the place of 30 s. A task that is given to a process that hangs is lost for as long.
 HEARTBEAT_TIMEOUT = timedelta(seconds=6)
@@ -47,7 +48,7 @@ class Processes:
     async def start(self, *chosen: str) -> None:
         await asyncio.gather(*(asyncio.to_thread(self.by_name[name].start) for name in chosen))
 
-    async def watches_of(self, load: WorkflowHandle[Any, Any], **since: Any) -> dict[str, int]:
+    async def watches_of(self, load: Load, **since: Any) -> dict[str, int]:
         """How many clusters each process watches."""
         counted = await watching(load, **since)
         running = {name: process for name, process in self.by_name.items() if process.is_running()}
@@ -109,30 +110,28 @@ async def test_work_goes_on_when_of_three_workers_one_is_killed_one_hangs_and_on
         await decide_one(world.client, 1)
 
         # Two share the watches; a third that joins gets its part of those that come later.
-        first = await start_load(world.client, "first", BATCH)
-        shared = await eventually(lambda: world.watches_of(first), lambda seen: sum(seen.values()) == len(BATCH), what="the first watches")
-        assert min(shared.values()) >= SHARE * len(BATCH), shared
+        first = await start_load(world.client, FIRST)
+        shared = await eventually(lambda: world.watches_of(first), lambda seen: sum(seen.values()) == BATCH, what="the first watches")
+        assert min(shared.values()) >= SHARE * BATCH, shared
         await world.start("slow")
-        second = await start_load(world.client, "second", BATCH)
-        shared = await eventually(
-            lambda: world.watches_of(second), lambda seen: sum(seen.values()) == len(BATCH), what="the second watches"
-        )
-        assert shared["slow"] >= SHARE / 2 * len(BATCH), shared
+        second = await start_load(world.client, SECOND)
+        shared = await eventually(lambda: world.watches_of(second), lambda seen: sum(seen.values()) == BATCH, what="the second watches")
+        assert shared["slow"] >= SHARE / 2 * BATCH, shared
 
         lost_at = utc_now()
         world.by_name["killed"].kill()
         world.by_name["hanging"].hang()
-        for cluster in BATCH[:5]:
-            await first.signal(QueueLoad.work_on, cluster)
+        for cluster in FIRST[:5]:
+            await first[cluster].signal(QueueLoad.work)
         await asyncio.gather(
             decide_one(world.client, 2),
             eventually(
-                lambda: first.query(QueueLoad.completed), lambda done: done == 5, within=MOVED_WITHIN, what="connects, applies, teardowns"
+                lambda: completed(first, FIRST[:5]), lambda done: done == 5, within=MOVED_WITHIN, what="connects, applies, teardowns"
             ),
             *(
                 eventually(
                     partial(world.watches_of, load, since=lost_at),
-                    lambda seen: seen["slow"] == len(BATCH),
+                    lambda seen: seen["slow"] == BATCH,
                     within=MOVED_WITHIN,
                     what="all watches on the worker that is left",
                 )

@@ -13,7 +13,7 @@ import worker
 from api_types import queues
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.environment.idle_clusters import IdlePool
-from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, start_load, waits, watching
+from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, completed, start_load, waits, watching
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.short_runs import server_with_short_runs
 
@@ -39,12 +39,12 @@ async def served_here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
 
 async def test_a_worker_that_watches_300_clusters_still_connects_applies_and_tears_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served_here(monkeypatch) as client:
-        load = await start_load(client, "load", CLUSTERS)
+        load = await start_load(client, CLUSTERS)
         await eventually(lambda: watching(load), lambda seen: sum(seen.values()) == len(CLUSTERS), what="every watch running")
         for cluster in CLUSTERS[:5]:
-            await load.signal(QueueLoad.work_on, cluster)
-        await eventually(lambda: load.query(QueueLoad.completed), lambda done: done == 5, within=30, what="the work on five clusters")
-        waited = await waits(load)
-        assert set(waited) == {"connect_cluster", "apply_replica", "teardown_replica_step"}
-        assert max(waited.values()) < SOON, waited
-        await load.terminate("the test ends")
+            await load[cluster].signal(QueueLoad.work)
+        await eventually(lambda: completed(load, CLUSTERS[:5]), lambda done: done == 5, within=30, what="the work on five clusters")
+        for cluster in CLUSTERS[:5]:
+            waited = await waits(load[cluster])
+            assert set(waited) == {"connect_cluster", "apply_replica", "teardown_replica_step"}
+            assert max(waited.values()) < SOON, waited

@@ -13,7 +13,8 @@ from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
 from activities.clients.kubernetes.session import REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretReader
-from api_types.errors import CredentialsInvalid
+from api_types.errors import CredentialsInvalid, PermissionDenied
+from api_types.labels import SYSTEM_NAMESPACE
 from api_types.messages.cluster_work import Connection
 from api_types.settings import KubeconfigSettings
 
@@ -32,8 +33,16 @@ class KubernetesPool(ClusterPool):
         self._closing: set[asyncio.Task[None]] = set()
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """Resolve the reference to the kubeconfig again and give a client for it. Raises CredentialsInvalid."""
+        """Resolve the reference to the kubeconfig again and give a client for it.
+
+        Raises CredentialsInvalid, or PermissionDenied where a tenant could have put the kubeconfig.
+        """
         where = f"cluster {connection.cluster}"
+        if connection.namespace != SYSTEM_NAMESPACE:
+            raise PermissionDenied(
+                f"{where}: a kubeconfig is read from namespace {SYSTEM_NAMESPACE}, not from {connection.namespace}/{connection.name}; "
+                "put the Secret there"
+            )
         try:
             content = await self._store.get(connection.namespace, connection.name, connection.key)
         except SecretMissing as error:

@@ -16,6 +16,7 @@ from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
 from activities.secrets.store import StoredSecret
 from api_types.errors import CredentialsInvalid, InvalidInput, ServerError, Throttled
 from api_types.messages.caches import ResolveRevision
+from tests.activities.environment.asking import asked_by
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, local_registry
 
@@ -46,7 +47,9 @@ async def resolved(store: SecretDirectory, spec: dict[str, Any], hub: LocalHub |
         SOURCE_HUGGINGFACE: HuggingFaceHub(hub.address if hub else ""),
         SOURCE_OCI: OciRegistry((ip_network("127.0.0.0/8"),), allow_plain_http=True),
     }
-    answer = await RevisionActivities(store, sources).resolve_revision(ResolveRevision(namespace="ml-team", name="qwen", spec=spec))
+    answer = await asked_by("modelcache/ml-team/qwen").run(
+        RevisionActivities(store, sources).resolve_revision, ResolveRevision(namespace="ml-team", name="qwen", spec=spec)
+    )
     return answer.revision
 
 

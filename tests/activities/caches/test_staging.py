@@ -6,13 +6,14 @@ import secrets
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.caches.activities import CacheActivities
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Json, Kind, ObjectId
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
-from api_types import labels
+from api_types import labels, names
 from api_types.errors import InvalidInput, NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
@@ -50,8 +51,13 @@ def resized(order: ApplyCache, size: int) -> ApplyCache:
     return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
 
 
+def environment(cluster: ClusterUnderTest, order: ApplyCache | AwaitCredential) -> ActivityEnvironment:
+    name = order.name if isinstance(order, ApplyCache) else "qwen"
+    return cluster.environment_of(names.workflow_id("ModelCache", order.namespace, name))
+
+
 async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
-    return await cluster.environment().run(activities_on(cluster).apply_cache, order)
+    return await environment(cluster, order).run(activities_on(cluster).apply_cache, order)
 
 
 async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
@@ -63,7 +69,7 @@ async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApp
         claim=applied.claim,
         steps=list(steps or (1, 2, 3)),
     )
-    return (await cluster.environment().run(activities_on(cluster).delete_cache_objects, departure)).skipped
+    return (await environment(cluster, order).run(activities_on(cluster).delete_cache_objects, departure)).skipped
 
 
 async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
@@ -136,7 +142,7 @@ async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secr
 async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
-    waiting = asyncio.create_task(cluster.environment().run(activities_on(cluster).await_credential, order))
+    waiting = asyncio.create_task(environment(cluster, order).run(activities_on(cluster).await_credential, order))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await cluster.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))

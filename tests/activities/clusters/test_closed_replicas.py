@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.testing import ActivityEnvironment
 
 from activities.clusters import closed_replicas
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
 from activities.messaging.search_attributes import CLUSTER, DEPLOYMENT, NAMESPACE
 from api_types.messages.cluster_work import Connection, WatchCluster
+from tests.activities.environment.asking import asked_by
 from tests.environment.idle_clusters import IdlePool
 
 EU = "modelreplica/ml/chat-eu-0"
@@ -135,6 +135,6 @@ async def test_the_watch_of_a_cluster_looks_for_them(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(DeploymentNotifier, "notify", notify)
     order = WatchCluster(connection=Connection(cluster="eu", namespace="n", name="eu"), cluster_uid="u")
-    environment = ActivityEnvironment(client=cast(Client, Temporal({})))
+    environment = asked_by("inferencecluster/eu", cast(Client, Temporal({})))
     with pytest.raises(NoticedError):
         await environment.run(ClusterActivities(IdlePool()).watch_cluster, order)

@@ -23,7 +23,7 @@ from activities.clusters.activities import ClusterActivities
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from activities.workloads.activities import WorkloadActivities
-from api_types import labels
+from api_types import labels, names
 from api_types.messages.cluster_work import (
     Applied,
     ApplyReplica,
@@ -36,6 +36,7 @@ from api_types.messages.cluster_work import (
 )
 from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
 from api_types.settings import KubeconfigSettings
+from tests.activities.environment.asking import asked_by
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 _NUMBERS = itertools.count()
@@ -128,8 +129,14 @@ class ClusterUnderTest:
     def workflow_id(self) -> str:
         return f"inferencecluster/{self.name}"
 
-    def environment(self) -> ActivityEnvironment:
-        environment = ActivityEnvironment(client=self.client)  # type: ignore[arg-type]
+    def environment(self, order: ApplyReplica | None = None) -> ActivityEnvironment:
+        """Give that of an activity for the cluster, or for a replica."""
+        workflow_id = names.workflow_id("ModelReplica", order.namespace, order.name) if order else self.workflow_id
+        return self.environment_of(workflow_id)
+
+    def environment_of(self, workflow_id: str) -> ActivityEnvironment:
+        """Give that of an activity for any object."""
+        environment = asked_by(workflow_id, self.client)
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
         return environment
 
@@ -162,10 +169,10 @@ class ClusterUnderTest:
         return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
 
     async def apply(self, order: ApplyReplica, settings: RenderSettings | None = None) -> Applied:
-        return await self.environment().run(self.workloads(settings).apply_replica, order)
+        return await self.environment(order).run(self.workloads(settings).apply_replica, order)
 
     async def prune(self, order: ApplyReplica) -> list[str]:
-        return (await self.environment().run(self.workloads().prune_replica, order)).removed
+        return (await self.environment(order).run(self.workloads().prune_replica, order)).removed
 
     async def step(
         self, order: ApplyReplica, applied: Applied, number: int, *, wait_seconds: float = 0, force_after: timedelta | None = None
@@ -181,7 +188,7 @@ class ClusterUnderTest:
             wait_seconds=wait_seconds,
         )
         activities = replace(self.workloads(), force_after=force_after)
-        return await self.environment().run(activities.teardown_replica_step, step)
+        return await self.environment(order).run(activities.teardown_replica_step, step)
 
     async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
         return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]
@@ -190,7 +197,7 @@ class ClusterUnderTest:
     async def watching(self, client: RecordingClient | None = None, **settings: Any) -> AsyncIterator[RecordingClient]:
         """Run the watch as a worker would, and kill it at the end."""
         recording = client or RecordingClient()
-        environment = ActivityEnvironment(client=recording)  # type: ignore[arg-type]
+        environment = asked_by(self.workflow_id, recording)
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
         order = WatchCluster(connection=self.connection, cluster_uid="cluster-uid")
         task = asyncio.create_task(environment.run(ClusterActivities(self.pool, **settings).watch_cluster, order))

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.clients.secrets.directory import SecretDirectory
 from activities.render.inputs.settings import RenderSettings
@@ -12,6 +11,7 @@ from activities.secrets.store import StoredSecret
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import TransientError
 from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from tests.activities.environment.asking import asked_by
 from tests.activities.render.builders import a_member, an_engine
 
 
@@ -37,7 +37,7 @@ async def test_the_wait_ends_when_the_last_of_what_is_missing_is_there(tmp_path:
     )
 
     async def look() -> None:
-        await ActivityEnvironment().run(activities.await_copies, order)
+        await asked_by("modelreplica/ml/qwen-eu-0").run(activities.await_copies, order)
 
     with pytest.raises(TransientError, match=r"ConfigMap ml/tuning does not exist.*Secret ml/hub does not exist"):
         await look()

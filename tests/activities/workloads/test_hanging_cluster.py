@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.clients.kubernetes import session
 from activities.clients.kubernetes.client import KubernetesCluster
@@ -17,6 +16,7 @@ from activities.render.inputs.settings import RenderSettings
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ClusterUnreachable
 from api_types.messages.cluster_work import Applied, ApplyReplica, ClusterFacts, Connection
+from tests.activities.environment.asking import asked_by
 from tests.environment.api_server import ApiServer, api_server
 
 SLOTS = 10
@@ -80,7 +80,7 @@ class Slots:
         while True:
             async with self._free:
                 try:
-                    return await ActivityEnvironment().run(self._workloads.apply_replica, order)
+                    return await asked_by(f"modelreplica/{order.namespace}/{order.name}").run(self._workloads.apply_replica, order)
                 except ClusterUnreachable:
                     self.unreachable += 1
             await asyncio.sleep(RETRY_SECONDS)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster_objects.cluster_api import ObjectId, Selection
 from activities.cluster_objects.kinds import NODE
@@ -14,6 +13,7 @@ from api_types import labels
 from api_types.messages.capacity import CapacityPool, CapacitySnapshot
 from api_types.messages.cluster_work import WatchCluster
 from tests.activities.environment import operator
+from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, eventually
 from tests.activities.render.builders import a_member, an_engine
 
@@ -27,7 +27,7 @@ TOO_MANY = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]
 async def observing(cluster: ClusterUnderTest, adapter: str = "kube") -> AsyncIterator[RecordingClient]:
     """Watch the cluster as its entity would with the annotation for an adapter."""
     client = RecordingClient()
-    environment = ActivityEnvironment(client=client)  # type: ignore[arg-type]
+    environment = asked_by(cluster.workflow_id, client)
     order = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid", capacity_adapter=adapter)
     task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, order))
     try:

@@ -1,0 +1,13 @@
+"""Activities as they run for the workflow of an object: an order of another one is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+
+def asked_by(workflow_id: str, client: Any = None) -> ActivityEnvironment:
+    """Give the environment of an activity that a workflow has asked for."""
+    environment = ActivityEnvironment(client=client)
+    environment.info = replace(ActivityEnvironment.default_info(), workflow_id=workflow_id)
+    return environment
