@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.cel.errors import Aborted, EvalError, SelectorError
 from scheduler.cel.limits import FLEET_COST_MAX, INSTRUCTIONS_PER_UNIT, KUBERNETES_COST_MAX, TEXT_BYTES_MAX
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from scheduler.cel.runtime.instructions import Program
     from scheduler.model.devices import DeviceEntry
 
-# Distinct selector texts kept, and verdicts kept per selector. A large fleet has hundreds of classes, not hundreds of thousands.
-_SELECTORS_KEPT = 16_384
+# Verdicts kept per selector. A large fleet has hundreds of classes, not hundreds of thousands.
 _VERDICTS_KEPT = 4_096
 
 
@@ -137,7 +136,7 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
     return compiled
 
 
-@lru_cache(maxsize=_SELECTORS_KEPT)
+@bounded_cache(lambda text, _lenient_calls, _max_cost: len(text))
 def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | SelectorError:
     """Compile once; refusals are cached like successes."""
     from scheduler.cel.checking.checker import Checker  # noqa: PLC0415 - lark and the grammar take a quarter of a second to load

@@ -161,8 +161,8 @@ class ClusterIndex:
         return ClusterSet(found)
 
     def offered_sets(self) -> list[DeviceSet]:
-        """Give the different devices of pools that take new replicas, in the order of their digests."""
-        return [self.device_sets[digest] for digest, clusters in sorted(self.offering.items()) if clusters]
+        """Give the different devices of pools that take new replicas, in no order."""
+        return [self.device_sets[digest] for digest, clusters in self.offering.items() if clusters]
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit every engine, regardless of node counts."""

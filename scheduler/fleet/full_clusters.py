@@ -11,6 +11,8 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import CompiledTemplate
 
 _FREED_MAX = 100_000
+# Templates that are remembered; beyond them all are forgotten, which costs a search each.
+_TEMPLATES_MAX = 20_000
 
 
 class FullClusterCache:
@@ -53,6 +55,9 @@ class FullClusterCache:
             for rank in changed[read:]:
                 fits = compiled.on(self._index.ranked[rank].layout).blocked < 0
                 found = ClusterSet(found | 1 << rank if fits else found & ~(1 << rank))
+        if len(self._matching) >= _TEMPLATES_MAX:
+            self._matching.clear()
+            self._full.clear()
         self._matching[compiled.digest] = (found, len(changed))
         return found
 

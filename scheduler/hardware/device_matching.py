@@ -9,11 +9,13 @@ have the same few classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from itertools import islice
 
 from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, dearest, not_checked
 from scheduler.cel import Match, Selector, SelectorError, compile_selector
+from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.cel.limits import FLEET_COST_MAX, REQUEST_WORK_MAX
 from scheduler.hardware.assignment import assign_exactly, assign_greedily
 from scheduler.model import reasons
@@ -22,6 +24,9 @@ from scheduler.model.devices import DeviceEntry
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, RequestView
 from scheduler.model.rules import MatchRules
+
+# Engine, role, request and number of a selector.
+Place = tuple[str, str, str, int]
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.
 CLAIM_DEVICES_MAX = 32
@@ -169,59 +174,70 @@ class MemberNeed:
             yield number, sum(m.matched for m in matches), [m.error for m in matches if m.error]
 
 
-@lru_cache(maxsize=10_000)
+def selectors_length(requests: tuple[RequestView, ...]) -> int:
+    """Give how long the selectors of requests are together."""
+    return sum(len(text) for request in requests for text in request.selectors)
+
+
+@bounded_cache(lambda requests, _rules: selectors_length(requests))
 def member_need(requests: tuple[RequestView, ...], rules: MatchRules) -> MemberNeed:
     """Compile a member's requests; raises SelectorError for the first selector that does not compile."""
     return MemberNeed(requests, rules)
 
 
-@lru_cache(maxsize=10_000)
+@bounded_cache(selectors_length)
 def need_digest(requests: tuple[RequestView, ...]) -> str:
     """Digest requests, to see later whether they were edited since a replica was placed."""
     return digest_of([[r.name, r.count, list(r.selectors)] for r in requests]) if requests else ""
 
 
-def selector_problems(engines: Iterable[EngineView], rules: MatchRules) -> list[str]:
+def selector_problems(engines: Sequence[EngineView], rules: MatchRules) -> list[str]:
     """Name every selector that does not compile, by engine, member, request and number, or those that cost too much together.
 
     Admission has checked both; this keeps what was sent around it from taking the time of all other requests.
     """
     found: list[str] = []
-    costs: list[tuple[str, int]] = []
     # The fleet's policy may let one selector cost more; the sum grows with that.
     cost_max = SELECTORS_COST_MAX * max(rules.max_cost, FLEET_COST_MAX) // FLEET_COST_MAX
     total = 0
-    for place, text in selectors_of(engines):
+    for seen, (at, text) in enumerate(selectors_of(engines), 1):
         try:
-            selector = compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost)
+            total += compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost).cost
         except SelectorError as error:
-            found.append(f"{place}: {error}")
+            found.append(f"{_place(at)}: {error}")
             if len(found) == SELECTORS_REFUSED_MAX:
                 return [*found, not_checked()]
-            continue
-        total += selector.cost
-        costs.append((place, selector.cost))
         if total > cost_max:
-            return [*found, cost_problem(costs, cost_max)]
+            return [*found, cost_problem(_costs(islice(selectors_of(engines), seen), rules), cost_max)]
     return found
 
 
-def selectors_of(engines: Iterable[EngineView]) -> Iterator[tuple[str, str]]:
-    """Give every selector with its place in words."""
+def selectors_of(engines: Iterable[EngineView]) -> Iterator[tuple[Place, str]]:
+    """Give every selector with its place."""
     for engine in engines:
         for member in engine.members:
             for request in member.requests:
                 for number, text in enumerate(request.selectors, 1):
-                    yield f"engine {engine.name}, member {member.role}, request {request.name}, selector {number}", text
+                    yield (engine.name, member.role, request.name, number), text
 
 
-def work_problem(engines: Iterable[EngineView], rules: MatchRules, devices: int) -> str:
+def _place(at: Place) -> str:
+    engine, role, request, number = at
+    return f"engine {engine}, member {role}, request {request}, selector {number}"
+
+
+def _costs(selectors: Iterable[tuple[Place, str]], rules: MatchRules) -> list[tuple[str, int]]:
+    """Give the places of selectors in words, and what those cost that compile."""
+    costs = []
+    for at, text in selectors:
+        with suppress(SelectorError):
+            costs.append((_place(at), compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost).cost))
+    return costs
+
+
+def work_problem(engines: Sequence[EngineView], rules: MatchRules, devices: int) -> str:
     """Say that the selectors take too much work on the devices of the fleet."""
-    costs = [
-        (place, compile_selector(text, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost).cost)
-        for place, text in selectors_of(engines)
-    ]
     return (
         f"evaluating the selectors for the {devices} different nodes of this fleet takes more than the {REQUEST_WORK_MAX} steps that one"
-        f" deployment has; simplify {dearest(costs)}"
+        f" deployment has; simplify {dearest(_costs(selectors_of(engines), rules))}"
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
-from functools import lru_cache
 
+from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.cel.limits import REQUEST_WORK_MAX
-from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need
+from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need, selectors_length
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
@@ -95,7 +95,7 @@ class CompiledTemplate:
             for need in needs:
                 total += need.fit(devices).work
                 if total > REQUEST_WORK_MAX:
-                    return total
+                    return REQUEST_WORK_MAX + 1
         return total
 
     def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
@@ -235,7 +235,7 @@ def joined_units(placed: Iterable[EnginePlacement]) -> tuple[EnginePlacement, ..
     return tuple(engines.values())
 
 
-@lru_cache(maxsize=10_000)
+@bounded_cache(lambda engines, _rules: sum(selectors_length(member.requests) for engine in engines for member in engine.members))
 def compile_template(engines: tuple[EngineView, ...], rules: MatchRules) -> CompiledTemplate:
     """Compile engines once per content; raises SelectorError when a selector does not compile."""
     return CompiledTemplate(engines, rules)

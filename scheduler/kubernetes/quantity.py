@@ -112,7 +112,7 @@ def split_quantity(text: str) -> QuantityParts:
     return QuantityParts(*digits, None, int(written))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=2_048)
 def parse_quantity(text: str) -> int:
     """Read a Kubernetes quantity.
 

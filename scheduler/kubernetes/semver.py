@@ -96,7 +96,7 @@ def _normalised(text: str) -> str:
     return ".".join(parts + ["0"] * (_PARTS - len(parts)))
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=256)  # one of 10 KiB takes a quarter of a MiB
 def parse_version(text: str, normalise: bool = False) -> Version:
     """Read a semantic version.
 

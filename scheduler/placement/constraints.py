@@ -36,6 +36,7 @@ class Constraints:
         self._required_anti_affinity = [term for term in policy.anti_affinity if not term.weight]
         self._preferences = [(term, -term.weight) for term in policy.affinity if term.weight]
         self._preferences += [(term, term.weight) for term in policy.anti_affinity if term.weight]
+        self._has_terms = bool(policy.affinity or policy.anti_affinity)
         self.has_preferences = bool(self._preferences or self._preferred_spreads)
         self._forbidden = self._excluded_by_others()
         # Where replicas of others are, by their namespace and labels; they do not move in this cycle. Read when a term needs it.
@@ -95,6 +96,8 @@ class Constraints:
 
     def _catch_up(self, own: ReplicaCounts) -> None:
         """Drop what is known when a cluster has got its first own replica, or lost its last one."""
+        if not self._has_terms:
+            return
         occupied = self._overlay.index.named(name for name, number in own.items() if number)
         if occupied != self._occupied:
             self._occupied = occupied

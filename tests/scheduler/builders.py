@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from api_types.names import replica_name
+from scheduler.cel.bounded_cache import BoundedCache
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_sets import make_set
@@ -232,3 +233,8 @@ def relabelled(view: ClusterView, labels: Mapping[str, str]) -> ClusterView:
 
 def uids_of(decision: Decision) -> Iterable[str]:
     return (p.uid for p in decision.placements)
+
+
+def forget(cache: BoundedCache[Any, Any]) -> None:
+    """Forget what a cache keeps."""
+    cache._young, cache._old, cache._characters = {}, {}, [0, 0]

@@ -12,6 +12,7 @@ from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX
 from scheduler import decide_some, read_need, to_wire
 from scheduler.cel import compile_selector
 from scheduler.cel.limits import BATCH_WORK_MAX, REQUEST_WORK_MAX
+from scheduler.cel.selector import _compile
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import device_matching
@@ -32,6 +33,7 @@ from tests.scheduler.builders import (
     deployment,
     engine,
     fleet,
+    forget,
     gpu,
     message,
     places,
@@ -91,8 +93,8 @@ def test_what_runs_of_it_stays() -> None:
 
 def test_the_answer_is_the_same_when_all_was_evaluated_before() -> None:
     first, again = decided(large_fleet(), hungry()), decided(large_fleet(), hungry())
-    device_matching.member_need.cache_clear()
-    compile_selector.__globals__["_compile"].cache_clear()
+    forget(device_matching.member_need)
+    forget(_compile)
     assert first == again == decided(large_fleet(), hungry())
 
 

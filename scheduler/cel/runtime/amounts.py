@@ -149,7 +149,7 @@ def parse_amount(text: str, *, published: bool = False) -> Amount:
     return Amount(_copy(_read(text)), published=published)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=2_048)
 def _read(text: str) -> _Number:
     nano = parse_quantity(text)
     parts = split_quantity(text)

@@ -23,7 +23,7 @@ _OPTIONS.log_errors = False
 _OPTIONS.max_mem = PATTERN_BYTES_MAX
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern.
 

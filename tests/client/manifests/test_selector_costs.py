@@ -13,6 +13,7 @@ from client.manifests.checks import CHECKS
 from scheduler.cel.runtime import regexes
 from scheduler.cel.selector import _compile
 from tests.api_types.builders import RESOLVED, a_deployment, a_member, a_replica, an_engine, merged
+from tests.scheduler.builders import forget
 
 SECONDS_MAX = 2.0
 MIB_MAX = 300
@@ -29,7 +30,7 @@ def with_selectors(*texts: str) -> dict[str, Any]:
 
 
 def refusal(document: dict[str, Any]) -> list[str]:
-    _compile.cache_clear()
+    forget(_compile)
     regexes.compile_pattern.cache_clear()
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     found = []
