@@ -217,7 +217,7 @@ class ClusterWatch:
             self._notifier.wake()
             self._index.put_health(reachable=False, error_type=error.type or "", error=error.message)
         elif error is None:
-            refused = next((found.problem for found in self._reflectors.values() if found.problem and not found.synced), None)
+            refused = next((problem for found in self._reflectors.values() if (problem := found.lasting_problem)), None)
             self._index.put_health(
                 reachable=True, error_type=(refused.type or "") if refused else "", error=refused.message if refused else ""
             )

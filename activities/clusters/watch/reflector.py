@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection, WatchExpired
-from api_types.errors import ModelplaneError, StackMissing
+from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, ServerError, StackMissing
 
 Record = TypeVar("Record")
 
 _RETRY_SECONDS = (1.0, 30.0)
 # Between two watches that both end at once, as on a server that shuts down.
 _RESUME_SECONDS = 0.2
+# One failure is a connection that was lost; several in a row, without an event between them, are a copy that is not current.
+_FAILURES_MAX = 3
 
 
 class Key(NamedTuple):
@@ -51,8 +53,14 @@ class Reflector(Generic[Record]):
         self._on_list = on_list
         self._records: dict[Key, Record] = {}
         self._version = ""
+        self._failures = 0
         self._retry_now = asyncio.Event()
         self._follow_task: asyncio.Task[None] | None = None
+
+    @property
+    def lasting_problem(self) -> ModelplaneError | None:
+        """The problem of a copy that was never complete, or that could not be kept current several times in a row."""
+        return self.problem if not self.synced or self._failures >= _FAILURES_MAX else None
 
     async def run(self) -> None:
         """Keep the copy current, until cancelled or until the cluster stops serving the kind; then the copy is empty."""
@@ -61,7 +69,7 @@ class Reflector(Generic[Record]):
             self._follow_task = asyncio.create_task(self._follow())
             try:
                 await self._follow_task
-                wait_seconds = _RETRY_SECONDS[0]
+                wait_seconds, self._failures = _RETRY_SECONDS[0], 0
                 await asyncio.sleep(_RESUME_SECONDS)
             except asyncio.CancelledError:
                 if not self._was_resumed():
@@ -69,12 +77,18 @@ class Reflector(Generic[Record]):
                 self._retry_now.clear()
             except WatchExpired:
                 self._version = ""
+                await asyncio.sleep(_RESUME_SECONDS)
             except StackMissing:
                 self._replace({})
                 self._sync()
                 return
             except ModelplaneError as error:
                 self.problem = error
+                # A server that does not answer is reported by the probe, and as soon as it answers it is no problem any more.
+                self._failures += not isinstance(error, ClusterUnreachable)
+                if isinstance(error, AnswerTooLarge):
+                    # The watch would get the same event again. A list reads larger objects, or says which kind has one that is too large.
+                    self._version = ""
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_seconds):
                         await self._retry_now.wait()
@@ -101,14 +115,23 @@ class Reflector(Generic[Record]):
         if not self._version:
             listing = await cluster.list(self.selection)
             self.listings += 1
-            self._replace({_key(item): record for item in listing.items if (record := self._read(item)) is not None})
+            self._replace({_key(item): record for item in listing.items if (record := self._record(item)) is not None})
             self._version = listing.resource_version
             self._sync()
-        self.problem = None
+        if self._failures < _FAILURES_MAX:
+            self.problem = None
         async for event in cluster.watch(self.selection, self._version):
-            self._version = str(event.object["metadata"]["resourceVersion"])
             if event.type != "BOOKMARK":
-                self._put(_key(event.object), None if event.type == "DELETED" else self._read(event.object))
+                self._put(_key(event.object), None if event.type == "DELETED" else self._record(event.object))
+            self._version = str(event.object["metadata"]["resourceVersion"])
+            self.problem, self._failures = None, 0
+
+    def _record(self, item: Json) -> Record | None:
+        try:
+            return self._read(item)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            where = f"{self.selection.kind}/{item['metadata'].get('namespace', '')}/{item['metadata'].get('name', '')}"
+            raise ServerError(f"{where} cannot be read as an object of that kind ({type(error).__name__})") from error
 
     def _replace(self, records: dict[Key, Record]) -> None:
         for key in self._records.keys() - records.keys():

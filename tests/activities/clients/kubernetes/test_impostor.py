@@ -234,6 +234,20 @@ async def test_no_password_of_a_netrc_file_and_no_cookie_is_sent(
     assert [("authorization" in request.headers, "cookie" in request.headers) for request in server.requests] == [(False, False)] * 2
 
 
+async def test_a_cluster_is_reached_through_the_proxy_of_the_workers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with impostor(lambda _: whole(b"", "403 Forbidden")) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}")
+        monkeypatch.setenv("NO_PROXY", "direct.example")
+        for host, asked in (("eu-1.example", 1), ("direct.example", 1)):
+            session = Session("eu-1", Access(server=f"https://{host}:6443", token=TOKEN))
+            with pytest.raises(ClusterUnreachable):
+                await session.request("GET", "/version")
+            await session.close()
+            assert len(proxy.requests) == asked
+        assert proxy.requests[0].path == "eu-1.example:6443"
+        assert not any(TOKEN in value for value in proxy.requests[0].headers.values())
+
+
 PROGRAM = """
 import asyncio, resource, sys
 from activities.clients.kubernetes.kubeconfig import Access

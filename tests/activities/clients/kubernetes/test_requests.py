@@ -246,6 +246,23 @@ async def test_the_error_of_a_plugin_without_a_token_does_not_quote_its_output(b
     assert TOKEN not in str(caught.value)
 
 
+async def test_a_plugin_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
+    body = f"import os\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\nwhile True: print('x' * 65536)"
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
+    with pytest.raises(CredentialsInvalid, match="it wrote more than 1 MiB"):
+        await session._credential.token()
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", 1.0)
+    body = f"import os, time\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
+    with pytest.raises(ClusterUnreachable, match="did not finish within 1 s"):
+        await session._credential.token()
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
 async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lookup(*_: object, **__: object) -> list[dict[str, Any]]:
         return [{"hostname": "x", "host": "169.254.169.254", "port": 443, "family": 2, "proto": 0, "flags": 0}]

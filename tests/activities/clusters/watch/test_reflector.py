@@ -9,7 +9,7 @@ import pytest
 from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Kind, Listing, Selection, WatchExpired
 from activities.clusters.watch import reflector as module
 from activities.clusters.watch.reflector import Key, Reflector
-from api_types.errors import ClusterUnreachable, ModelplaneError, PermissionDenied, StackMissing
+from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, PermissionDenied, ServerError, StackMissing
 from tests.activities.environment.cluster_under_test import eventually
 
 SELECTION = Selection(Kind("v1", "ConfigMap"))
@@ -134,3 +134,57 @@ async def test_a_kind_that_is_no_longer_served_drops_its_objects_and_stops_the_r
 async def test_an_object_that_is_no_longer_ours_is_dropped() -> None:
     recorder, _ = await play(Script([[an_item("a", "1")]], [[Event("MODIFIED", {**an_item("a", "", 101), "value": None})]]))
     assert recorder.changes == [("a", "1"), ("a", None)]
+
+
+async def test_after_an_event_that_is_too_large_everything_is_listed_and_the_watch_goes_on() -> None:
+    script = Script([[an_item("a", "1")], [an_item("a", "2")]], [AnswerTooLarge("a line"), [Event("ADDED", an_item("b", "1", 101))]])
+    recorder, reflector = await play(script)
+    assert script.requests == ["list", "watch 100", "list", "watch 100", "watch 101"]
+    assert recorder.changes == [("a", "1"), ("a", "2"), ("b", "1")]
+    assert reflector.lasting_problem is None
+
+
+async def test_a_copy_that_cannot_be_kept_current_several_times_in_a_row_is_a_lasting_problem() -> None:
+    failing: list[list[Json] | ModelplaneError] = [AnswerTooLarge("a list")] * 50
+    lists: list[list[Json] | ModelplaneError] = [[an_item("a", "1")], *failing]
+    seen: list[int] = []
+
+    def lasting(reflector: Reflector[str]) -> bool:
+        if reflector.problem and not reflector.lasting_problem:
+            seen.append(reflector._failures)
+        return reflector.lasting_problem is not None
+
+    _, reflector = await play(Script(lists, [AnswerTooLarge("a line")]), until=lasting)
+    assert reflector.synced
+    assert str(reflector.lasting_problem).endswith("a list")
+    assert all(count < 3 for count in seen)
+
+
+async def test_a_server_that_does_not_answer_is_no_lasting_problem_of_a_complete_copy() -> None:
+    script = Script([[an_item("a", "1")]], [ClusterUnreachable("no response")] * 5)
+    _, reflector = await play(script)
+    assert reflector.lasting_problem is None
+
+
+async def test_a_server_that_expires_every_watch_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RESUME_SECONDS", 0.05)
+    lists: list[list[Json] | ModelplaneError] = [[] for _ in range(1000)]
+    script = Script(lists, [WatchExpired() for _ in range(1000)])
+    recorder = Recorder()
+    reflector: Reflector[str] = Reflector(
+        lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], recorder.changed, recorder.listed
+    )
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reflector.run(), 0.5)
+    assert len(script.requests) < 30
+
+
+async def test_an_object_that_cannot_be_read_is_a_problem_and_not_the_end_of_the_watch() -> None:
+    unreadable = an_item("b", "1", 101)
+    del unreadable["value"]
+    recorder, reflector = await play(
+        Script([[an_item("a", "1")]], [[Event("ADDED", unreadable)]] * 50), until=lambda reflector: reflector.lasting_problem
+    )
+    assert recorder.changes == [("a", "1")]
+    assert isinstance(reflector.problem, ServerError)
+    assert "v1/ConfigMap/n/b cannot be read" in reflector.problem.message
