@@ -102,7 +102,7 @@ class OutwardClient:
             aiohttp.ClientSession(
                 connector=connector(self._rules_for(urlsplit(url)), proxy, ssl=_tls(), limit=1),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 trust_env=False,
             ) as session,
             session.get(

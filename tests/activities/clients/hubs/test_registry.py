@@ -19,7 +19,20 @@ from activities.clients.hubs.oci import OciRegistry
 from activities.clients.outward import requests
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, Artifact
 from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
-from tests.environment.impostor import HERE, INSIDE, MIB, Certificate, Chunks, Request, a_certificate, dripping, endless, impostor, whole
+from tests.environment.impostor import (
+    HERE,
+    INSIDE,
+    MIB,
+    Certificate,
+    Chunks,
+    Request,
+    Respond,
+    a_certificate,
+    dripping,
+    endless,
+    impostor,
+    whole,
+)
 
 DIGEST = "sha256:" + "ab" * 32
 LOOPBACK = (ip_network(f"{HERE}/32"),)
@@ -81,6 +94,10 @@ def a_challenge(realm: str) -> Chunks:
     return whole(b'{"errors": []}', "401 Unauthorized", WWW_Authenticate=challenge)
 
 
+def whole_redirect(where: str) -> Respond:
+    return lambda _: whole(b"", "302 Found", Location=where)
+
+
 async def test_the_login_goes_to_the_token_server_of_another_host_over_tls(certificate: Certificate) -> None:
     def auth(request: Request) -> Chunks:
         assert request.headers["authorization"].startswith("Basic ")
@@ -136,7 +153,7 @@ async def test_a_token_server_inside_is_not_asked_and_nothing_of_it_is_sent_on(c
         b'["token"]',
         b"AccessKeyId: x",
         b"[" * 60_000,
-        b'{"token": "' + b"a" * 100_000 + b'"}',
+        b'{"token": "abc"' + b" " * 100_000 + b"}",
     ],
     ids=["a header in it", "a space", "a list", "empty", "no object", "no JSON", "nested", "too large"],
 )
@@ -201,7 +218,6 @@ async def test_a_redirect_to_another_origin_does_not_get_the_credential(certific
 
 
 LOCATIONS = [
-    "http://registry.example:{here}/x",
     "https://{inside}/x",
     "https://inside.example:{port}/x",
     "https://169.254.169.254/x",
@@ -225,6 +241,21 @@ async def test_a_redirect_that_must_not_be_followed_is_not(certificate: Certific
         assert isinstance(await failed(an_image(named(server))), ServerError)
         assert inside.connections == 0
         assert not any(request.path == "/x" for request in server.requests)
+
+
+async def test_a_redirect_does_not_lead_from_tls_to_plain_http(certificate: Certificate) -> None:
+    async with impostor(lambda _: whole(MANIFEST)) as plain:
+        where = f"http://registry.example:{port(plain.host)}/x"
+        async with impostor(lambda _: whole(b"", "302 Found", Location=where), certificate) as server:
+            assert isinstance(await failed(an_image(named(server))), ServerError)
+            # Nor where it began without TLS and went on with it.
+            to_tls = whole_redirect(f"https://{named(server)}/x")
+            async with impostor(to_tls) as first:
+                assert isinstance(
+                    await failed(an_image(named(first), plain=True), OciRegistry(LOOPBACK, allow_plain_http=True)), ServerError
+                )
+            assert len(server.requests) == 2
+        assert plain.connections == 0
 
 
 async def test_a_name_that_resolves_to_an_internal_address_is_not_connected_to(certificate: Certificate) -> None:
@@ -329,6 +360,14 @@ async def test_through_a_proxy_hosts_are_checked_as_they_are_written(monkeypatch
         assert len(proxy.requests) == 1
 
 
+async def test_through_a_proxy_redirects_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with impostor(whole_redirect("http://169.254.169.254/token")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.host}")
+        error = await failed(an_image("registry.example", plain=True), OciRegistry(allow_plain_http=True))
+        assert isinstance(error, ServerError)
+        assert [request.path for request in proxy.requests] == ["http://registry.example/v2/models/qwen/manifests/1.0"]
+
+
 def a_model(repo: str = "acme/tiny") -> Artifact:
     return Artifact(source=SOURCE_HUGGINGFACE, origin=repo, revision="v/1", size_gib=1)
 
@@ -350,7 +389,10 @@ async def test_the_hub_of_the_operator_may_be_internal_and_leads_nowhere_else_in
             assert inside.connections == 0
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"sha": ["x"]}', b'{"sha": "' + b"a" * 41 + b'"}', b"x" * (5 * MIB)])
+LONG = json.dumps({"sha": "a" * 40, "siblings": "x" * (5 * MIB)}).encode()
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"sha": ["x"]}', b'{"sha": "' + b"a" * 41 + b'"}', LONG])
 async def test_an_answer_of_the_hub_without_a_commit_is_an_error(body: bytes) -> None:
     async with impostor(lambda _: whole(body)) as server:
         with pytest.raises(ServerError):

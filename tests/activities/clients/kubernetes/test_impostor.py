@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,7 +42,7 @@ DISCOVERY = json.dumps(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return a_certificate(tmp_path_factory.mktemp("impostor"))
+    return a_certificate(tmp_path_factory.mktemp("impostor"), "api.example")
 
 
 Answers = Callable[[Request], Chunks]
@@ -222,12 +223,20 @@ async def test_no_password_of_a_netrc_file_and_no_cookie_is_sent(
     certificate: Certificate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login operator password of-the-operator\n")
+    netrc.write_text("machine api.example login operator password of-the-operator\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
+
+    async def lookup(*_: object, **__: object) -> list[dict[str, Any]]:
+        return [{"hostname": "api.example", "host": "127.0.0.1", "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}]
+
+    # Cookies of addresses would be ignored anyway.
+    monkeypatch.setattr("aiohttp.ThreadedResolver.resolve", lookup)
     async with impostor(lambda _: whole(b"{}", Set_Cookie="a=b"), certificate) as server:
+        port = int(server.host.rpartition(":")[2])
         # Without a token, as with a client certificate.
-        session = Session("eu-1", Access(server=f"https://{server.host}", authority=certificate.authority, allow_loopback=True))
+        access = Access(server=f"https://api.example:{port}", authority=certificate.authority, allow_loopback=True)
+        session = Session("eu-1", access)
         await session.request("GET", "/version")
         await session.request("GET", "/version")
         await session.close()

@@ -109,6 +109,7 @@ WRITTEN = {
     "a b": "neither",
     "%31%32%37.0.0.1": "neither",
     "x" * 300: "neither",
+    "x." * 150 + "example": "neither",
     "1" * 5000: "neither",
     ":::1": "not an IP address",
     "-x": "neither",

@@ -160,6 +160,14 @@ async def test_a_copy_that_cannot_be_kept_current_several_times_in_a_row_is_a_la
     assert all(count < 3 for count in seen)
 
 
+async def test_a_lasting_problem_is_over_with_the_next_event_and_not_with_the_next_attempt() -> None:
+    failures: list[list[Event] | Exception] = [ServerError("a watch")] * 3
+    _, reflector = await play(Script([[an_item("a", "1")]], list(failures)))
+    assert reflector.lasting_problem is not None
+    _, reflector = await play(Script([[an_item("a", "1")]], [*failures, [Event("BOOKMARK", an_item("", "", 150))]]))
+    assert reflector.lasting_problem is None
+
+
 async def test_a_server_that_does_not_answer_is_no_lasting_problem_of_a_complete_copy() -> None:
     script = Script([[an_item("a", "1")]], [ClusterUnreachable("no response")] * 5)
     _, reflector = await play(script)
