@@ -138,6 +138,7 @@ WITHOUT_ADVICE = {
         "Unavailable": _ANOTHER,
         "NotServing": _ANOTHER,
         "WaitingForModel": _ANOTHER,
+        "AnswerTooLarge": _MESSAGE,
         "Deleting": _ANOTHER,
         "Configuring": _BY_ITSELF,
         "Deploying": _BY_ITSELF,
