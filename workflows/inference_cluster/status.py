@@ -34,6 +34,7 @@ class ClusterView(NamedTuple):
     unresponsive: str
     gateway: Gateway
     external_stack: bool
+    unobserved: str = ""
 
 
 def view_of(state: ClusterState) -> ClusterView:
@@ -47,6 +48,7 @@ def view_of(state: ClusterState) -> ClusterView:
         was_ready=state.was_ready,
         unwatched=unwatched_message(state),
         unresponsive=f"no answer since {state.unreachable_since}: {observed.error}" if observed and not observed.reachable else "",
+        unobserved=f"not everything there is observed: {observed.error}" if observed and observed.reachable and observed.error else "",
         gateway=gateway_of(state),
         external_stack=state.annotations.get(labels.STACK, "managed") == "external",
     )
@@ -113,7 +115,8 @@ def cluster_verdict(view: ClusterView) -> Verdict:
         return Verdict(UNKNOWN, WAITING_FOR_WORKER, view.unwatched)
     if view.unresponsive:
         return Verdict(FALSE, "Unreachable", view.unresponsive)
-    return Verdict(TRUE, "ClusterRunning", f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else "")
+    deleted = f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else ""
+    return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (deleted, view.unobserved))))
 
 
 def backend_verdict(view: ClusterView) -> Verdict:

@@ -114,6 +114,13 @@ def test_ready_names_the_condition_that_is_not() -> None:
     )
 
 
+def test_what_cannot_be_observed_of_a_cluster_that_answers_is_shown_and_changes_nothing_else() -> None:
+    observed = ObservedCluster(error_type="AnswerTooLarge", error="cluster eu: GET /api/v1/pods: the answer is larger than 16 MiB")
+    verdict = cluster_verdict(view_of(a_cluster(observed=observed)))
+    assert (verdict.status, verdict.reason) == RUNNING
+    assert "GET /api/v1/pods: the answer is larger than 16 MiB" in verdict.message
+
+
 def test_an_unresponsive_cluster_says_since_when() -> None:
     state = a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z")
     assert cluster_verdict(view_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"

@@ -1,10 +1,15 @@
 """Until everything was listed once nobody is signalled: a part of the objects looks as if the others were deleted. W6 of the protocol."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
-from activities.cluster_objects.cluster_api import ClusterApi, Listing, Selection
+import pytest
+
+from activities.cluster_objects.cluster_api import ClusterApi, Event, Listing, Selection
 from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch import health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
+from api_types.errors import AnswerTooLarge
 from api_types.messages.observations import Observed
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.idle_clusters import IdleCluster
@@ -47,6 +52,54 @@ async def test_w6_an_owner_waits_until_a_new_watch_has_listed_every_kind() -> No
         assert (watch._is_blocked(REPLICA), "Pod" in cluster.listed, REPLICA in sent) == (True, False, False)
         cluster.told.set()
         await eventually(lambda: REPLICA in sent)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+class LargePods(IdleCluster):
+    """A cluster whose pods become too large to read."""
+
+    def __init__(self) -> None:
+        self.lists = 0
+
+    async def list(self, selection: Selection) -> Listing:
+        if selection.kind.kind == "Pod":
+            self.lists += 1
+            if self.lists > 3:
+                raise AnswerTooLarge("cluster eu: GET /api/v1/pods: the answer is larger than 16 MiB")
+        return await super().list(selection)
+
+    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+        if selection.kind.kind == "Pod":
+            raise AnswerTooLarge("cluster eu: a line of GET /api/v1/pods: the answer is larger than 8 MiB")
+        async for event in super().watch(selection, resource_version):
+            yield event
+
+
+async def test_an_answer_that_is_too_large_is_reported_of_the_cluster_and_the_watch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "_RETRY_SECONDS", (0.01, 0.02))
+    cluster, sent = LargePods(), list[Observed]()
+
+    async def resolve() -> ClusterApi:
+        return cluster
+
+    async def send(_: Owner, observed: Observed) -> bool:
+        sent.append(observed)
+        return True
+
+    async def find_absent(_: frozenset[str]) -> list[Owner]:
+        return []
+
+    task = asyncio.create_task(ClusterWatch(CLUSTER, resolve, send, find_absent).run())
+    try:
+        reported = await eventually(lambda: next((found.cluster for found in sent if found.cluster and found.cluster.error), None))
+        assert (reported.reachable, reported.error_type) == (True, "AnswerTooLarge")
+        assert "GET /api/v1/pods: the answer is larger than" in reported.error
+        tried = cluster.lists
+        await eventually(lambda: cluster.lists > tried)
+        assert not task.done()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
