@@ -15,6 +15,7 @@ def render_settings(settings: Settings) -> RenderSettings:
         shm_size_limit=settings.workloads.shm_size_limit,
         termination_grace_seconds=settings.workloads.termination_grace_seconds,
         toleration_keys=settings.workloads.toleration_keys,
+        refused_annotations=settings.workloads.refused_annotations,
         secrets_propagation=settings.secrets.propagation,
         restart_on_rotation=settings.secrets.restart_on_rotation,
         hydration_image=settings.cache.hydration_image,

@@ -43,6 +43,14 @@ GENERATION = f"{GROUP}/generation"
 RENDER_HASH = f"{GROUP}/render-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
 CREATED_FOR = f"{GROUP}/created-for"
+# An annotation on a namespace of a cluster, set by its administrators: models may run there although we did not create it.
+ALLOW_WORKLOADS = f"{GROUP}/allow-workloads"
+# On namespaces that we create. Nothing that is rendered needs more than `baseline` allows; `restricted` is only recorded, because images of
+# engines run as root.
+POD_SECURITY = {
+    "pod-security.kubernetes.io/enforce": "baseline",
+    "pod-security.kubernetes.io/audit": "restricted",
+}
 # Prefix of an annotation on a shared copy; its name is the workload name of a replica that needs the copy.
 USER_PREFIX = f"user.{GROUP}/"
 
@@ -65,6 +73,22 @@ REFRESH = f"{GROUP}/refresh"
 PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
+
+# On pods, and not for users: webhooks and node agents take containers, volumes, networks or credentials from them. The others of a mesh,
+# and those of Prometheus, are harmless.
+REFUSED_ANNOTATIONS = (
+    "sidecar.istio.io/userVolume",
+    "sidecar.istio.io/userVolumeMount",
+    "sidecar.istio.io/proxyImage",
+    "inject.istio.io/templates",
+    "proxy.istio.io/overrides",
+    "config.linkerd.io/init-image",
+    "config.linkerd.io/proxy-image",
+    "config.linkerd.io/debug-image",
+    "container.apparmor.security.beta.kubernetes.io/",
+    "iam.amazonaws.com/",
+    "k8s.v1.cni.cncf.io/",
+)
 
 # An annotation that `rollout restart` sets on pod templates.
 RESTARTED_AT = f"{GROUP}/restarted-at"

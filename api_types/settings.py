@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from api_types import environment
+from api_types import environment, labels
 from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.text.reader import Unreadable, read_one
@@ -111,6 +111,10 @@ class WorkloadSettings(Section):
     shm_size_limit: str = ""
     termination_grace_seconds: int = 30
     toleration_keys: tuple[str, ...] = ()
+    refused_annotations: tuple[str, ...] = Field(
+        default=labels.REFUSED_ANNOTATIONS,
+        description="Annotations that users may not set on pods; `example.com/` stands for all that begin so.",
+    )
 
 
 class CacheSettings(Section):

@@ -72,7 +72,8 @@ class CacheActivities:
                 live = live._replace(volume=None)
             kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
-            await ensure_namespace(cluster, targets.volume.namespace, f"ModelCache {order.namespace}/{order.name}")
+            shared = targets.volume.namespace == self.settings.workload_namespace
+            await ensure_namespace(cluster, targets.volume.namespace, f"{MODEL_CACHE} {order.namespace}/{order.name}", shared=shared)
             stored = await cluster.apply(rendered.objects[0].manifest)
             job_uid = ""
             if order.hydrate and not rendered.held:

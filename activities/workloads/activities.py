@@ -61,8 +61,8 @@ class WorkloadActivities:
         """Render and apply one replica; objects that are as rendered are left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
-        CredentialsInvalid if a Secret is missing, NameConflict if an object has another owner, StillThere if an object that is to be
-        replaced is not gone in time (nothing is applied then).
+        CredentialsInvalid if a Secret is missing, PermissionDenied if its namespace there is one of others, NameConflict if an object has
+        another owner, StillThere if an object that is to be replaced is not gone in time (nothing is applied then).
         """
         check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
@@ -82,9 +82,11 @@ class WorkloadActivities:
             ]
             if conflicts:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+            # Before anything is deleted, and also where everything is there: a new template may name other Secrets of the namespace.
+            for namespace in sorted({target.namespace for target in found if target.namespace}):
+                shared = namespace == self.settings.workload_namespace
+                await ensure_namespace(cluster, namespace, f"{_KIND} {order.namespace}/{order.name}", shared=shared)
             replaced = await _delete_replaced(deleter, order, rendered, found)
-            for namespace in sorted({target.namespace for target, item in found.items() if target.namespace and not item}):
-                await ensure_namespace(cluster, namespace, f"ModelReplica {order.namespace}/{order.name}")
             inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}
             overwritten: list[str] = []

@@ -6,6 +6,7 @@ files and the error texts are here and nowhere else.
 
 import asyncio
 import dataclasses
+import ipaddress
 import re
 from pathlib import Path
 
@@ -31,6 +32,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None, within_
     Raises `Unreachable` when Temporal does not answer, `Refused` for unusable TLS or key files.
     """
     temporal = settings.temporal
+    _check_key_is_sent_encrypted(temporal)
     api_key = _read(temporal.api_key_file, "temporal.apiKeyFile").decode().strip() if temporal.api_key_file else None
     try:
         async with asyncio.timeout(within_seconds):
@@ -59,6 +61,24 @@ def unreachable(settings: Settings, error: Exception) -> Unreachable:
         details=[messages[-1] if messages else text[:_REASON_MAX]] if text else [],
         next_step="start a fleet on this machine with `modelplane up`, or name your server with MODELPLANE_TEMPORAL__ADDRESS",
     )
+
+
+def _check_key_is_sent_encrypted(temporal: TemporalSettings) -> None:
+    """Refuse to send an API key in the clear; nobody else reads what stays on this machine. Raises `Refused`."""
+    host = temporal.address.rpartition(":")[0].strip("[]")
+    encrypted = temporal.tls or temporal.tls_server_ca or temporal.tls_client_cert
+    if temporal.api_key_file and not encrypted and not _is_loopback(host):
+        raise Refused(
+            f"temporal.apiKeyFile: without TLS the key would be sent to {temporal.address} in the clear",
+            next_step="set temporal.tls to true, or name the server's CA in temporal.tlsServerCa",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _tls(temporal: TemporalSettings) -> TLSConfig | bool:

@@ -16,6 +16,7 @@ ROW = re.compile(r"\| `([a-z][A-Za-z]*\.[A-Za-z]+)` \|([^|]*)\|")
 IN_WORDS = {
     "queues.serve": "all",
     "secrets.directory": "`~/.local/share/modelplane/secrets`",
+    "workloads.refusedAnnotations": "those by which webhooks add containers, volumes or rights",
     "workloads.engineRequests": "`cpu: 100m, memory: 256Mi`",
     "cache.hubEndpoint": "the public hub",
     "teardown.forceAfter": "never",

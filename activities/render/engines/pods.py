@@ -53,7 +53,7 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
         tolerations=_tolerations(context, engine),
         volumes=_volumes(context),
     )
-    metadata = compact(labels=_labels(context, engine, member), annotations=_annotations(context, member))
+    metadata = compact(labels=_labels(context, engine, member), annotations=_annotations(context, engine, member))
     return {**({"metadata": metadata} if metadata else {}), "spec": spec}
 
 
@@ -83,7 +83,15 @@ def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
     return override(context, member_path(engine, member), member.labels, managed)
 
 
-def _annotations(context: Context, member: Member) -> dict[str, str]:
+def _annotations(context: Context, engine: Engine, member: Member) -> dict[str, str]:
+    refused = context.settings.refused_annotations
+    for key in member.annotations:
+        if any(key == each or (each.endswith("/") and key.startswith(each)) for each in refused):
+            context.findings.problem(
+                member_path(engine, member),
+                f"annotation {key!r} is not for users: others add containers, volumes or rights to the pod by it; "
+                "an operator may allow it in the setting workloads.refusedAnnotations",
+            )
     rotation = context.replica.propagated_hash if context.settings.restart_on_rotation else ""
     return {**member.annotations, **({labels.PROPAGATED_HASH: rotation} if rotation else {})}
 

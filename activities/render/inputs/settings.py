@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from api_types import labels
 from api_types.pins import images
 
 MIRROR = "mirror"
@@ -44,6 +45,7 @@ class RenderSettings:
     shm_size_limit: str = ""  # workloads.shmSizeLimit: a quantity, empty for the kernel's own limit
     termination_grace_seconds: int = 30  # workloads.terminationGraceSeconds
     toleration_keys: tuple[str, ...] = ()  # workloads.tolerationKeys: besides those of the claimed drivers; none: that of NVIDIA
+    refused_annotations: tuple[str, ...] = labels.REFUSED_ANNOTATIONS  # workloads.refusedAnnotations: `example.com/` is all of them
     startup_seconds_max: int = 0  # workloads.startupSeconds: adds a startup probe that allows this long
 
     epp_image: str = images.ENDPOINT_PICKER  # epp.image

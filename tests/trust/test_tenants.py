@@ -1,0 +1,326 @@
+"""What one namespace might try against another, and against the platform, through manifests alone.
+
+Every text that a tenant can write is in the tables: the fields are walked, from the table of kinds on, so a field that is added later fails
+here until somebody says what it can reach. Each attempt is refused at both doors, that of the client and that of the workflow, to which a
+signal can be sent by hand; or what is rendered of it stays in the tenant's namespace.
+"""
+
+import copy
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from activities.clients.secrets.directory import SecretDirectory
+from activities.render.inputs.findings import InvalidSpec
+from activities.render.inputs.settings import RenderSettings
+from activities.secrets.store import StoredSecret
+from activities.workloads.copies import needed_copies
+from api_types import labels, names
+from api_types.errors import InvalidInput
+from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from api_types.pins.charts import STACK_NAMESPACES
+from api_types.resources.kinds import KINDS
+from api_types.validation.manifests import InvalidManifest, admit
+from client.manifests.checks import CHECKS
+from tests.activities.render import builders as rendering
+from tests.api_types import builders
+from workflows.entity.admission import admitted
+
+TENANTS = [info for info in KINDS if info.namespaced and info.user_may_apply]
+MEMBER = "spec.template.spec.engines.[].members.[]"
+POD = f"{MEMBER}.template.spec"
+ENV = f"{POD}.containers.[].env.[]"
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "ModelDeployment": builders.a_deployment(),
+    "ModelService": builders.a_service(),
+    "ModelEndpoint": builders.an_endpoint(),
+    "ModelCache": builders.a_cache(),
+}
+OCI = {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 10}}
+
+
+class Attempt(NamedTuple):
+    """A value in a field, and what is said of it. `kind`: the only one that has the field."""
+
+    path: str
+    value: Any
+    says: str
+    kind: str = ""
+
+
+class Harmless(NamedTuple):
+    """Fields that reach nothing of others, and why."""
+
+    path: str
+    why: str
+
+
+PLATFORM = "belongs to the platform; use a namespace of your own"
+RESERVED = "uses the reserved prefix"
+SET_BY_PLATFORM = "the platform sets it"
+OTHER_VOLUMES = "the platform adds every other volume"
+
+ATTEMPTS = [
+    *(Attempt("metadata.namespace", name, PLATFORM) for name in ("modelplane-system", "kube-system", "kube-x", *sorted(STACK_NAMESPACES))),
+    *(Attempt("metadata.namespace", name, "must be a DNS label") for name in ("../ml", "ml/other", "ml.other")),
+    *(Attempt("metadata.name", name, "must be a DNS subdomain") for name in ("../x", "other/x", "x\u0000")),
+    # Labels by which the control plane finds its objects, and others' pods are selected.
+    Attempt("spec.template.metadata.labels.{}", {labels.DEPLOYMENT: "other"}, RESERVED, "ModelDeployment"),
+    Attempt(f"{MEMBER}.template.metadata.labels.{{}}", {labels.SERVING: "other-1a2b3c4d"}, RESERVED, "ModelDeployment"),
+    Attempt(f"{MEMBER}.template.metadata.labels.{{}}", {labels.OWNER_UID: "u"}, RESERVED, "ModelDeployment"),
+    # What a pod may not say.
+    *(
+        Attempt(f"{POD}.{field}", value, says, "ModelDeployment")
+        for field, value, says in (
+            ("serviceAccountName", "argocd-server", SET_BY_PLATFORM),
+            ("hostNetwork", True, SET_BY_PLATFORM),
+            ("hostPID", True, "unknown field"),
+            ("securityContext", {"runAsUser": 0}, SET_BY_PLATFORM),
+            ("volumes", [{"name": "h", "hostPath": {"path": "/"}}], OTHER_VOLUMES),
+            ("initContainers", [{"name": "i", "image": "i"}], "the engine is the only container"),
+            ("nodeSelector", {"node-role": "control-plane"}, "choose hardware"),
+            ("tolerations", [{"operator": "Exists"}], "choose hardware"),
+            ("nodeName", "control-plane-0", "unknown field"),
+            ("automountServiceAccountToken", True, "unknown field"),
+            ("containers.[].securityContext", {"privileged": True}, SET_BY_PLATFORM),
+            ("containers.[].volumeMounts", [{"name": "h", "mountPath": "/h"}], OTHER_VOLUMES),
+            ("containers.[].envFrom", [{"secretRef": {"name": "x"}}], "list the variables"),
+            ("containers.[].ports", [{"containerPort": 1, "hostPort": 1}], "port 8000"),
+        )
+    ),
+    # No reference names another namespace.
+    Attempt(f"{ENV}.valueFrom.secretKeyRef.namespace", "other", "unknown field", "ModelDeployment"),
+    Attempt(f"{ENV}.valueFrom.configMapKeyRef.namespace", "other", "unknown field", "ModelDeployment"),
+    Attempt(f"{POD}.imagePullSecrets.[].namespace", "other", "unknown field", "ModelDeployment"),
+    Attempt("spec.template.spec.modelCacheRef.namespace", "other", "unknown field", "ModelDeployment"),
+    Attempt("spec.huggingFace.authSecret.namespace", "modelplane-system", "unknown field", "ModelCache"),
+    Attempt("spec.endpoints.[].selector.namespace", "other", "unknown field", "ModelService"),
+    Attempt("spec.endpoints.[].selector.namespaceSelector", {}, "unknown field", "ModelService"),
+]
+
+OWN_NAME = "a name within the object, hashed with its namespace into what is made of it"
+OWN_POD = "runs in a pod of the tenant"
+OWN_NAMESPACE = "resolved in the namespace of the object: see the tests below"
+FLEET = "chooses among clusters and nodes, which all tenants share"
+CONTROL_PLANE = "written by the control plane; what a user writes is not read"
+HARMLESS = [
+    Harmless("apiVersion", "selects the model"),
+    *(Harmless(f"metadata.{field}", CONTROL_PLANE) for field in ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")),
+    Harmless("metadata.labels.{}", "of the object itself, which is found by its workflow id"),
+    Harmless("metadata.annotations.{}", "of the object itself; flags of its picker are checked when rendered: see the tests below"),
+    Harmless("spec.template.spec.clusterSelector.*", FLEET),
+    Harmless("spec.template.spec.tolerations.*", FLEET),
+    Harmless(f"{MEMBER}.nodeSelector.devices.*", FLEET),
+    Harmless("spec.scheduling.*", f"{FLEET}; what is asked of others' replicas is the scheduler's to weigh, see SECURITY.md"),
+    Harmless("spec.rollout.*", "a number"),
+    Harmless("spec.drain.*", "a number"),
+    Harmless("spec.template.spec.engines.[].name", OWN_NAME),
+    Harmless("spec.template.spec.modelCacheRef.name", OWN_NAMESPACE),
+    Harmless(f"{MEMBER}.template.metadata.annotations.{{}}", "those that webhooks act on are refused when rendered: see the tests below"),
+    *(Harmless(f"{POD}.containers.[].{field}", OWN_POD) for field in ("image", "command.[]", "args.[]")),
+    *(Harmless(f"{ENV}.{field}", OWN_POD) for field in ("name", "value", "valueFrom.fieldRef.*")),
+    Harmless(f"{ENV}.valueFrom.secretKeyRef.*", OWN_NAMESPACE),
+    Harmless(f"{ENV}.valueFrom.configMapKeyRef.*", OWN_NAMESPACE),
+    Harmless(f"{POD}.imagePullSecrets.[].name", OWN_NAMESPACE),
+    Harmless("spec.endpoints.[].selector.matchLabels.{}", "selects endpoints of the service's namespace; the kind is not served yet"),
+    Harmless("spec.url", "the kind is not served yet"),
+    Harmless("spec.rewritePath", "the kind is not served yet"),
+    Harmless("spec.huggingFace.repo", "a path of the hub that the operator chose"),
+    Harmless("spec.huggingFace.revision", "a path of the hub that the operator chose"),
+    Harmless("spec.huggingFace.authSecret.*", OWN_NAMESPACE),
+    Harmless("spec.oci.image", "asked by the client for what is outside, which checks where it connects to: see SECURITY.md"),
+    Harmless("spec.oci.pullSecret", OWN_NAMESPACE),
+    Harmless("spec.clusterSelector.*", FLEET),
+]
+
+
+# --- the tables are complete ------------------------------------------------------------------------------------------------------------
+
+
+def texts_of(model: type[BaseModel], path: str = "", outer: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Give the path of every field that holds a text, or texts by any key; `status` is the control plane's."""
+    for name, field in model.model_fields.items():
+        if path or name != "status":
+            yield from _texts(field.annotation, f"{path}.{field.alias or name}".lstrip("."), (*outer, model))
+
+
+def _texts(kind: Any, path: str, outer: tuple[Any, ...]) -> Iterator[str]:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Annotated, typing.Union, types.UnionType):
+        for each in inner[:1] if origin is typing.Annotated else inner:
+            yield from _texts(each, path, outer)
+    elif origin in (dict, Mapping):
+        yield f"{path}.{{}}"
+    elif origin in (tuple, list):
+        yield from _texts(inner[0], f"{path}.[]", outer)
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        if kind not in outer:
+            yield from texts_of(kind, path, outer)
+    elif origin is not typing.Literal and kind not in (int, float, bool, type(None)):
+        yield path
+
+
+FIELDS = [(info.kind, path) for info in TENANTS for path in dict.fromkeys(texts_of(info.model))]
+
+
+def test_every_text_that_a_tenant_can_write_is_in_a_table() -> None:
+    known = [*(each.path for each in ATTEMPTS), *(each.path for each in HARMLESS)]
+    patterns = [path.replace("[]", "[[]]") for path in known]
+    assert [f"{kind} {path}" for kind, path in FIELDS if not any(fnmatchcase(path, pattern) for pattern in patterns)] == []
+
+
+def test_every_harmless_field_exists() -> None:
+    paths = [path for _, path in FIELDS]
+    assert [each.path for each in HARMLESS if not any(fnmatchcase(path, each.path.replace("[]", "[[]]")) for path in paths)] == []
+
+
+def test_every_kind_that_tenants_write_has_a_document() -> None:
+    assert set(DOCUMENTS) == {info.kind for info in TENANTS}
+
+
+# --- both doors -------------------------------------------------------------------------------------------------------------------------
+
+
+def with_value(document: Any, path: str, value: Any) -> Any:
+    """Set a field; what is on the way there is made."""
+    first, _, rest = path.partition(".")
+    if not first or first == "{}":
+        return {**(document or {}), **value} if first else value
+    if first == "[]":
+        held = document or [{}]
+        return [with_value(held[0], rest, value), *held[1:]]
+    return {**(document or {}), first: with_value((document or {}).get(first), rest, value)}
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(attempt, kind, id=f"{kind} {attempt.path} {attempt.value}")
+        for attempt in ATTEMPTS
+        for kind in ([attempt.kind] if attempt.kind else DOCUMENTS)
+    ]
+
+
+@pytest.mark.parametrize(("attempt", "kind"), cases())
+def test_an_attempt_is_refused_at_both_doors(attempt: Attempt, kind: str) -> None:
+    document = with_value(copy.deepcopy(DOCUMENTS[kind]), attempt.path, attempt.value)
+    with pytest.raises(InvalidManifest) as at_the_client:
+        admit(document, CHECKS)
+    assert attempt.says in str(at_the_client.value)
+
+    metadata = document["metadata"]
+    workflow: Any = SimpleNamespace(kind=kind, namespace=metadata["namespace"], name=metadata["name"], title=f"{kind} x")
+    with pytest.raises(InvalidManifest) as at_the_workflow:
+        admitted(workflow, document, None)
+    assert attempt.says in str(at_the_workflow.value)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_manifest_of_another_namespace_is_refused_by_the_workflow(kind: str) -> None:
+    workflow: Any = SimpleNamespace(kind=kind, namespace="other", name=DOCUMENTS[kind]["metadata"]["name"], title=f"{kind} x")
+    with pytest.raises(InvalidManifest, match="send it to the workflow of that id"):
+        admitted(workflow, DOCUMENTS[kind], None)
+
+
+# --- what is rendered, and copied -------------------------------------------------------------------------------------------------------
+
+
+def everything(namespace: str, name: str) -> list[Any]:
+    """Give all objects of the largest replicas that there are."""
+    identity: dict[str, Any] = {"namespace": namespace, "name": name}
+    settings = {"monitoring_enabled": True}
+    rendered = [
+        rendering.render_pair(settings=settings, cluster=rendering.a_cluster(routing="pool"), **identity),
+        rendering.render(rendering.a_gang(), settings=settings, **identity),
+    ]
+    return [item.manifest for each in rendered for item in each.objects]
+
+
+def test_all_that_is_rendered_is_in_the_namespace_of_the_tenant() -> None:
+    made = everything("ml-team", "qwen")
+    assert {each["metadata"].get("namespace") for each in made} <= {"ml-team", None}
+    cluster_scoped = [each for each in made if "namespace" not in each["metadata"]]
+    assert all("ml-team" in str(each) for each in cluster_scoped)
+    for each in made:
+        for subject in each.get("subjects", []):
+            assert subject["namespace"] == "ml-team"
+
+
+def test_no_two_tenants_have_an_object_in_common_whatever_they_are_named() -> None:
+    # Parts that give the same text when they are joined, and names that are cut.
+    long = "a" * 63
+    tenants = [("a", "b-c"), ("a-b", "c"), ("other", "b-c"), ("a", long), ("other", long), ("a", f"{long[:-1]}b")]
+    made = [
+        {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in everything(*tenant)} for tenant in tenants
+    ]
+    # Also where an operator chose one namespace for all.
+    by_name = [{(kind, name) for kind, _, name in each} for each in made]
+    for group in (made, by_name):
+        assert len(set[Any]().union(*group)) == sum(map(len, group))
+    copies = {names.copy_name(namespace, "Secret", name, ()) for namespace, name in tenants}
+    claims = {names.cache_claim_name(namespace, name, "k") for namespace, name in tenants}
+    assert len(copies) == len(claims) == len(tenants)
+
+
+def test_selectors_of_a_replica_select_its_own_pods_only() -> None:
+    workload = names.workload_name("ml-team", "qwen")
+    reserved = re.compile(rf"^({re.escape(labels.RESERVED_PREFIX)}|leaderworkerset\.sigs\.k8s\.io/|app$)")
+    for each in everything("ml-team", "qwen"):
+        spec = each.get("spec") or {}
+        selector = spec.get("selector") if isinstance(spec, dict) else None
+        wanted = (selector or {}).get("matchLabels", selector) or {}
+        assert not wanted or any(reserved.match(key) for key in wanted), (each["kind"], wanted)
+        assert wanted.get("app", workload).startswith(workload)
+
+
+@pytest.mark.parametrize("flag", ["pool-namespace", "pool-name", "pool-group", "config-file", "grpc-port"])
+def test_flags_of_an_endpoint_picker_do_not_turn_it_to_others(flag: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"flag --{flag} is set by the platform"):
+        rendering.render(picker_flags={flag: "other"}, cluster=rendering.a_cluster(routing="pool"))
+
+
+@pytest.mark.parametrize("key", labels.REFUSED_ANNOTATIONS)
+def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_them(key: str) -> None:
+    key = f"{key}engine" if key.endswith("/") else key
+    engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
+    with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
+        rendering.render(engine)
+    assert rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))["metadata"]["annotations"][key] == "x"
+
+
+@pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "prometheus.io/scrape", "linkerd.io/inject", "team.example/owner"])
+def test_other_annotations_pass(key: str) -> None:
+    engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
+    assert rendering.pod(rendering.render(engine))["metadata"]["annotations"][key] == "x"
+
+
+@pytest.mark.parametrize("name", ["../other/x", "other/x", "../../modelplane-system/x", "/x", ".."])
+@pytest.mark.parametrize("kind", ["secretKeyRef", "configMapKeyRef", "imagePullSecrets"])
+async def test_a_reference_leaves_its_namespace_by_no_name(tmp_path: Path, name: str, kind: str) -> None:
+    store = SecretDirectory(tmp_path)
+    for namespace in ("other", "modelplane-system"):
+        await store.put(StoredSecret(namespace, "x", {"k": b"of another"}))
+    fields: dict[str, Any] = {"pull_secrets": [name]}
+    if kind != "imagePullSecrets":
+        fields = {"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": "k"}}}]}
+    order = ApplyReplica(
+        connection=Connection(cluster="eu", namespace="modelplane-system", name="eu"),
+        facts=ClusterFacts(),
+        namespace="ml",
+        name="r",
+        uid="u",
+        generation=1,
+        deployment="d",
+        cluster="eu",
+        index=0,
+        spec={"clusterName": "eu", "engines": [rendering.an_engine("main", rendering.a_member(**fields))]},
+    )
+    with pytest.raises(InvalidInput, match="must be a lower-case DNS name"):
+        await needed_copies(store, order, RenderSettings(secrets_propagation="all"))
