@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX
 from scheduler import decide_some, read_need, to_wire
-from scheduler.cel import compile_selector
+from scheduler.cel import Match, Selector, compile_selector
 from scheduler.cel.limits import BATCH_WORK_MAX, REQUEST_WORK_MAX
 from scheduler.cel.selector import _compile
 from scheduler.decide import apply, decide
@@ -203,3 +203,31 @@ def test_an_exact_search_counts_as_work() -> None:
 def test_a_request_that_no_manifest_makes_is_refused_before_it_is_decided(view: DeploymentView, said: str) -> None:
     with pytest.raises(ValueError, match=said.replace("[", r"\[").replace("]", r"\]")):
         read_need(to_wire(view))
+
+
+def test_a_search_for_an_assignment_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_matching, "_WORK_PER_STEP", 1_000_000)
+    forget(device_matching.member_need)
+    node = pool("p", 1, gpu("80Gi", 3, name="a", device_class="a"), gpu("80Gi", 3, name="b", device_class="b"))
+    requests = tuple(ask(at_least("80Gi"), count=count, name=f"r{at}") for at, count in enumerate((3, 2, 2)))
+    fit = device_matching.member_need(requests, MatchRules()).fit(node.device_set)
+    forget(device_matching.member_need)
+    assert not fit.fits
+    assert fit.work > 1_000_000
+
+
+def test_selectors_that_took_too_much_on_one_node_are_not_evaluated_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_matching, "REQUEST_WORK_MAX", 100)
+    forget(device_matching.member_need)
+    need = device_matching.member_need((ask(*(dear(9_000 + n) for n in range(3))),), MatchRules())
+    evaluated: list[DeviceEntry] = []
+    match = Selector.match
+
+    def counted(self: Selector, entry: DeviceEntry) -> Match:
+        evaluated.append(entry)
+        return match(self, entry)
+
+    monkeypatch.setattr(Selector, "match", counted)
+    assert not need.fit(pool("p", 1, *devices(1)).device_set).fits
+    forget(device_matching.member_need)
+    assert len(evaluated) == 1

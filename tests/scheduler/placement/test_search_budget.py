@@ -11,6 +11,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import node_fitting
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import AffinityTerm, PlacementPolicy, SchedulerOptions, TopologySpread
+from scheduler.placement.limits import device_accounting
 from tests.scheduler.builders import (
     NOW,
     alone,
@@ -148,3 +149,10 @@ def test_a_cluster_that_was_not_searched_does_not_count_as_full_for_others(monke
 def test_a_request_with_more_rules_than_a_manifest_may_have_is_refused(policy: PlacementPolicy, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_need(to_wire(deployment(policy=policy)))
+
+
+def test_a_search_by_devices_is_within_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_accounting, "_STEPS_PER_POOL", 10**7)
+    world = large_fleet(3, 6, SchedulerOptions(accounting="device-packed"))
+    view = engines(random.Random(1))  # noqa: S311 - repeatable on purpose
+    assert "search steps for one decision" in message(decide(world, [ScheduleRequest("ask", view)], NOW)[0])
