@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign coverage testbed testbed-down check fmt lock bench programs oracle venv clean
+.PHONY: help demo up down test test-fast campaign explore fuzz coverage testbed testbed-down check fmt lock bench programs oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, with a first model Ready on two clusters"
@@ -18,6 +18,7 @@ help:
 	@echo "make test          all checks and all tests, on real parts"
 	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
 	@echo "make campaign      many random cases from a new seed"
+	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
@@ -48,6 +49,11 @@ campaign: venv programs oracle
 	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 -m random || { \
 	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
 	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
+
+# What it finds is written into tests/fuzz/corpus, so that the tests try it from then on; MODELPLANE_TEST_SEED repeats a run.
+fuzz: MINUTES := 30
+fuzz: venv
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Without Temporal and Kubernetes, in one process; MODELPLANE_TEST_SEED is the first episode's seed.
 explore: venv

@@ -1,7 +1,7 @@
 """The `-l` option: `app=chat,tier!=gold,region in (eu,us),gpu,!spot`, with kubectl's meaning."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from client.errors import Refused
 
@@ -12,13 +12,28 @@ _KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 _SET = re.compile(rf"{_KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
 _EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)\Z")
 _PRESENT = re.compile(rf"(?P<bang>!?)\s*{_KEY}\Z")
-_COMMA_OUTSIDE = re.compile(r",(?![^()]*\))")
+_LENGTH_MAX = 16 * 1024
 
 
 def parse_selector(text: str | None) -> Selector:
     """Compile a label selector to a predicate; no text selects everything. Raises `Refused` that shows the bad part."""
-    terms = [_term(part.strip()) for part in _COMMA_OUTSIDE.split(text)] if text and text.strip() else []
+    if not text or not text.strip():
+        return lambda _: True
+    if len(text) > _LENGTH_MAX:
+        raise Refused(f"the label selector is longer than {_LENGTH_MAX} characters", next_step="select with fewer terms")
+    terms = [_term(part.strip()) for part in _terms(text)]
     return lambda labels: all(term(labels) for term in terms)
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Split a selector at the commas that are not between parentheses."""
+    start = depth = 0
+    for at, character in enumerate(text):
+        depth = max(0, depth + {"(": 1, ")": -1}.get(character, 0))
+        if character == "," and not depth:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
 
 
 def _term(text: str) -> Selector:

@@ -88,6 +88,8 @@ def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
     if any("/" in word for word in words):
         return [_slashed(word) for word in words]
     kinds = _kinds(words[0])
+    if not kinds:
+        raise Refused(f"{words[0]!r} names no kind", next_step="for example `md`, or `md,ic` for several")
     names = words[1:]
     if not names:
         return [(kind, None) for kind in kinds]

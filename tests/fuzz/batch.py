@@ -1,0 +1,107 @@
+"""Run some cases of one target in this process: every input of its corpus as it is, and inputs that are drawn by changing those.
+
+    python -m tests.fuzz.batch TARGET --out FOLDER [--corpus] [--cases 200] [--seconds 60]
+
+`MODELPLANE_TEST_SEED` is where the draws begin. The input that is being run stands in FOLDER/current, so
+that one which ends the process is known; the result is written to FOLDER/result.json.
+"""
+
+import argparse
+import json
+import os
+import random
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz import corpus
+from tests.fuzz.cases import MEMORY_MIB_MAX, Finding, Target, limit_memory, memory_mib, run_case
+from tests.fuzz.mutations import mutated
+from tests.fuzz.targets import TARGETS
+from tests.random_cases import random_cases
+
+# Larger ones are in the corpus for their size, which changes would only repeat.
+_CHANGED_MAX = 100_000
+
+
+class Batch:
+    """What a process found."""
+
+    def __init__(self, target: Target, folder: Path, seconds: float) -> None:
+        self.target = target
+        self.folder = folder
+        self.until = monotonic() + seconds
+        self.findings: dict[str, Finding] = {}
+        self.slowest = (0.0, "")
+        self.count = 0
+        self.baseline = 0.0
+
+    def warm_up(self, text: str) -> None:
+        """Load what the target needs, which is not the memory of any case."""
+        run_case(self.target, text, float("inf"))
+        self.baseline = limit_memory()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up, or a case took so much memory that no later one could be told from it."""
+        return monotonic() > self.until or memory_mib() - self.baseline > MEMORY_MIB_MAX
+
+    def run(self, text: str) -> None:
+        """Run one input."""
+        (self.folder / "current").write_bytes(text.encode(errors="surrogatepass"))
+        found, seconds = run_case(self.target, text, self.baseline)
+        self.count += 1
+        self.slowest = max(self.slowest, (seconds, text[:200]))
+        if found:
+            self.findings.setdefault(found.signature, found)
+
+    def result(self) -> dict[str, Any]:
+        """Give what was found, as JSON."""
+        return {
+            "count": self.count,
+            "slowest": list(self.slowest),
+            "memoryMib": max(0.0, memory_mib() - self.baseline),
+            "findings": [vars(finding) for finding in self.findings.values()],
+        }
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=sorted(TARGETS))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--corpus", action="store_true")
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=3600)
+    options = parser.parse_args()
+    inputs = corpus.inputs(options.target)
+    batch = Batch(TARGETS[options.target], options.out, options.seconds)
+    # Targets write files and read settings.
+    os.environ |= {"HOME": str(options.out), "MODELPLANE_HOME": str(options.out / "home")}
+    os.chdir(options.out)
+    smallest = sorted(inputs.values(), key=len)
+    batch.warm_up(next(text for text in smallest if text))
+    for text in inputs.values() if options.corpus else ():
+        if not batch.is_over:
+            batch.run(text)
+    if options.cases:
+        _draw(batch, [text for text in smallest if len(text) <= _CHANGED_MAX], options.cases)
+    (options.out / "result.json").write_text(json.dumps(batch.result()))
+
+
+def _draw(batch: Batch, inputs: list[str], count: int) -> None:
+    # A number that a generator starts at, instead of each of its draws: hundreds are drawn for one input.
+    @random_cases(count)
+    @given(st.sampled_from(inputs), st.integers(0, 2**64 - 1))
+    def case(text: str, start: int) -> None:
+        if not batch.is_over:
+            batch.run(mutated(text, random.Random(start)))  # noqa: S311 - repeatable on purpose
+
+    case()
+
+
+if __name__ == "__main__":
+    main()

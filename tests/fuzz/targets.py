@@ -1,0 +1,290 @@
+"""What is fuzzed: every reader of input, each through the function or the command that gets the input in production."""
+
+import asyncio
+import contextlib
+import importlib
+import io
+import json
+import os
+import pkgutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from activities.clients.hubs.huggingface import HuggingFaceHub
+from activities.clients.hubs.oci import OciRegistry
+from activities.clients.kubernetes.api_failures import failure
+from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
+from activities.clients.outward.requests import Answer, OutwardClient
+from activities.render.cache.artifact import Artifact
+from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
+from api_types import messages
+from api_types.base import Message
+from api_types.environment import CONFIG_VARIABLE
+from api_types.errors import CredentialsInvalid, ModelplaneError
+from api_types.messages import signals
+from api_types.messages.delivery import Receiver, Signal
+from api_types.resources.secrets import Stored
+from api_types.settings import KubeconfigSettings
+from api_types.text.printable import escaped
+from api_types.validation.manifests import InvalidManifest, Problem, admit_all, parse
+from client.configuration import load_settings
+from client.errors import CommandFailed, ExitCode, report
+from client.main import run as run_command
+from client.manifests.checks import CHECKS
+from client.manifests.policy_file import read_policy_file
+from client.manifests.secrets import store_secrets
+from client.manifests.yaml_file import read_yaml
+from client.refs.selectors import parse_selector
+from client.refs.targets import kinds_and_names, objects_named
+from client.temporal.converter import DATA_CONVERTER
+from scheduler import parse_quantity, parse_version
+from scheduler.cel import SelectorError, compile_selector
+from scheduler.model.devices import DeviceEntry
+from tests.fuzz.cases import Shown, Target
+
+# What is planted where a secret belongs. It looks as random as one, so it is hidden also where a name belongs.
+SECRET = "b7e6c1d09f3a4c5e8d7b6a5f4e3d2c1b"  # noqa: S105
+_HANDLED = {ExitCode.DONE, ExitCode.FAILED, ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.CONFLICT}
+
+# --- commands -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _command(*words: str) -> Callable[[str], Shown]:
+    def run(text: str) -> Shown:
+        return _run([*words, "-f", str(_file(text))])
+
+    return run
+
+
+def _run(words: list[str]) -> Shown:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_command(words)
+    if code not in _HANDLED:
+        raise AssertionError(f"exit code {code}: {err.getvalue()[:2000]}")
+    return Shown(err.getvalue(), out.getvalue())
+
+
+def _file(text: str) -> Path:
+    file = Path("input.yaml").absolute()
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    return file
+
+
+# --- credentials and settings -------------------------------------------------------------------------------------------------------------
+
+
+def _kubeconfig(text: str) -> Shown:
+    said = []
+    for settings in (KubeconfigSettings(), KubeconfigSettings(allow_exec=True, allow_loopback=True)):
+        try:
+            parse_kubeconfig(text, settings, "cluster x")
+        except CredentialsInvalid as error:
+            said.append(str(error))
+    return Shown("\n".join(said))
+
+
+def _settings(text: str) -> Shown:
+    os.environ[CONFIG_VARIABLE] = str(_file(text))
+    try:
+        load_settings()
+    except CommandFailed as failed:
+        return Shown(report(failed))
+    finally:
+        del os.environ[CONFIG_VARIABLE]
+    return Shown()
+
+
+def _policy(text: str) -> Shown:
+    said = []
+    try:
+        read_policy_file(_file(text))
+    except CommandFailed as failed:
+        said.append(report(failed))
+    try:
+        read_facts(read_yaml(_file(text), "facts"), "input.yaml")
+    except InvalidFactsFile as error:
+        said.append(report(CommandFailed("invalid facts", details=error.problems, next_step="fix these fields")))
+    except CommandFailed as failed:
+        said.append(report(failed))
+    return Shown(max(said, key=len, default=""))
+
+
+def _secrets(text: str) -> Shown:
+    try:
+        admitted = [one.manifest for one in admit_all(parse(text, "input.yaml"), CHECKS)]
+    except InvalidManifest as error:
+        # A name is shown: who writes a secret there reads it in an error.
+        return Shown(str(error)) if _is_only_a_value(text) else Shown()
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            asyncio.run(store_secrets([one for one in admitted if isinstance(one, Stored)], load_settings()))
+    except CommandFailed as failed:
+        return Shown(report(failed), out.getvalue())
+    return Shown(output=out.getvalue())
+
+
+def _is_only_a_value(text: str) -> bool:
+    """Whether a secret stands nowhere but where values belong."""
+    try:
+        documents = parse(text, "")
+    except InvalidManifest:
+        return True
+    return not any(SECRET in str({**one, "data": 0, "stringData": 0, "binaryData": 0}) or _in_keys(one) for one in documents)
+
+
+def _in_keys(node: Any) -> bool:
+    if isinstance(node, Mapping):
+        return any(SECRET in str(key) or _in_keys(item) for key, item in node.items())
+    return isinstance(node, list) and any(map(_in_keys, node))
+
+
+# --- CEL and other expressions ------------------------------------------------------------------------------------------------------------
+
+_DEVICES = [
+    DeviceEntry("gpu", "DRA", "gpu.nvidia.com", "gpu.nvidia.com", 8),
+    DeviceEntry(
+        "gpu",
+        "DRA",
+        "gpu.nvidia.com",
+        "gpu.nvidia.com",
+        8,
+        attributes=(
+            ("bf16", "bool", True),
+            ("driverVersion", "version", "570.1.0"),
+            ("pcie", "int", 5),
+            ("productName", "string", "H200 " * 12),
+        ),
+        capacity=(("cores", "132"), ("memory", "141Gi")),
+    ),
+]
+
+
+def _cel(text: str) -> Shown:
+    try:
+        selector = compile_selector(text)
+    except SelectorError as error:
+        # Shown by admission, which escapes.
+        return Shown(str(Problem("ModelDeployment a/b", "spec", str(error))))
+    verdicts = [selector.match(device) for device in _DEVICES]
+    return Shown(output="\n".join(ascii(verdict.error) for verdict in verdicts))
+
+
+def _words(text: str) -> Shown:
+    said = []
+    for read in (_matches, lambda words: kinds_and_names(words.split()), lambda words: objects_named(words.split(), None)):
+        try:
+            read(text)
+        except CommandFailed as failed:
+            said.append(report(failed))
+    for number in (parse_quantity, parse_version):
+        try:
+            number(text)
+        except ValueError as error:
+            said.append(report(CommandFailed(str(error), next_step="")))
+    return Shown(max(said, key=len, default=""))
+
+
+def _matches(text: str) -> None:
+    select = parse_selector(text)
+    select({})
+    select({"app": "chat", "region": "eu"})
+
+
+# --- messages -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _messages(text: str) -> Shown:
+    payload = DATA_CONVERTER.payload_converter.to_payloads([None])[0]
+    payload.metadata["encoding"] = b"json/plain"
+    payload.data = text.encode(errors="surrogatepass")
+    try:
+        found = DATA_CONVERTER.payload_converter.from_payloads([payload], [Any])[0]
+    except ValueError:
+        return Shown()
+    name, tree = (found.get("name"), found.get("payload")) if isinstance(found, dict) else (None, found)
+    read = _READERS.get(name) if isinstance(name, str) else None
+    for one in [read] if read else _READERS.values():
+        try:
+            message = one(tree)
+        except ValidationError:
+            continue
+        if message is not None:
+            type(message).model_validate(json.loads(json.dumps(message.wire())))
+    return Shown()
+
+
+def _readers() -> dict[str, Callable[[Any], Message | None]]:
+    """Give every message and every signal by name."""
+    found: dict[str, Callable[[Any], Message | None]] = {}
+    for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
+        for model in vars(importlib.import_module(module.name)).values():
+            if isinstance(model, type) and issubclass(model, Message) and model is not Message:
+                found[model.__name__] = model.model_validate
+    for receiver in vars(signals).values():
+        if isinstance(receiver, type) and issubclass(receiver, Receiver):
+            found |= {one.name: one.parse for one in vars(receiver).values() if isinstance(one, Signal)}
+    return found
+
+
+_READERS = _readers()
+
+# --- answers of others --------------------------------------------------------------------------------------------------------------------
+
+
+def _answers(text: str) -> Shown:
+    """Read `{hub, origin, revision, credential, answers: [{status, headers, body}]}`: what a hub or an API server answers, in order."""
+    try:
+        case = json.loads(text)
+        answers = [_answer(one) for one in case["answers"]]
+        fields = {key: str(case.get(key, "")) for key in ("hub", "origin", "revision", "credential")}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        # An answer itself, which is not told the credential.
+        answers = [Answer(200, {}, text.replace(SECRET, "").encode(errors="surrogatepass"))]
+        fields = {"hub": "", "origin": "a/b", "revision": "", "credential": SECRET}
+    said = [str(failure(one.status, one.body, one.headers, "x", "apply v1/Pod/a/b")) for one in answers]
+    hub = OciRegistry(allow_plain_http=True) if fields["hub"] == "oci" else HuggingFaceHub()
+    client = OutwardClient.__new__(OutwardClient)
+
+    async def get(*_: Any, **__: Any) -> Answer:
+        return answers.pop(0) if answers else Answer(404, {}, b"")
+
+    client.get = get  # type: ignore[method-assign]
+    hub._client = client
+    artifact = Artifact(source=fields["hub"], origin=fields["origin"], revision=fields["revision"], size_gib=1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            asyncio.run(hub.resolve(artifact, fields["credential"]))
+    except ModelplaneError as error:
+        said.append(str(error))
+    # Kept in conditions and events, and escaped where those are shown.
+    return Shown(escaped(max(said, key=len, default="")))
+
+
+def _answer(tree: Any) -> Answer:
+    body = tree.get("body", "")
+    content = body if isinstance(body, str) else json.dumps(body)
+    headers = {str(name): str(value) for name, value in dict(tree.get("headers") or {}).items()}
+    return Answer(int(tree.get("status", 200)), headers, content.encode(errors="surrogatepass"))
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("validate", _command("validate")),
+        Target("render", _command("render")),
+        Target("plan", _command("plan", "--offline", "-o", "wide")),
+        Target("kubeconfig", _kubeconfig, SECRET),
+        Target("settings", _settings, SECRET),
+        Target("policy", _policy),
+        Target("secrets", _secrets, SECRET),
+        Target("cel", _cel),
+        Target("words", _words),
+        Target("messages", _messages),
+        Target("answers", _answers, SECRET),
+    )
+}

@@ -1,0 +1,92 @@
+"""A small part of `make fuzz`, from a fixed seed: no input breaks a reader, takes long or much memory, or is shown as it is."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import cases as case_module
+from tests.fuzz import corpus
+from tests.fuzz.cases import Shown, Target, memory_mib, run_case
+from tests.fuzz.mutations import mutated
+from tests.fuzz.processes import Outcome, run_batch
+from tests.fuzz.targets import SECRET, TARGETS
+from tests.random_cases import SEED, cases, generator
+
+CASES = 40
+
+
+def findings(outcome: Outcome) -> str:
+    """What was found, for people."""
+    return "\n\n".join(f"{found.signature}\n{found.detail}\n{found.text[:2000]!a}" for found in outcome.findings.values())
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_input_is_read_or_refused_in_words(target: str) -> None:
+    outcome = Outcome()
+    run_batch(target, SEED, outcome, corpus=True, cases=cases(CASES))
+    assert not outcome.findings, findings(outcome)
+    assert outcome.count > len(corpus.inputs(target)) + cases(CASES) / 2
+
+
+def test_the_same_seed_gives_the_same_inputs() -> None:
+    text = corpus.inputs("plan")["fleet.yaml"]
+    assert [mutated(text, generator()) for _ in range(20)] == [mutated(text, generator()) for _ in range(20)]
+    source = generator()
+    assert len({mutated(text, source) for _ in range(50)}) > 40
+
+
+def _never_ends(_: str) -> Shown:
+    while True:
+        with suppress(Exception):  # as careless code does
+            sum(range(1000))
+
+
+def _fails(_: str) -> Shown:
+    raise RecursionError
+
+
+BROKEN = [
+    ("RecursionError", _fails),
+    ("too slow", _never_ends),
+    ("long error", lambda _: Shown("x" * 70_000)),
+    ("control characters in the error", lambda _: Shown("\x1b[31m")),
+    ("control characters in the output", lambda _: Shown(output="\x9b")),
+    ("a secret in the error", lambda _: Shown(f"bad {SECRET}")),
+    ("internal error in the output", lambda _: Shown(output="internal error: KeyError")),
+]
+
+
+@pytest.mark.parametrize(("signature", "run"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_what_breaks_is_found(signature: str, run: Callable[[str], Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_module, "SECONDS_MAX", 0.2)
+    found, _ = run_case(Target("x", run, SECRET), "input", memory_mib())
+    assert found is not None
+    assert (found.signature.startswith(signature), found.text) == (True, "input")
+
+
+def test_memory_is_counted_from_the_baseline() -> None:
+    harmless = Target("x", lambda _: Shown())
+    above, _ = run_case(harmless, "input", memory_mib() - 301)
+    below, _ = run_case(harmless, "input", memory_mib() - 200)
+    assert (above and above.signature, below) == ("memory", None)
+
+
+def test_a_finding_is_kept_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "words").mkdir()
+    corpus.keep("words", "a\ud800\r\n", tmp_path)
+    assert list(corpus.inputs("words", tmp_path).values()) == ["a\ud800\r\n"]
+
+
+def test_a_process_that_ends_without_a_result_is_a_finding() -> None:
+    outcome = Outcome()
+    run_batch("no-such-target", SEED, outcome)
+    assert list(outcome.findings) == ["no-such-target ended"]
+
+
+def test_a_recipe_makes_an_input_that_is_too_large_to_keep(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.recipe").write_text('["[", ["k{n}, ", 3], ["]", 2]]')
+    assert corpus.inputs("x", tmp_path) == {"a.recipe": "[k0, k1, k2, ]]"}
