@@ -1,8 +1,13 @@
 """What a cache may name: references whose parts cannot leave the place that they are put into."""
 
+from urllib.parse import urljoin, urlsplit
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api_types.model_sources import ImageReference, is_repository_id, is_revision, read_image
+from tests.random_cases import random_cases
 
 DIGEST = "sha256:" + "ab" * 32
 READ = [
@@ -59,6 +64,26 @@ REFUSED = {
 def test_a_reference_that_is_none_is_refused_with_the_part_that_is_wrong(text: str) -> None:
     with pytest.raises(ValueError, match=REFUSED[text]):
         read_image(text)
+
+
+PIECES = st.sampled_from(
+    ["a", "Q", "9", ".", "..", "_", "-", "/", ":", "@", "%", "?", "#", "\\", "\n", "\u3002", "registry.example", DIGEST]
+)
+
+
+@random_cases(200)
+@given(st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=40)))
+def test_what_is_read_stays_in_its_place_in_an_address(text: str) -> None:
+    try:
+        found = read_image(text)
+    except ValueError:
+        return
+    url = f"https://{found.host or 'registry.example'}/v2/{found.repository}/manifests/{found.tag or 'latest'}"
+    parts = urlsplit(urljoin(url, ""))
+    assert parts.geturl() == url
+    assert (parts.netloc, parts.query, parts.fragment) == (found.host or "registry.example", "", "")
+    assert parts.path.startswith("/v2/")
+    assert not {"", ".", ".."} & set(parts.path.split("/")[1:])
 
 
 @pytest.mark.parametrize("text", ["acme/tiny", "gpt2", "acme_1/tiny.v2-x", "_x/y"])
