@@ -121,6 +121,8 @@ async def impostor(respond: Respond, certificate: Certificate | None = None, add
                     writer.write(chunk)
                     server.sent += len(chunk)
                     await writer.drain()
+                    # Drain does not wait while the buffer is small, and then a lost connection would go unnoticed.
+                    await asyncio.sleep(0)
                 if b"content-length" not in response.lower():
                     break
         writer.close()
