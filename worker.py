@@ -36,6 +36,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from activities.arguments import ArgumentCheck, tolerant
 from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
 from activities.clients.hubs.huggingface import HuggingFaceHub
@@ -339,8 +340,13 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
 
 
 def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
-    """Build a worker with a longer deadlock timeout; the SDK has no option for it (its pull request 1614 was closed)."""
-    worker = Worker(client, task_queue=queue, **parts)
+    """Build a worker with a longer deadlock timeout (the SDK's pull request 1614 was closed), and one that refuses bad arguments in words.
+
+    The SDK has an option for neither: it has one converter for workflows and activities.
+    """
+    worker = Worker(client, task_queue=queue, interceptors=[ArgumentCheck()], **parts)
+    if worker._activity_worker is not None:  # noqa: SLF001
+        worker._activity_worker._data_converter = tolerant(worker._activity_worker._data_converter)  # noqa: SLF001
     inner = worker._workflow_worker  # noqa: SLF001
     if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
         inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001

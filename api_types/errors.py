@@ -103,6 +103,10 @@ class StaleSnapshot(TransientError):
     """The ledger changed since the decision was requested, or this worker does not have it."""
 
 
+class UnreadableArgument(TransientError):
+    """The arguments of an activity were encrypted with a key that this worker does not have."""
+
+
 _TYPES: dict[str, type[ModelplaneError]] = {}
 
 

@@ -39,6 +39,9 @@ CLASS_BYTES_MAX = 32 * 1024
 POLICY_BYTES_MAX = 64 * 1024
 """The fleet policy as JSON: the scheduler carries it beside everything else."""
 
+FLEET_OBJECTS_MAX = 20_000
+"""Classes, clusters and deployments, of each: what the scheduler remembers of them is carried in two payloads."""
+
 _NAMED_MAX = 3
 
 

@@ -59,10 +59,14 @@ class TemporalSettings(Section):
 
 
 class EncryptionSettings(Section):
-    """Keys for payloads in Temporal: id to a file with 32 bytes in base64. All decrypt, the active one encrypts; none: no encryption."""
+    """Keys for payloads in Temporal: id to a file with 32 bytes in base64. All decrypt, the active one encrypts; none: no encryption.
+
+    `required`: messages that are not encrypted are refused. Without it they are read, also where keys are set.
+    """
 
     keys: dict[str, Path] = Field(default_factory=dict)
     active_key: str = ""
+    required: bool = False
 
 
 class QueueSettings(Section):

@@ -1,8 +1,8 @@
 """All workflows, in one place, with the sandbox they run in.
 
-A worker runs them in `runner()`, which is that sandbox behind the guard of `runner.py`. A replay takes `sandbox()`, without the guard: a
-recorded history may end beyond its last workflow task. Our own packages pass through the sandbox: they are deterministic by construction,
-and importing them anew for every run would cost more than the run.
+A worker runs them in `runner()`, which is that sandbox behind the guards of `runner.py`. A replay takes `sandbox()`, without the one that
+refuses what comes without a task: a recorded history may end beyond its last workflow task. Our own packages pass through the sandbox: they
+are deterministic by construction, and importing them anew for every run would cost more than the run.
 """
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -18,7 +18,7 @@ from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_cache.workflow import ModelCacheWorkflow
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
-from workflows.runner import GuardedRunner
+from workflows.runner import CheckingRunner, GuardedRunner
 
 ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
 
@@ -35,6 +35,7 @@ def runner() -> GuardedRunner:
     return GuardedRunner(sandbox())
 
 
-def sandbox() -> SandboxedWorkflowRunner:
-    """Give the sandbox by itself, for the replay of a history, which may end beyond the last workflow task."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+def sandbox() -> CheckingRunner:
+    """Give the runner for the replay of a history, which may end beyond the last workflow task."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return CheckingRunner(SandboxedWorkflowRunner(restrictions=restrictions))

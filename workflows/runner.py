@@ -1,4 +1,7 @@
-"""The sandbox in which every workflow runs, and its guard against histories that advance where no workflow task began.
+"""The sandbox in which every workflow runs, and its guards against what is sent to it or to its worker.
+
+A start with arguments that cannot be read fails the workflow: its first task would fail again and again, and hold the id for ever. A
+request to cancel a workflow becomes a signal: the SDK would end it wherever it is, and what its object has on clusters would stay there.
 
 A query waits for the worker that has the workflow in its cache. When that takes longer than the sticky queue waits, the server offers the
 query to any worker, now with the whole history: also with what came after the last workflow task. The SDK applies that to a workflow in its
@@ -7,20 +10,26 @@ refused here: the query fails, the run leaves the cache, and its next task repla
 such a query again.
 """
 
+import json
 from typing import Any
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_activation import InitializeWorkflow, WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from api_types.errors import QUERY_REFUSED
+from api_types import unreadable
+from api_types.errors import QUERY_REFUSED, InvalidInput
+from api_types.messages.signals import CANCEL_REQUESTED
+from api_types.payload_limits import shortened
 
 _CHANGES_NOTHING = {"query_workflow", "remove_from_cache"}
+_PROBLEM_BYTES_MAX = 1000
 
 
-class GuardedRunner(WorkflowRunner):
-    """Another runner, whose workflows only advance with a workflow task."""
+class CheckingRunner(WorkflowRunner):
+    """Another runner, whose workflows start only with what can be read, and are not cancelled."""
 
     def __init__(self, inner: WorkflowRunner) -> None:
         self._inner = inner
@@ -31,38 +40,30 @@ class GuardedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """See the base class."""
-        return _GuardedInstance(self._inner.create_instance(det))
+        return _CheckedInstance(self._inner.create_instance(det), det)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
         """See the base class."""
         self._inner.set_worker_level_failure_exception_types(types)
 
 
-class _GuardedInstance(WorkflowInstance):
+class GuardedRunner(CheckingRunner):
+    """Another runner, whose workflows only advance with a workflow task."""
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """See the base class."""
+        return _GuardedInstance(self._inner.create_instance(det))
+
+
+class _Wrapped(WorkflowInstance):
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
-        self._task_bytes = -1
-        self._events = 0
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        if self._advances_without_task(act):
-            refused = WorkflowActivationCompletion(run_id=act.run_id)
-            refused.failed.failure.message = QUERY_REFUSED
-            return refused
-        self._task_bytes, self._events = act.history_size_bytes, act.history_length
         return self._inner.activate(act)
 
-    def _advances_without_task(self, act: WorkflowActivation) -> bool:
-        # The start of a task records how many bytes the history had, and every task adds some: more events with the same bytes are of no
-        # task. Its time would not tell, for the server's clock may step back, and then the SDK gives the time of the task before. Within a
-        # task, local activities end and the history stays as it is.
-        if act.history_length <= self._events or act.history_size_bytes != self._task_bytes:
-            return False
-        return any(job.WhichOneof("variant") not in _CHANGES_NOTHING for job in act.jobs)
-
-    def get_serialization_context(self, command_info: Any) -> None:  # noqa: ARG002
-        # No converter of ours looks at it, and to compute it takes a visit to the sandbox for each payload: a tenth of a worker's time.
-        return None
+    def get_serialization_context(self, command_info: Any) -> Any:
+        return self._inner.get_serialization_context(command_info)
 
     def get_external_store_context(self, command_info: Any) -> Any:
         return self._inner.get_external_store_context(command_info)
@@ -72,3 +73,75 @@ class _GuardedInstance(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+class _CheckedInstance(_Wrapped):
+    def __init__(self, inner: WorkflowInstance, det: WorkflowInstanceDetails) -> None:
+        super().__init__(inner)
+        self._details = det
+        self._context = WorkflowSerializationContext(namespace=det.info.namespace, workflow_id=det.info.workflow_id)
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        for job in act.jobs:
+            if job.HasField("cancel_workflow"):
+                _become_signal(job)
+            elif job.HasField("initialize_workflow") and (problem := self._start_problem(act, job.initialize_workflow)):
+                return _failed(act.run_id, problem)
+        return self._inner.activate(act)
+
+    def _start_problem(self, act: WorkflowActivation, start: InitializeWorkflow) -> str:
+        """Tell why the arguments of a start cannot be read; empty if they can."""
+        if act.is_replaying or start.continued_from_execution_run_id:
+            # They were read before, or written by this workflow itself. If a key is missing it has to be waited for.
+            return ""
+        for number, payload in enumerate(start.arguments, 1):
+            if payload.metadata.get("encoding") == unreadable.ENCODING:
+                return f"start argument {number}: {payload.metadata.get(unreadable.PROBLEM, b'').decode(errors='replace')}"
+            try:
+                self._details.payload_converter_factory().from_payloads([payload])
+            except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that anyone may have sent
+                return f"start argument {number}: it cannot be decoded: {error}"
+        return ""
+
+    def get_serialization_context(self, command_info: Any) -> WorkflowSerializationContext:  # noqa: ARG002
+        # Codecs bind payloads to the workflow, and nothing of ours distinguishes its activities. The SDK would visit the sandbox for each
+        # payload to tell: a tenth of a worker's time.
+        return self._context
+
+
+class _GuardedInstance(_Wrapped):
+    def __init__(self, inner: WorkflowInstance) -> None:
+        super().__init__(inner)
+        self._task_bytes = -1
+        self._events = 0
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if self._advances_without_task(act):
+            refused = WorkflowActivationCompletion(run_id=act.run_id)
+            refused.failed.failure.message = QUERY_REFUSED
+            return refused
+        self._task_bytes, self._events = act.history_size_bytes, act.history_length
+        return super().activate(act)
+
+    def _advances_without_task(self, act: WorkflowActivation) -> bool:
+        # The start of a task records how many bytes the history had, and every task adds some: more events with the same bytes are of no
+        # task. Its time would not tell, for the server's clock may step back, and then the SDK gives the time of the task before. Within a
+        # task, local activities end and the history stays as it is.
+        if act.history_length <= self._events or act.history_size_bytes != self._task_bytes:
+            return False
+        return any(job.WhichOneof("variant") not in _CHANGES_NOTHING for job in act.jobs)
+
+
+def _become_signal(job: WorkflowActivationJob) -> None:
+    reason = job.cancel_workflow.reason
+    job.signal_workflow.signal_name = CANCEL_REQUESTED
+    job.signal_workflow.input.add(metadata={"encoding": b"json/plain"}, data=json.dumps({"reason": reason}).encode())
+
+
+def _failed(run_id: str, problem: str) -> WorkflowActivationCompletion:
+    completion = WorkflowActivationCompletion(run_id=run_id)
+    failure = completion.successful.commands.add().fail_workflow_execution.failure
+    failure.message = shortened(problem, _PROBLEM_BYTES_MAX)
+    failure.application_failure_info.type = InvalidInput.__name__
+    failure.application_failure_info.non_retryable = True
+    return completion

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, SentAt, Text
 from api_types.messages.cluster_work import Connection, Seconds
 
 # --- with clusters ----------------------------------------------------------------------------------------------------------------------
@@ -21,13 +21,13 @@ class CacheSite(Message):
     code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`.
     """
 
-    name: str
-    uid: str
-    sequence: int
+    name: Id
+    uid: Id
+    sequence: SentAt
     labels: dict[str, str] = Field(default_factory=dict)
     connection: Connection | None = None
-    storage_class_name: str = ""
-    scheduler_type: str = "none"
+    storage_class_name: Id = ""
+    scheduler_type: Id = "none"
     present: bool = True
     deleting: bool = Field(default=False, alias="leaving")
     attempts_max: int = 0
@@ -40,9 +40,9 @@ class CacheOnCluster(Message):
     `sequence` orders what the cache with this `uid` tells clusters.
     """
 
-    cache: str
-    uid: str = ""
-    sequence: int = 0
+    cache: Id
+    uid: Id = ""
+    sequence: SentAt = 0
     staged: bool = True
 
 
@@ -65,27 +65,27 @@ class CacheUse(Message):
     registrations of the object with this `uid`.
     """
 
-    workflow_id: str
-    uid: str
-    sequence: int = 0
-    cluster: str = ""
-    deployment: str = ""
-    claims: list[str] = Field(default_factory=list)
+    workflow_id: Id
+    uid: Id
+    sequence: SentAt = 0
+    cluster: Id = ""
+    deployment: Id = ""
+    claims: list[Id] = Field(default_factory=list)
     used: bool = True
 
 
 class CacheReport(Message):
     """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none."""
 
-    cache: str
-    uid: str
-    sequence: int
-    cluster: str
-    phase: str = ""
-    claim: str = ""
-    artifact_key: str = Field(default="", alias="artefactKey")
-    revision: str = ""
-    message: str = ""
+    cache: Id
+    uid: Id
+    sequence: SentAt
+    cluster: Id
+    phase: Id = ""
+    claim: Id = ""
+    artifact_key: Id = Field(default="", alias="artefactKey")
+    revision: Id = ""
+    message: Text = ""
 
 
 class CacheChanged(Message):
@@ -94,13 +94,13 @@ class CacheChanged(Message):
     Sent to deployments that registered, and, without a uid, to every deployment of the namespace when a cache is created.
     """
 
-    cache: str
-    uid: str = ""
-    sequence: int = 0
+    cache: Id
+    uid: Id = ""
+    sequence: SentAt = 0
     present: bool = True
     deleting: bool = False
     match_labels: dict[str, str] = Field(default_factory=dict)
-    phases: dict[str, str] = Field(default_factory=dict)
+    phases: dict[Id, Id] = Field(default_factory=dict)
 
 
 # --- activities -------------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, Text
 from api_types.packing import Compact, expand
 
 ADMITTED = "Admitted"
@@ -22,7 +22,7 @@ class CapacityPool(Message):
     `device_free`: device entry (driver) to a histogram, free devices on a node -> number of such nodes.
     """
 
-    name: str
+    name: Id
     nodes_total: int = 0
     nodes_schedulable: int = 0
     foreign_nodes: int = 0
@@ -35,9 +35,9 @@ class CapacityQueue(Message):
     `tenants` are the names under which workloads reach it. `free` is what it would still admit.
     """
 
-    name: str
-    tenants: list[str] = Field(default_factory=list)
-    pools: list[str] = Field(default_factory=list)
+    name: Id
+    tenants: list[Id] = Field(default_factory=list)
+    pools: list[Id] = Field(default_factory=list)
     nominal: int = -1
     used: int = 0
     borrowed: int = 0
@@ -54,18 +54,18 @@ class Admission(Message):
     `workload` is the base name of its objects, `since` (ms) when the earliest of those pods began to wait or was evicted.
     """
 
-    workload: str
-    state: str
-    reason: str = ""
+    workload: Id
+    state: Id
+    reason: Text = ""
     since: int = 0
 
 
 class CapacitySnapshot(Message):
     """The capacity of a cluster at one time; `observed_at` in ms, `generation` counts the changes since the adapter started."""
 
-    cluster: str
-    source: str
-    adapter_version: str
+    cluster: Id
+    source: Id
+    adapter_version: Id
     observed_at: int = 0
     generation: int = 0
     pools: list[CapacityPool] = Field(default_factory=list)

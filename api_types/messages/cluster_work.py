@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, Text
 from api_types.queues import base_queue_problem
 
 # A longer time than this is one that nobody waits for; added to the present it might leave the calendar.
@@ -28,10 +28,10 @@ Seconds = Annotated[int, AfterValidator(_within_a_year)]
 class Connection(Message):
     """How to reach a cluster: a reference into the secret store, never the secret."""
 
-    cluster: str
-    namespace: str
-    name: str
-    key: str = "kubeconfig"
+    cluster: Id
+    namespace: Id
+    name: Id
+    key: Id = "kubeconfig"
     task_queue: Annotated[str, AfterValidator(_base_queue)] = ""
 
 
@@ -42,14 +42,14 @@ class ClusterFacts(Message):
     because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
     """
 
-    kubernetes_version: str = ""
-    dra_version: str = ""
-    routing: str = "pool"
-    scheduler_type: str = "none"
-    mesh_provider: str = "none"
-    storage_class_name: str = ""
-    gateway_address: str = ""
-    gateway_message: str = ""
+    kubernetes_version: Id = ""
+    dra_version: Id = ""
+    routing: Id = "pool"
+    scheduler_type: Id = "none"
+    mesh_provider: Id = "none"
+    storage_class_name: Id = ""
+    gateway_address: Id = ""
+    gateway_message: Text = ""
     apis: list[str] = Field(default_factory=list)
     drivers: dict[str, str] = Field(default_factory=dict)
     withdraw_after_seconds: Seconds = 300

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, Name, SentAt, Text
 from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.prices import UNPRICED
 from api_types.resources.status import LeftBehind
@@ -20,15 +20,15 @@ from api_types.resources.status import LeftBehind
 class UserRequest(Message):
     """What a user requests. The same `request_id` again changes nothing; `by` names who requested it."""
 
-    request_id: str = Field(default="", max_length=253)
-    by: str = Field(default="", max_length=253)
+    request_id: Name = ""
+    by: Name = ""
 
 
 class SetSpec(UserRequest):
     """Create or change an object: the whole manifest, and why, where that is recorded."""
 
     manifest: Any = None
-    reason: str = ""
+    reason: Text = ""
 
 
 class Scale(UserRequest):
@@ -44,7 +44,7 @@ class Delete(UserRequest):
     """
 
     evict: bool = False
-    uid: str = ""
+    uid: Id = ""
 
 
 class Force(UserRequest):
@@ -55,19 +55,25 @@ class Force(UserRequest):
     """
 
     scope: Literal["step", "all"] = "step"
-    reason: str = ""
+    reason: Text = ""
 
 
 class RetryNow(UserRequest):
     """Retry now what waits for its next attempt."""
 
 
+class CancelRequested(Message):
+    """The cancellation of a workflow was requested, in Temporal. Its worker sends this in place of that."""
+
+    reason: Text = ""
+
+
 class Replace(UserRequest):
     """Change an object that was read at `resource_version`; empty means whatever it is now."""
 
-    resource_version: str = ""
+    resource_version: Name = ""
     manifest: Any = None
-    reason: str = ""
+    reason: Text = ""
 
 
 class SetLabels(Message):
@@ -76,8 +82,8 @@ class SetLabels(Message):
     `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders these among each other and with templates.
     """
 
-    uid: str = ""
-    sequence: int = 0
+    uid: Id = ""
+    sequence: SentAt = 0
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
 
@@ -91,9 +97,9 @@ class ClassUse(Message):
     `sequence` orders the registrations of the cluster with this `uid`.
     """
 
-    cluster: str
-    uid: str = ""
-    sequence: int = 0
+    cluster: Id
+    uid: Id = ""
+    sequence: SentAt = 0
     used: bool = True
 
 
@@ -103,10 +109,10 @@ class ClassChanged(Message):
     `sequence` orders what the class with this `uid` reports of one generation: a new price makes none.
     """
 
-    name: str
-    uid: str = ""
+    name: Id
+    uid: Id = ""
     generation: int = 0
-    sequence: int = 0
+    sequence: SentAt = 0
     spec: dict[str, Any] | None = None
     price_milli: int = UNPRICED
 
@@ -114,12 +120,12 @@ class ClassChanged(Message):
 class ClusterChanged(Message):
     """What the replicas on a cluster must know of it. `problem` says why it is not connected."""
 
-    name: str
-    uid: str = ""
-    sequence: int
+    name: Id
+    uid: Id = ""
+    sequence: SentAt
     present: bool = True
     connected: bool = False
-    problem: str = ""
+    problem: Text = ""
     unreachable_for_seconds: int = 0
     connection: Connection | None = None
     facts: ClusterFacts | None = None
@@ -160,9 +166,9 @@ class SetTemplate(Message):
     `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders those of one generation, and labels with them.
     """
 
-    uid: str = ""
+    uid: Id = ""
     generation: int
-    sequence: int = 0
+    sequence: SentAt = 0
     spec: dict[str, Any]
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
@@ -172,15 +178,15 @@ class SetTemplate(Message):
 class ReplicaChanged(Message):
     """The state that a replica reports to its deployment; the highest sequence of a uid wins."""
 
-    name: str
-    uid: str
-    sequence: int
-    phase: str
+    name: Id
+    uid: Id
+    sequence: SentAt
+    phase: Id
     ready: bool = False
     serving: bool = False
     generation: int = 0
-    endpoint: str = ""
-    message: str = ""
+    endpoint: Id = ""
+    message: Text = ""
     left_behind: list[LeftBehind] = Field(default_factory=list)
 
 

@@ -5,7 +5,7 @@ An observation is the whole state that one owner needs, never a difference: a lo
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, Text
 from api_types.messages.capacity import CapacitySnapshot
 from api_types.messages.versions import ObservationOrder
 from api_types.packing import Compact
@@ -14,8 +14,8 @@ from api_types.packing import Compact
 class ObservedObject(Message):
     """One applied object as it is on the cluster. `id` as in `AppliedObject`; `digest` is a `content_digest`."""
 
-    id: str
-    digest: str
+    id: Id
+    digest: Id
 
 
 class ObservedWorkload(Message):
@@ -26,8 +26,8 @@ class ObservedWorkload(Message):
     whose followers are ready too. `overdue`: its progress deadline has passed, which is a warning and not a failure.
     """
 
-    name: str
-    kind: str
+    name: Id
+    kind: Id
     current: bool = False
     desired: int = 0
     updated: int = 0
@@ -35,25 +35,25 @@ class ObservedWorkload(Message):
     available: int = 0
     total: int = 0
     pods_ready: int = 0
-    hashes: list[str] = Field(default_factory=list)
-    blocker: str = ""
+    hashes: list[Id] = Field(default_factory=list)
+    blocker: Text = ""
     overdue: bool = False
 
 
 class ObservedRoute(Message):
     """The status that its gateway gave an HTTPRoute at the current generation."""
 
-    name: str
+    name: Id
     accepted: bool = False
-    message: str = ""
+    message: Text = ""
 
 
 class ObservedPool(Message):
     """The status that its gateway gave an InferencePool."""
 
-    name: str
+    name: Id
     accepted: bool = False
-    message: str = ""
+    message: Text = ""
 
 
 class ObservedReplica(Message):
@@ -69,7 +69,7 @@ class ObservedReplica(Message):
 class ObservedNodes(Message):
     """The nodes of one pool, in nodes, and its published devices."""
 
-    pool: str
+    pool: Id
     total: int = 0
     ready: int = 0
     schedulable: int = 0
@@ -83,21 +83,21 @@ class ObservedCluster(Message):
     """
 
     reachable: bool = True
-    error_type: str = ""
-    error: str = ""
-    gateway_address: str = ""
-    gateway_message: str = ""
+    error_type: Id = ""
+    error: Text = ""
+    gateway_address: Id = ""
+    gateway_message: Text = ""
     nodes: list[ObservedNodes] = Field(default_factory=list)
     capacity: CapacitySnapshot | None = None
-    replicas: Compact[list[str] | None] = None
+    replicas: Compact[list[Id] | None] = None
 
 
 class ObservedVolume(Message):
     """A volume claim of a cache: its Kubernetes phase, and `digest` as in `ObservedObject`."""
 
-    claim: str
-    phase: str = ""
-    digest: str = ""
+    claim: Id
+    phase: Id = ""
+    digest: Id = ""
 
 
 class ObservedJob(Message):
@@ -106,18 +106,18 @@ class ObservedJob(Message):
     `blocker` says why its pod does not run, empty if it does.
     """
 
-    claim: str
-    uid: str
-    state: str = "Running"
+    claim: Id
+    uid: Id
+    state: Id = "Running"
     exit_code: int = 0
-    message: str = ""
-    blocker: str = ""
+    message: Text = ""
+    blocker: Text = ""
 
 
 class ObservedCache(Message):
     """The observed state of a ModelCache on one cluster."""
 
-    cluster: str
+    cluster: Id
     volumes: list[ObservedVolume] = Field(default_factory=list)
     jobs: list[ObservedJob] = Field(default_factory=list)
 
@@ -125,9 +125,9 @@ class ObservedCache(Message):
 class Observed(Message):
     """The signal `observed`: exactly one of the parts is set. `order` tells it from older ones."""
 
-    owner_uid: str
+    owner_uid: Id
     order: ObservationOrder = ObservationOrder()
-    digest: str
+    digest: Id
     replica: ObservedReplica | None = None
     cluster: ObservedCluster | None = None
     cache: ObservedCache | None = None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, SentAt, Text
 from api_types.packing import Compact
 
 # --- with deployments and replicas ------------------------------------------------------------------------------------------------------
@@ -25,10 +25,10 @@ class KnownReplica(Message):
     does not know the uid where to check.
     """
 
-    uid: str
-    name: str = ""
-    cluster: str = ""
-    template: str = ""
+    uid: Id
+    name: Id = ""
+    cluster: Id = ""
+    template: Id = ""
     ready: bool = False
     serving: bool = False
     terminating: bool = False
@@ -41,17 +41,17 @@ class PlacementRequest(Message):
     back, or refused, and will never start.
     """
 
-    request_id: str
-    sequence: int = 0
-    epoch: int = 0
-    namespace: str
-    name: str
-    uid: str
+    request_id: Id
+    sequence: SentAt = 0
+    epoch: SentAt = 0
+    namespace: Id
+    name: Id
+    uid: Id
     generation: int
     wanted: int
     need: dict[str, Any]
     kept: Compact[list[KnownReplica]] = Field(default_factory=list)
-    returned: Compact[list[str]] = Field(default_factory=list)
+    returned: Compact[list[Id]] = Field(default_factory=list)
 
 
 class ReplicaPlacement(Message):
@@ -62,13 +62,13 @@ class ReplicaPlacement(Message):
     hears of every end, and says when they are.
     """
 
-    uid: str
-    name: str
-    cluster: str
+    uid: Id
+    name: Id
+    cluster: Id
     index: int
     action: Literal["Keep", "Create", "Update", "Replace"]
     entry: dict[str, Any] = Field(default_factory=dict)
-    after: list[str] = Field(default_factory=list)
+    after: list[Id] = Field(default_factory=list)
 
 
 class ReplicaEviction(Message):
@@ -78,10 +78,10 @@ class ReplicaEviction(Message):
     earlier deployment of that name may have started it.
     """
 
-    uid: str
-    name: str
-    cluster: str
-    reason: str
+    uid: Id
+    name: Id
+    cluster: Id
+    reason: Text
     index: int = 0
     entry: dict[str, Any] = Field(default_factory=dict)
 
@@ -89,10 +89,10 @@ class ReplicaEviction(Message):
 class PlacedCondition(Message):
     """A condition that the scheduler sets."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
+    type: Id
+    status: Id
+    reason: Id
+    message: Text = ""
 
 
 class PlacementResponse(Message):
@@ -101,30 +101,30 @@ class PlacementResponse(Message):
     `sequence` orders the answers to one request: while it waits for capacity it is decided again.
     """
 
-    request_id: str
-    epoch: int
-    sequence: int = 0
+    request_id: Id
+    epoch: SentAt
+    sequence: SentAt = 0
     generation: int
     placements: Compact[list[ReplicaPlacement]] = Field(default_factory=list)
     evictions: Compact[list[ReplicaEviction]] = Field(default_factory=list)
     shortfall: int = 0
-    message: str = ""
+    message: Text = ""
     conditions: list[PlacedCondition] = Field(default_factory=list)
     more: bool = False
-    scheduler_version: str = ""
+    scheduler_version: Id = ""
 
 
 class Evict(Message):
     """The scheduler evicts a replica. A deployment that has not started it, or does not know it, answers with `Revoked`."""
 
-    epoch: int
+    epoch: SentAt
     eviction: ReplicaEviction
 
 
 class Bound(Message):
     """The workflows of placed replicas are started: ledger entries by uid, for a scheduler that does not have them."""
 
-    entries: Compact[dict[str, dict[str, Any]]]
+    entries: Compact[dict[Id, dict[str, Any]]]
 
 
 class Released(Message):
@@ -133,22 +133,22 @@ class Released(Message):
     A replica tells the scheduler, and that the deployments which have a placement `after` it: it may be the replica of another one.
     """
 
-    uid: str
-    name: str = ""
+    uid: Id
+    name: Id = ""
 
 
 class Revoke(Message):
     """The scheduler asks a deployment whether it still needs a reservation."""
 
-    uid: str
-    epoch: int
+    uid: Id
+    epoch: SentAt
 
 
 class Revoked(Message):
     """The deployment gives back a placement that it never started and never will. `deployment_uid` is its own."""
 
-    uid: str
-    deployment_uid: str = ""
+    uid: Id
+    deployment_uid: Id = ""
 
 
 # --- with clusters and classes ----------------------------------------------------------------------------------------------------------
@@ -162,32 +162,32 @@ class ReportCluster(Message):
     applied, in ms; 0 in reports of earlier versions.
     """
 
-    name: str
-    uid: str
-    sequence: int
-    epoch: int = 0
+    name: Id
+    uid: Id
+    sequence: SentAt
+    epoch: SentAt = 0
     created: int = 0
     gone: bool = False
-    replicas: Compact[list[str]] = Field(default_factory=list)
+    replicas: Compact[list[Id]] = Field(default_factory=list)
     manifest: dict[str, Any]
 
 
 class ReportClass(Message):
     """The spec of one InferenceClass; None once it is deleted."""
 
-    name: str
+    name: Id
     generation: int
-    epoch: int = 0
+    epoch: SentAt = 0
     spec: dict[str, Any] | None
 
 
 class Occupied(Message):
     """What the ledger still holds on a cluster that is being deleted; sent whenever it changes."""
 
-    cluster: str
-    uid: str = ""
-    sequence: int
-    replicas: Compact[list[str]] = Field(default_factory=list)
+    cluster: Id
+    uid: Id = ""
+    sequence: SentAt
+    replicas: Compact[list[Id]] = Field(default_factory=list)
 
 
 # --- with all of them -------------------------------------------------------------------------------------------------------------------
@@ -199,10 +199,10 @@ class Forget(Message):
     `gone`: a deployment has no replica left either, and waits for `Forgotten`.
     """
 
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
+    kind: Id
+    name: Id
+    namespace: Id = ""
+    uid: Id = ""
     gone: bool = False
 
 
@@ -212,14 +212,14 @@ class Forgotten(Message):
     What is charged to it and it does not know is evicted first: an earlier deployment of its name has started it.
     """
 
-    uid: str
-    epoch: int = 0
+    uid: Id
+    epoch: SentAt = 0
 
 
 class Resync(Message):
     """A scheduler that lost its state asks all deployments, clusters and classes to report again."""
 
-    epoch: int
+    epoch: SentAt
 
 
 class ReplicaAccount(Message):
@@ -262,5 +262,5 @@ class DeploymentAccount(Message):
 class SetPolicy(Message):
     """The whole fleet policy (`modelplane policy set`)."""
 
-    by: str = ""
+    by: Id = ""
     policy: Any = None

@@ -10,6 +10,7 @@ from typing import Any
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
 from api_types.messages.delivery import EntityRef, Receiver, Signal
 from api_types.messages.entities import (
+    CancelRequested,
     CheckReplicas,
     ClassChanged,
     ClassUse,
@@ -42,6 +43,9 @@ from api_types.messages.scheduling import (
 )
 from api_types.names import FLEET_SCHEDULER_ID
 
+CANCEL_REQUESTED = "cancel_requested"
+"""What a workflow gets for a request to cancel it; one whose kind does not take it runs on all the same."""
+
 # --- what several kinds take --------------------------------------------------------------------------------------------------------
 
 
@@ -52,6 +56,7 @@ class EntitySignals(Receiver):
     DELETE = Signal["EntitySignals", Delete]("delete", Delete)
     FORCE = Signal["EntitySignals", Force]("force", Force)
     RETRY_NOW = Signal["EntitySignals", RetryNow]("retry_now", RetryNow)
+    CANCEL_REQUESTED = Signal["EntitySignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
 class ReportingSignals(Receiver):
@@ -141,6 +146,7 @@ class FleetSchedulerSignals(Receiver):
     REPORT_CLASS = Signal["FleetSchedulerSignals", ReportClass]("report_class", ReportClass)
     FORGET = Signal["FleetSchedulerSignals", Forget]("forget", Forget)
     SET_POLICY = Signal["FleetSchedulerSignals", SetPolicy]("set_policy", SetPolicy)
+    CANCEL_REQUESTED = Signal["FleetSchedulerSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
 FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)

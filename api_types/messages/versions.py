@@ -7,7 +7,7 @@ together, here and nowhere else. Uids have no order of their own: one that was n
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message, SentAt
 
 # Messages are late by seconds. To reach so many uids, an object would have to be applied again so many times within that time.
 SUPERSEDED_MAX = 8
@@ -56,10 +56,10 @@ class Version(Message):
 class ObservationOrder(Message):
     """The place of an observation among those of one cluster: of which InferenceCluster, by which run of its watch, and its number."""
 
-    cluster: str = ""
-    cluster_uid: str = ""
-    run: int = 0
-    sequence: int = 0
+    cluster: Id = ""
+    cluster_uid: Id = ""
+    run: SentAt = 0
+    sequence: SentAt = 0
 
 
 class ObservationVersion(Message):

@@ -31,10 +31,10 @@ from api_types.messages.entities import SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
+from api_types.unreadable import UnreadablePayload
 from client.errors import RUN_WORKER, START_WORKER, CommandFailed, NoAnswer, NotFound, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree
-from client.temporal.codec import UnknownKey
 from client.temporal.connection import connect, unreachable
 
 QUERIES_AT_ONCE = 32
@@ -185,7 +185,7 @@ class ControlPlane:
                 return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=ANSWER_WAIT)
             except WorkflowQueryRejectedError as error:
                 raise not_found(target) from error
-            except (UnknownKey, KeyError) as error:
+            except (UnreadablePayload, KeyError) as error:
                 # Without any key the encoding is unknown to the converter, which raises a KeyError.
                 raise CommandFailed(
                     f"{target.title} is encrypted with a key that this program does not have",

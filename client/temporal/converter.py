@@ -11,7 +11,15 @@ from typing import Any
 from pydantic import TypeAdapter
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
-from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    EncodingPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+
+from api_types import unreadable
 
 
 @cache
@@ -24,6 +32,23 @@ class _JsonConverter(PydanticJSONPlainPayloadConverter):
         return _adapter(Any if type_hint is None else type_hint).validate_json(payload.data)
 
 
+class _UnreadableConverter(EncodingPayloadConverter):
+    """Reads what was not encrypted, for only messages have to be, and raises for what cannot be decrypted."""
+
+    @property
+    def encoding(self) -> str:
+        return unreadable.ENCODING.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # noqa: ARG002
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        if not payload.data:
+            raise unreadable.UnreadablePayload(payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace"))
+        original = Payload.FromString(payload.data)
+        return PayloadConverter().from_payloads([original], None if type_hint is None else [type_hint])[0]
+
+
 class PayloadConverter(CompositePayloadConverter):
     """The SDK's converters, with pydantic for JSON."""
 
@@ -32,7 +57,8 @@ class PayloadConverter(CompositePayloadConverter):
             *(
                 _JsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
                 for each in DefaultPayloadConverter.default_encoding_payload_converters
-            )
+            ),
+            _UnreadableConverter(),
         )
 
 

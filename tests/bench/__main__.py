@@ -1,7 +1,7 @@
 """The speed of placement and protocol beside their targets, measured in one run: `python -m tests.bench` prints one JSON line a row.
 
 `ratio` is what was measured over the target where less is better, and the other way round where more is: at most 1 is met.
-Each measurement is a process of its own, so that no row warms another one up. Takes four minutes, and for
+Each measurement is a process of its own, so that no row warms another one up. Takes seven minutes, and for
 the rows about a lost scheduler as long as 10,000 replicas take to start.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.lost_scheduler import TARGETS as LOST_SCHEDULER
+from tests.bench.storm import TARGETS as STORM
 from tests.bench.temporal_burst import LARGE_BURST, LARGE_BURST_SECONDS
 from tests.bench.temporal_burst import TARGETS as THROUGH_TEMPORAL
 
@@ -80,6 +81,13 @@ def main() -> None:
         report(f"through Temporal: {figure}", through[figure], most)
     large = run("temporal_burst.py", "--burst-only", deployments=LARGE_BURST)
     report(f"through Temporal: burst of {LARGE_BURST} deployments decided, s", large["burst_decided_s"], LARGE_BURST_SECONDS)
+    beside = run("storm.py")
+    for figure, most in STORM.items():
+        report(
+            f"beside {beside['signals']} bad signals a minute: {figure} of the time of {beside['deployments']} deployments",
+            beside[figure],
+            most,
+        )
     lost = run("lost_scheduler.py")
     for figure, most in LOST_SCHEDULER.items():
         report(f"scheduler and workers lost, {lost['clusters']} clusters, {lost['replicas']} replicas: {figure}", lost[figure], most)

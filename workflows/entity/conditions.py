@@ -14,6 +14,11 @@ UNKNOWN = "Unknown"
 
 EVENTS_KEPT = 50
 
+# The reasons of events for what was sent and is not done. A thousand may be sent, so few are kept: the others tell what happened.
+MALFORMED = "MalformedMessage"
+CANCEL_REFUSED = "CancelRefused"
+REFUSALS_KEPT = 5
+
 # Bytes of UTF-8: an object carries some fifteen conditions and fifty events, and shows them with everything else.
 CONDITION_MESSAGE_MAX = 2000
 EVENT_MESSAGE_MAX = 1024
@@ -60,8 +65,10 @@ def waiting_for(conditions: list[Condition], *, deleting: bool) -> list[str]:
     return [f"{c.type}: {c.reason}{f' ({c.message})' if c.message else ''}" for c in conditions if c.status != TRUE]
 
 
-def with_event(events: list[EventRecord], kind: str, reason: str, message: str, *, now: str) -> list[EventRecord]:
-    """Add an event; one that repeats an earlier one raises its count and moves to the end."""
+def with_event(
+    events: list[EventRecord], kind: str, reason: str, message: str, *, now: str, of_reason_max: int = EVENTS_KEPT
+) -> list[EventRecord]:
+    """Add an event; one that repeats an earlier one raises its count and moves to the end. Of its reason at most so many are kept."""
     message = shortened(message, EVENT_MESSAGE_MAX)
     same = next((event for event in events if (event.type, event.reason, event.message) == (kind, reason, message)), None)
     new = EventRecord(
@@ -72,4 +79,7 @@ def with_event(events: list[EventRecord], kind: str, reason: str, message: str, 
         first=same.first if same else now,
         last=now,
     )
-    return [*(event for event in events if event is not same), new][-EVENTS_KEPT:]
+    others = [event for event in events if event is not same]
+    alike = [event for event in others if event.reason == reason]
+    dropped = alike[: max(0, len(alike) + 1 - of_reason_max)]
+    return [*(event for event in others if event not in dropped), new][-EVENTS_KEPT:]

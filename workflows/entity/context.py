@@ -17,7 +17,7 @@ from api_types import clock
 from api_types.messages.delivery import EntityRef, MessageT, ReceiverT, Signal, SignalRequest
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.sending import send_all
-from workflows.entity.conditions import with_condition, with_event
+from workflows.entity.conditions import REFUSALS_KEPT, with_condition, with_event
 from workflows.entity.state import EntityState
 
 StateT_co = TypeVar("StateT_co", bound=EntityState, covariant=True)
@@ -94,6 +94,10 @@ class EntityContext(Generic[StateT_co]):
         """Record an event; callers do so on transitions only."""
         self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
         self.mark_changed()
+
+    def record_refusal(self, reason: str, message: str) -> None:
+        """Record what was sent and is not done. It changes nothing, so nothing is reconciled and nobody's change conflicts with it."""
+        self.state.events = with_event(self.state.events, "Warning", reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
 
     def mark_changed(self) -> None:
         """Raise the resource version and requeue."""

@@ -18,14 +18,15 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import CheckReceivers
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
-from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec
+from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump
 from workflows.entity import admission, periods
+from workflows.entity.arguments import problems_of
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
-from workflows.entity.conditions import is_true, waiting_for
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, is_true, waiting_for
 from workflows.entity.context import EntityContext
-from workflows.entity.handles import handles
+from workflows.entity.handles import changes, checks, handles
 from workflows.entity.manifest import manifest_of
 from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
@@ -225,7 +226,15 @@ class Entity(ABC, Generic[StateT]):
         self.on_retry_requested()
         self.context.requeue()
 
-    @workflow.update
+    @handles(EntitySignals.CANCEL_REQUESTED)
+    def cancel_requested(self, message: CancelRequested) -> None:
+        """Refuse the cancellation of this workflow: its objects would be left on clusters, and nobody would know of them."""
+        reason = f" ({message.reason})" if message.reason else ""
+        self.context.record_refusal(
+            CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the object instead"
+        )
+
+    @changes
     def replace(self, payload: Any) -> dict[str, Any]:
         """Change the object and return it; for callers that need to know whether it was accepted."""
         message = Replace.model_validate(payload)
@@ -233,7 +242,7 @@ class Entity(ABC, Generic[StateT]):
             self._accept(message)
         return self.manifest()
 
-    @replace.validator
+    @checks(replace)
     def check_replace(self, payload: Any) -> None:
         """Refuse a stale or invalid change before it is written to the history."""
         try:
@@ -250,7 +259,7 @@ class Entity(ABC, Generic[StateT]):
                 )
             self.admitted(message.manifest)
         except ValidationError as error:
-            raise InvalidInput(f"{self.title}: {error}") from error
+            raise InvalidInput(f"{self.title}: {problems_of(error)}") from error
         except InvalidManifest as refusal:
             raise InvalidInput("\n".join(str(problem) for problem in refusal.problems)) from refusal
 
@@ -272,7 +281,7 @@ class Entity(ABC, Generic[StateT]):
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
-        self.context.record_event("Warning", "MalformedMessage", f"a {message.__name__} message was ignored: {problems}")
+        self.context.record_refusal(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
         if self.state.spec is None:
             admission.refuse(self.context, problems)
 

@@ -4,18 +4,15 @@ A signal cannot be refused by its receiver, and a handler that raises blocks its
 message of that signal goes to `refuse_malformed` in place of the handler.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from temporalio import workflow
 
-from api_types.base import Message
+from api_types.base import Message, time_problem
 from api_types.messages.delivery import MessageT, Signal
-
-
-class UnusableMessage(ValueError):
-    """A message that can be read, with something in it of which nothing can be made; a handler raises it before it changes anything."""
+from workflows.entity.arguments import UnusableMessage, problems_of, read_request, read_signal, taking_raw
 
 
 class SignalHandler(Protocol):
@@ -27,6 +24,7 @@ class SignalHandler(Protocol):
 
 HandlerT = TypeVar("HandlerT", bound=SignalHandler)
 WorkflowT = TypeVar("WorkflowT")
+AnswerT = TypeVar("AnswerT")
 
 
 def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, MessageT], None]], Callable[[HandlerT, Any], None]]:
@@ -37,23 +35,56 @@ def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, Mess
             try:
                 message = signal.parse(payload)
             except ValidationError as error:
-                self.refuse_malformed(signal.message, problems_of(error))
-                return
-            try:
-                handler(self, message)
-            except UnusableMessage as error:
-                self.refuse_malformed(signal.message, str(error))
+                raise UnusableMessage(problems_of(error)) from error
+            if isinstance(message, Message):
+                _check_time(message)
+            handler(self, message)
 
         return _registered(signal, handler, read)
 
     return register
 
 
-def receives(signal: Signal[Any, Any]) -> Callable[[Callable[[WorkflowT, Any], None]], Callable[[WorkflowT, Any], None]]:
-    """Register a method as the receiver of a signal whose argument is read later; the method gets whatever arrived."""
+def receives(signal: Signal[Any, Any]) -> Callable[[Callable[[HandlerT, Any], None]], Callable[[HandlerT, Any], None]]:
+    """Register a method as the receiver of a signal that is read later; the method gets whatever JSON arrived."""
 
-    def register(receiver: Callable[[WorkflowT, Any], None]) -> Callable[[WorkflowT, Any], None]:
+    def register(receiver: Callable[[HandlerT, Any], None]) -> Callable[[HandlerT, Any], None]:
         return _registered(signal, receiver, receiver)
+
+    return register
+
+
+def answers(query: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT, Any], AnswerT]:
+    """Register a method as a query with an argument; whoever sends something else gets that in words.
+
+    The method gets whatever JSON was sent, None for none, and raises InvalidInput where it cannot use that.
+    """
+
+    def take(self: WorkflowT, payloads: Sequence[Any]) -> AnswerT:
+        return query(self, read_request(payloads))
+
+    return workflow.query(name=query.__name__)(taking_raw(query, take))
+
+
+def changes(update: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT, Any], AnswerT]:
+    """Register a method as an update; it gets whatever JSON was sent, None for none. Its validator is registered with `checks`."""
+
+    def take(self: WorkflowT, payloads: Sequence[Any]) -> AnswerT:
+        return update(self, read_request(payloads))
+
+    registered: Any = workflow.update(name=update.__name__)(taking_raw(update, take))
+    return cast("Callable[[WorkflowT, Any], AnswerT]", registered)
+
+
+def checks(update: Any) -> Callable[[Callable[[WorkflowT, Any], None]], Callable[[WorkflowT, Any], None]]:
+    """Register a method as the validator of an update: what it raises its caller gets, and the history does not change."""
+
+    def register(check: Callable[[WorkflowT, Any], None]) -> Callable[[WorkflowT, Any], None]:
+        def take(self: WorkflowT, payloads: Sequence[Any]) -> None:
+            check(self, read_request(payloads))
+
+        validator: Callable[[WorkflowT, Any], None] = update.validator(taking_raw(check, take))
+        return validator
 
     return register
 
@@ -66,22 +97,21 @@ def check_spec(model: type[BaseModel], spec: Any) -> None:
         raise UnusableMessage(f"spec.{problems_of(error)}") from error
 
 
-def problems_of(error: ValidationError) -> str:
-    """Describe what is wrong with a message."""
-    return "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
+def _check_time(message: Message) -> None:
+    # Counters and most messages have no such number, and then the time is not needed.
+    if message.newest_time()[1] and (problem := time_problem(message, int(workflow.time() * 1000))):
+        raise UnusableMessage(problem)
 
 
 def _registered(
-    signal: Signal[Any, Any], method: Callable[..., None], take: Callable[[WorkflowT, Any], None]
-) -> Callable[[WorkflowT, Any], None]:
-    # Temporal decodes by the annotations of what it registers, and drops what does not decode. `functools.wraps` would show it the
-    # message type; with any number of untyped arguments everything that is JSON gets through.
-    def receive(self: WorkflowT, *payloads: Any) -> None:
-        take(self, payloads[0] if payloads else None)
+    signal: Signal[Any, Any], method: Callable[[HandlerT, Any], None], read: Callable[[HandlerT, Any], None]
+) -> Callable[[HandlerT, Any], None]:
+    def take(self: HandlerT, payloads: Sequence[Any]) -> None:
+        try:
+            read(self, read_signal(payloads))
+        except UnusableMessage as error:
+            self.refuse_malformed(signal.message, str(error))
 
-    # Temporal finds overridden handlers by their qualified names.
-    receive.__name__, receive.__qualname__, receive.__module__ = method.__name__, method.__qualname__, method.__module__
-    receive.__doc__ = method.__doc__
-    # Shown in the Temporal UI, where a user may send the signal.
+    # The description is shown in the Temporal UI, where a user may send the signal.
     description = f"{signal.message.__name__}: {method.__doc__ or ''}"
-    return workflow.signal(name=signal.name, description=description)(receive)
+    return workflow.signal(name=signal.name, description=description)(taking_raw(method, take))

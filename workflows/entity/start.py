@@ -17,7 +17,7 @@ from api_types.errors import InvalidInput
 from api_types.names import is_reserved_namespace
 from api_types.resources.kinds import BY_KIND
 from scheduler import check_names
-from workflows.entity.handles import problems_of
+from workflows.entity.arguments import problems_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -7,11 +7,17 @@ here, in order, a bounded number at a time.
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from api_types.limits import POLICY_BYTES_MAX
+from pydantic import ValidationError
+
+from api_types import clock
+from api_types.base import Message, time_problem
+from api_types.limits import FLEET_OBJECTS_MAX, POLICY_BYTES_MAX
 from api_types.messages.capacity import with_plain_admission
 from api_types.messages.delivery import MessageT, Signal
+from api_types.messages.entities import CancelRequested
 from api_types.messages.scheduling import (
     Bound,
     Forget,
@@ -26,8 +32,10 @@ from api_types.messages.scheduling import (
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.messages.versions import Version
 from api_types.names import workflow_id
-from api_types.payload_limits import wire_size
+from api_types.payload_limits import shortened, wire_size
 from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
+from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
@@ -48,14 +56,15 @@ class Inbox:
         self._log = log
         self.readers: dict[str, Callable[[Any], None]] = dict(
             [
-                _reader(FleetSchedulerSignals.PLACE, self._place),
-                _reader(FleetSchedulerSignals.BOUND, self._bound),
-                _reader(FleetSchedulerSignals.RELEASED, self._released),
-                _reader(FleetSchedulerSignals.REVOKED, self._revoked),
-                _reader(FleetSchedulerSignals.REPORT_CLUSTER, self.report_cluster),
-                _reader(FleetSchedulerSignals.REPORT_CLASS, self.report_class),
-                _reader(FleetSchedulerSignals.FORGET, self._forget),
-                _reader(FleetSchedulerSignals.SET_POLICY, self._set_policy),
+                _reader(FleetSchedulerSignals.PLACE, self._place, cache.now),
+                _reader(FleetSchedulerSignals.BOUND, self._bound, cache.now),
+                _reader(FleetSchedulerSignals.RELEASED, self._released, cache.now),
+                _reader(FleetSchedulerSignals.REVOKED, self._revoked, cache.now),
+                _reader(FleetSchedulerSignals.REPORT_CLUSTER, self.report_cluster, cache.now),
+                _reader(FleetSchedulerSignals.REPORT_CLASS, self.report_class, cache.now),
+                _reader(FleetSchedulerSignals.FORGET, self._forget, cache.now),
+                _reader(FleetSchedulerSignals.SET_POLICY, self._set_policy, cache.now),
+                _reader(FleetSchedulerSignals.CANCEL_REQUESTED, self._cancel_requested, cache.now),
             ]
         )
 
@@ -77,13 +86,28 @@ class Inbox:
         for signal in messages:
             try:
                 self.readers[signal.name](signal.payload)
+            except ValidationError as error:
+                self.refuse(signal.name, problems_of(error))
             except ValueError as error:
-                self._log.warning("a malformed message was ignored", extra={"signal": signal.name, "problems": str(error)})
+                self.refuse(signal.name, shortened(str(error), PROBLEM_BYTES_MAX))
         cache.release_withheld()
         cache.request_resync(cache.admission.take_overdue())
         cache.expire_queue_reservations()
         cache.requeue_unplaced()
         return bool(state.inbox)
+
+    def refuse(self, signal: str, problems: str) -> None:
+        """Record a message that is ignored."""
+        self._log.warning("a malformed message was ignored", extra={"signal": signal, "problems": problems})
+        self._record(MALFORMED, f"a {signal} message was ignored: {problems}")
+
+    def _cancel_requested(self, message: CancelRequested) -> None:
+        reason = f" ({message.reason})" if message.reason else ""
+        self._record(CANCEL_REFUSED, f"the scheduler was to be cancelled{reason}, and goes on: nothing could be placed without it")
+
+    def _record(self, reason: str, message: str) -> None:
+        state, now = self._cache.state, clock.timestamp(datetime.fromtimestamp(self._cache.now() / 1000, UTC))
+        state.events = with_event(state.events, "Warning", reason, message, now=now, of_reason_max=REFUSALS_KEPT)
 
     # --- from deployments and replicas --------------------------------------------------------------------------------------------
 
@@ -92,6 +116,7 @@ class Inbox:
         if (need.namespace, need.name) != (message.namespace, message.name):
             raise ValueError(f"need: is that of {need.namespace}/{need.name}, and the request that of {message.namespace}/{message.name}")
         deployment, owner = workflow_id("ModelDeployment", message.namespace, message.name), f"{message.namespace}/{message.name}"
+        _check_room(owner, has_room=self._cache.deployments.has_room(owner))
         if self._cache.deployments.is_doubtful(owner, message.uid) or self._is_of_an_earlier_scheduler(message):
             self._cache.await_account(deployment, ())
             return
@@ -200,6 +225,7 @@ class Inbox:
         cache, state = self._cache, self._cache.state
         if message.gone or not cache.clusters[message.name].accepts(message.uid, message.sequence):
             return
+        _check_room(message.name, has_room=cache.clusters.has_room(message.name))
         if cache.clusters.is_doubtful(message.name, message.uid) or self._may_be_gone(message):
             cache.await_account(workflow_id("InferenceCluster", "", message.name), [message.name])
             return
@@ -247,8 +273,10 @@ class Inbox:
 
     def report_class(self, message: ReportClass) -> None:
         """Take over which generation a class has."""
+        classes = self._cache.state.classes
+        _check_room(message.name, has_room=message.name in classes or len(classes) < FLEET_OBJECTS_MAX)
         self._cache.state.raise_epoch(message.epoch)
-        self._cache.state.classes[message.name] = message.generation
+        classes[message.name] = message.generation
 
     def _forget(self, message: Forget) -> None:
         check_names([("name", message.name)])
@@ -313,5 +341,18 @@ class Inbox:
         cache.hints.add_everywhere()
 
 
-def _reader(signal: Signal[FleetSchedulerSignals, MessageT], apply: Callable[[MessageT], None]) -> tuple[str, Callable[[Any], None]]:
-    return signal.name, lambda payload: apply(signal.parse(payload))
+def _check_room(name: str, *, has_room: bool) -> None:
+    if not has_room:
+        raise ValueError(f"{name}: is one more than the {FLEET_OBJECTS_MAX} of its kind that are remembered")
+
+
+def _reader(
+    signal: Signal[FleetSchedulerSignals, MessageT], apply: Callable[[MessageT], None], now: Callable[[], int]
+) -> tuple[str, Callable[[Any], None]]:
+    def read(payload: Any) -> None:
+        message = signal.parse(payload)
+        if isinstance(message, Message) and (problem := time_problem(message, now())):
+            raise ValueError(problem)
+        apply(message)
+
+    return signal.name, read

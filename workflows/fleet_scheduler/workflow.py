@@ -17,11 +17,13 @@ from typing import Any, ClassVar
 from temporalio import workflow
 
 from activities.messaging.search_attributes import KIND, NAME, PHASE, PUBLISHED_MEMO
+from api_types.base import Message
+from api_types.errors import InvalidInput
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payload_limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
-from workflows.entity.handles import receives
+from workflows.entity.handles import answers, receives
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
 from workflows.fleet_scheduler.cache import cache_registry
@@ -205,6 +207,15 @@ class FleetSchedulerWorkflow:
         """A user wrote the fleet policy."""
         self.inbox.append(FleetSchedulerSignals.SET_POLICY, payload)
 
+    @receives(FleetSchedulerSignals.CANCEL_REQUESTED)
+    def cancel_requested(self, payload: Any) -> None:
+        """The workflow was to be cancelled."""
+        self.inbox.append(FleetSchedulerSignals.CANCEL_REQUESTED, payload)
+
+    def refuse_malformed(self, message: type[Message], problems: str) -> None:
+        """Record a signal whose argument could not be read."""
+        self.inbox.refuse(message.__name__, problems)
+
     # --- queries ------------------------------------------------------------------------------------------------------------------
 
     @workflow.query
@@ -230,6 +241,7 @@ class FleetSchedulerWorkflow:
                 "silent": nsmallest(NAMES_SHOWN, self.state.unresponsive),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
+                "events": [event.model_dump(mode="json", by_alias=True) for event in self.state.events],
             },
         }
 
@@ -247,20 +259,20 @@ class FleetSchedulerWorkflow:
         entries = nsmallest(LEDGER_SHOWN, self.cache.fleet.entries(), key=lambda entry: entry.uid)
         return next(iter(split_by_size(map(to_wire, entries), name=lambda entry: f"ledger entry {entry['uid']}")), [])
 
-    @workflow.query
-    def ledger_page(self, after: str = "") -> dict[str, Any]:
+    @answers
+    def ledger_page(self, after: Any) -> dict[str, Any]:
         """Give the ledger entries whose uid comes after `after`, packed, with the ledger's version and the next `after` (empty: all)."""
-        return self.cache.ledger_page(after)
+        return self.cache.ledger_page(_text("ledger_page", "after", "" if after is None else after))
 
     @workflow.query
     def handover(self) -> dict[str, Any]:
         """Give all that this run knows, for a scheduler that continues it when this one is lost (`rebuild/takeover.py`)."""
         return self.controller.handover().wire()
 
-    @workflow.query
-    def pools(self, cluster: str) -> list[dict[str, Any]]:
+    @answers
+    def pools(self, cluster: Any) -> list[dict[str, Any]]:
         """Give what the ledger has for a cluster's pools: charged, free, and how fragmented their devices are."""
-        return pool_report(self.cache.fleet, cluster, self._now_ms())
+        return pool_report(self.cache.fleet, _text("pools", "cluster", cluster), self._now_ms())
 
     @workflow.query
     def audit(self) -> list[str]:
@@ -287,3 +299,10 @@ class FleetSchedulerWorkflow:
 
     def _now_ms(self) -> int:
         return int(workflow.time() * 1000)
+
+
+def _text(query: str, argument: str, value: Any) -> str:
+    """Read the argument of a query. Raises InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{query}: {argument}: must be a text, got {type(value).__name__}")
+    return value

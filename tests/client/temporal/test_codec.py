@@ -5,14 +5,18 @@ import os
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.testing import WorkflowEnvironment
 
+from api_types import unreadable
 from api_types.settings import EncryptionSettings, Settings, TemporalSettings
 from client.errors import Refused
-from client.temporal.codec import ENCODING, EncryptionCodec, UnknownKey, codec_of
+from client.temporal.codec import ENCODING, WORKFLOW_ID, EncryptionCodec, codec_of
 from client.temporal.connection import connect
+from client.temporal.converter import PayloadConverter
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import TEMPORAL
@@ -26,32 +30,89 @@ def a_key(folder: Path, name: str) -> Path:
     return file
 
 
+class Context(WorkflowSerializationContext):
+    """What the SDK tells a codec of the workflow that payloads are of."""
+
+    def __init__(self, workflow_id: str) -> None:
+        super().__init__(namespace="default", workflow_id=workflow_id)
+
+
+def opened(payload: Payload) -> Payload:
+    """The payload without what tells it from others that arrived."""
+    plain: Payload = Payload.FromString(payload.SerializeToString())
+    assert plain.metadata.pop(unreadable.ARRIVAL_ID)
+    return plain
+
+
+async def refusal(codec: EncryptionCodec, payload: Payload) -> str:
+    """Decode what cannot be read, and give why."""
+    (decoded,) = await codec.decode([payload])
+    assert decoded.metadata["encoding"] == unreadable.ENCODING
+    problem: bytes = decoded.metadata[unreadable.PROBLEM]
+    return problem.decode()
+
+
 async def test_a_sealed_payload_shows_nothing_and_opens_to_what_it_was() -> None:
     codec = EncryptionCodec({"k1": os.urandom(32)}, "k1")
     (sealed,) = await codec.encode([PLAIN])
     assert sealed.metadata["encoding"] == ENCODING
     assert b"registry.example" not in sealed.SerializeToString()
-    assert await codec.decode([sealed]) == [PLAIN]
+    assert [opened(payload) for payload in await codec.decode([sealed])] == [PLAIN]
 
 
 async def test_an_older_key_still_opens_after_a_rotation() -> None:
     old, new = os.urandom(32), os.urandom(32)
     (sealed,) = await EncryptionCodec({"old": old}, "old").encode([PLAIN])
     rotated = EncryptionCodec({"old": old, "new": new}, "new")
-    assert await rotated.decode([sealed]) == [PLAIN]
+    assert [opened(payload) for payload in await rotated.decode([sealed])] == [PLAIN]
     (fresh,) = await rotated.encode([PLAIN])
-    with pytest.raises(UnknownKey, match="'new'"):
-        await EncryptionCodec({"old": old}, "old").decode([fresh])
+    assert "key 'new', which is not in encryption.keys" in await refusal(EncryptionCodec({"old": old}, "old"), fresh)
 
 
-async def test_what_was_stored_before_encryption_passes() -> None:
-    assert await EncryptionCodec({"k": os.urandom(32)}, "k").decode([PLAIN]) == [PLAIN]
+async def test_what_was_stored_before_encryption_passes_unless_it_has_to_be_encrypted() -> None:
+    key = os.urandom(32)
+    assert [opened(payload) for payload in await EncryptionCodec({"k": key}, "k").decode([PLAIN])] == [PLAIN]
+    required = EncryptionCodec({"k": key}, "k", required=True)
+    assert "is not encrypted, and encryption.required is set" in await refusal(required, PLAIN)
+    # What is no message is read all the same: it was written before that was set.
+    assert PayloadConverter().from_payloads(await required.decode([PLAIN]), [dict]) == [{"image": "registry.example/model:1"}]
 
 
-async def test_a_wrong_key_under_the_right_id_is_reported() -> None:
+async def test_a_wrong_key_and_a_changed_payload_are_reported_and_raise_only_where_they_are_data() -> None:
     (sealed,) = await EncryptionCodec({"k": os.urandom(32)}, "k").encode([PLAIN])
-    with pytest.raises(UnknownKey, match="is not the one"):
-        await EncryptionCodec({"k": os.urandom(32)}, "k").decode([sealed])
+    other = EncryptionCodec({"k": os.urandom(32)}, "k")
+    assert "is not the one" in await refusal(other, sealed)
+    with pytest.raises(unreadable.UnreadablePayload, match="is not the one"):
+        PayloadConverter().from_payloads(await other.decode([sealed]), [dict])
+
+
+@pytest.mark.parametrize("data", [b"", b"x", os.urandom(5), os.urandom(12), os.urandom(2000)], ids=len)
+async def test_whatever_claims_to_be_encrypted_is_refused_in_words(data: bytes) -> None:
+    codec = EncryptionCodec({"k": os.urandom(32)}, "k")
+    for metadata in ({"encryption-key-id": b"k"}, {}, {"encryption-key-id": b"\xff" * 100_000}):
+        assert len(await refusal(codec, Payload(metadata={"encoding": ENCODING, **metadata}, data=data))) < 1000
+
+
+async def test_a_payload_is_read_by_the_workflow_that_it_was_encrypted_for_and_by_no_other() -> None:
+    codec = EncryptionCodec({"k": os.urandom(32)}, "k")
+    ours, other = codec.with_context(Context("modeldeployment/ml/chat")), codec.with_context(Context("modeldeployment/ml/other"))
+    (sealed,) = await ours.encode([PLAIN])
+    assert [opened(payload) for payload in await ours.decode([sealed])] == [PLAIN]
+    assert "was encrypted for modeldeployment/ml/chat" in await refusal(other, sealed)
+    renamed = Payload(metadata={**sealed.metadata, WORKFLOW_ID: b"modeldeployment/ml/other"}, data=sealed.data)
+    assert "or the payload was changed" in await refusal(other, renamed)
+    unnamed = Payload(metadata={key: value for key, value in sealed.metadata.items() if key != WORKFLOW_ID}, data=sealed.data)
+    assert "or the payload was changed" in await refusal(other, unnamed)
+    # A memo that is listed is decrypted without a context.
+    assert [opened(payload) for payload in await codec.decode([sealed])] == [PLAIN]
+
+
+async def test_what_earlier_versions_encrypted_is_read_everywhere() -> None:
+    key, nonce = os.urandom(32), os.urandom(12)
+    data = nonce + AESGCM(key).encrypt(nonce, PLAIN.SerializeToString(), b"k")
+    earlier = Payload(metadata={"encoding": ENCODING, "encryption-key-id": b"k"}, data=data)
+    codec = EncryptionCodec({"k": key}, "k").with_context(Context("modeldeployment/ml/chat"))
+    assert [opened(payload) for payload in await codec.decode([earlier])] == [PLAIN]
 
 
 def test_without_keys_nothing_is_encrypted() -> None:

@@ -82,6 +82,7 @@ BOUNDS = {
     "SchedulerState.deleting_deployments": "one per deployment that is being deleted; dropped when nothing is charged to it",
     "SchedulerState.classes": "one per class; dropped when it is deleted",
     "SchedulerState.audit": "replaced by every recount",
+    "SchedulerState.events": "REFUSALS_KEPT of each of two reasons",
 }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api_types.clock import now_ms
 from tests.workflows.environment.harness import ControlPlane, a_deployment, eventually
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 
@@ -47,7 +48,7 @@ async def test_no_message_of_which_nothing_can_be_made_stops_its_receiver(plane:
     text = await ignored(plane, cluster_target, "class_changed", {"name": "h100-8x", "uid": "u", "generation": LATER, "spec": {}})
     assert text.startswith("a ClassChanged message was ignored: spec.devices: ")
     evicted = {"uid": "unknown", "name": "chat-1", "cluster": "eu", "reason": "x", "entry": {"uid": "unknown"}}
-    text = await ignored(plane, deployment_target, "evict", {"epoch": LATER, "eviction": evicted})
+    text = await ignored(plane, deployment_target, "evict", {"epoch": now_ms(), "eviction": evicted})
     assert text.startswith("a Evict message was ignored: eviction: unknown: this is not a LedgerEntry")
     text = await ignored(plane, replica_target, "set_template", {"generation": LATER, "spec": {"serving": []}})
     assert "spec." in text

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from api_types.labels import NETWORK_DOMAIN, REGION
+from api_types.messages.entities import CancelRequested
 from api_types.messages.scheduling import (
     Bound,
     Forget,
@@ -155,6 +156,7 @@ def valid_payloads() -> list[tuple[str, dict[str, Any]]]:
         (FleetSchedulerSignals.FORGET.name, Forget(kind="ModelDeployment", name="x", namespace="ml", uid="u", gone=True)),
         (FleetSchedulerSignals.FORGET.name, Forget(kind="InferenceCluster", name="eu", uid="u")),
         (FleetSchedulerSignals.SET_POLICY.name, SetPolicy(by="me", policy=POLICY)),
+        (FleetSchedulerSignals.CANCEL_REQUESTED.name, CancelRequested(reason="an order")),
     ]
     assert {name for name, _ in found} == set(signals_of(FleetSchedulerSignals))
     return [(name, message.wire()) for name, message in found]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from api_types.limits import FLEET_OBJECTS_MAX
 from api_types.messages.versions import Version
 
 # Objects that are gone are remembered for as long as their messages may be late.
@@ -18,6 +19,10 @@ class KnownVersions:
 
     def __getitem__(self, name: str) -> Version:
         return self._present.get(name) or self._ended.get(name) or Version()
+
+    def has_room(self, name: str) -> bool:
+        """Tell whether a name is known, or one more may be: names that nobody has may be sent without end."""
+        return name in self._present or len(self._present) < FLEET_OBJECTS_MAX
 
     def accept(self, name: str, uid: str, sequence: int) -> bool:
         """Take over a message; False if it is older than what is known."""

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from api_types import names
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
+from api_types.resources.status import EventRecord
 
 
 class ReceivedSignal(NamedTuple):
@@ -77,6 +78,7 @@ class SchedulerState(BaseModel):
         classes: the generation that each last reported.
         deleting_clusters: the charged replicas that were last reported to each; None: not reported yet.
         phase: the one in its search attributes; empty while that is the one of the start.
+        events: the messages that were ignored last.
 
     """
 
@@ -109,6 +111,7 @@ class SchedulerState(BaseModel):
     decided: int = 0
     placed: int = 0
     phase: str = ""
+    events: list[EventRecord] = Field(default_factory=list)
 
     def take_over(self, second: SecondPayload) -> None:
         """Add what was carried beside this."""

@@ -2,7 +2,7 @@
 
 from api_types.messages.scheduling import Evict, PlacementResponse, ReplicaEviction, ReplicaPlacement
 from scheduler import check_names, read_entry
-from workflows.entity.handles import UnusableMessage
+from workflows.entity.arguments import UnusableMessage
 
 
 def check_placed(message: PlacementResponse) -> None:

@@ -1,0 +1,110 @@
+"""Every activity that can be called, with every mistake in its argument: it fails for good, and says why.
+
+The activities are those of the workers that users run, by their queues, so one that is added later is called the same without a line here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from api_types.settings import SecretSettings, Settings
+from tests.wire.inputs import LARGE, bad_inputs
+from tests.workflows.environment.protocol_fleet import protocol_server, workers_here
+
+pytestmark = pytest.mark.testbed
+
+CALLER = "caller"
+PROBLEM_BYTES_MAX = 1200
+
+
+@workflow.defn(name="Caller")
+class Caller:
+    """Calls an activity with each of some arguments, and gives how each call failed."""
+
+    @workflow.run
+    async def run(self, queue: str, name: str, calls: list[list[tuple[dict[str, str], str]]]) -> list[tuple[str, bool, str]]:
+        return await asyncio.gather(*(self.call(queue, name, [_payload(*each) for each in arguments]) for arguments in calls))
+
+    async def call(self, queue: str, name: str, arguments: list[RawValue]) -> tuple[str, bool, str]:
+        try:
+            await workflow.execute_activity(
+                name,
+                args=arguments,
+                task_queue=queue,
+                start_to_close_timeout=timedelta(seconds=20),
+                heartbeat_timeout=timedelta(seconds=20),
+                # As an order of ours, it would be tried for ever.
+                schedule_to_close_timeout=timedelta(seconds=60),
+                retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1)),
+            )
+        except ActivityError as error:
+            cause = error.cause
+            assert isinstance(cause, ApplicationError)
+            return str(cause.type), cause.non_retryable, cause.message
+        return "", False, ""
+
+
+def _payload(metadata: dict[str, str], data: str) -> RawValue:
+    return RawValue(Payload(metadata={key: each.encode() for key, each in metadata.items()}, data=bytes.fromhex(data)))
+
+
+def _written(arguments: list[RawValue]) -> list[tuple[dict[str, str], str]]:
+    """Arguments of the caller that are arguments of what it calls: as text, or it could not read them itself."""
+    return [({key: each.decode() for key, each in raw.payload.metadata.items()}, raw.payload.data.hex()) for raw in arguments]
+
+
+@pytest.fixture(scope="module")
+async def workers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Client, dict[str, Worker]]]:
+    settings = Settings(secrets=SecretSettings(directory=tmp_path_factory.mktemp("secrets") / Path("store")))
+    async with protocol_server() as client, AsyncExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor())
+        served = workers_here(client, settings, threads)
+        for worker in served.values():
+            await stack.enter_async_context(worker)
+        await stack.enter_async_context(
+            Worker(client, task_queue=CALLER, workflows=[Caller], workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True)
+        )
+        yield client, served
+
+
+async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_words(workers: tuple[Client, dict[str, Worker]]) -> None:
+    client, served = workers
+    called: set[str] = set()
+    for queue, worker in served.items():
+        config = worker.config(active_config=True)
+        if config.get("no_remote_activities"):
+            continue
+        for function in config["activities"]:
+            name = str(activity._Definition.must_from_callable(function).name)
+            hints = {key: hint for key, hint in get_type_hints(function).items() if key != "return"}
+            (model,) = hints.values()
+            if name in called:
+                continue
+            called.add(name)
+            mistakes = bad_inputs(model)
+            # As many of the large ones as there are activities would take minutes.
+            chosen = {mistake: each for mistake, each in mistakes.items() if mistake not in LARGE}
+            outcomes = await client.execute_workflow(
+                Caller.run,
+                args=[queue, name, [_written(each) for each in chosen.values()]],
+                id=f"call-{name}",
+                task_queue=CALLER,
+                execution_timeout=timedelta(seconds=90),
+            )
+            for mistake, (kind, for_good, message) in zip(chosen, outcomes, strict=True):
+                assert (kind, for_good) == ("InvalidInput", True), (name, mistake, message[:300])
+                assert name in message
+                assert len(message.encode()) <= PROBLEM_BYTES_MAX
+    assert called
