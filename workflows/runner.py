@@ -91,7 +91,10 @@ class _CheckedInstance(_Wrapped):
 
     def _start_problem(self, act: WorkflowActivation, start: InitializeWorkflow) -> str:
         """Tell why the arguments of a start cannot be read; empty if they can."""
-        if act.is_replaying or start.continued_from_execution_run_id:
+        info = self._details.info
+        # A retry and a run of a cron schedule name the run before them too, but get the arguments of whoever started that one.
+        continued = bool(info.continued_run_id) and info.attempt == 1 and not info.cron_schedule
+        if act.is_replaying or continued:
             # They were read before, or written by this workflow itself. If a key is missing it has to be waited for.
             return ""
         for number, payload in enumerate(start.arguments, 1):

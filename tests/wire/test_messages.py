@@ -43,8 +43,18 @@ EVENT_BYTES_MAX = 1024
 # Signals of one kind of mistake are sent together; the server takes so many calls at once.
 CALLS_AT_ONCE = 16
 # Of which no state can be made; others are JSON that a start may have, or that `tests/workflows/entity/test_starts.py` has.
-NO_JSON = ("bytes", "an unknown encoding", "no encoding", "encrypted, without the key", "marked as unreadable", "protobuf that is none")
-NO_JSON += ("JSON cut off", "invalid UTF-8", "a lone surrogate", "nested")
+NO_JSON = [
+    "bytes",
+    "an unknown encoding",
+    "no encoding",
+    "encrypted, without the key",
+    "marked as unreadable",
+    "protobuf that is none",
+    "JSON cut off",
+    "invalid UTF-8",
+    "a lone surrogate",
+    "nested",
+]
 
 
 @pytest.fixture(scope="module")
