@@ -42,6 +42,7 @@ ADVICE = {
         "WaitingForWorker": "see which task queue has no worker: `modelplane get ic -o wide`, then describe the cluster",
         "ClusterUnreachable": "see the cluster: `modelplane get ic -o wide`",
         "WaitingForCluster": "see the cluster: `modelplane get ic -o wide`; apply it again if it is not there",
+        "UnreadableArgument": "give the worker that serves the cluster the key that the message names (setting encryption.keys)",
         "WaitingForCache": "see its progress: `modelplane get mc -n {namespace}`, then describe it",
     },
 }

@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 
 from temporalio.client import Client, RPCError
-from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.runtime import Runtime
 from temporalio.service import TLSConfig
 
@@ -40,7 +39,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None, within_
             return await Client.connect(
                 temporal.address,
                 namespace=temporal.namespace,
-                data_converter=_data_converter(settings),
+                data_converter=dataclasses.replace(DATA_CONVERTER, payload_codec=codec_of(settings.encryption)),
                 tls=_tls(temporal),
                 api_key=api_key,
                 runtime=runtime,
@@ -50,14 +49,6 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None, within_
         raise unreachable(settings, TimeoutError(f"no answer within {within_seconds:g} s")) from error
     except (RuntimeError, RPCError, ValueError) as error:
         raise unreachable(settings, error) from error
-
-
-def _data_converter(settings: Settings) -> DataConverter:
-    codec = codec_of(settings.encryption)
-    if codec is None:
-        return DATA_CONVERTER
-    # The texts of failures are encrypted too: they quote what objects say.
-    return dataclasses.replace(DATA_CONVERTER, payload_codec=codec, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)
 
 
 def unreachable(settings: Settings, error: Exception) -> Unreachable:
