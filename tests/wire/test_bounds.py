@@ -145,3 +145,20 @@ def test_refusals_take_few_of_the_events_and_cost_no_pass() -> None:
         context.record_refusal(MALFORMED, f"number {number}")
     assert [event.message for event in context.state.events] == ["the first", *(f"number {number}" for number in range(995, 1000))]
     assert (context.queued, context.state.resource_version) == (False, version)
+
+
+@pytest.mark.parametrize(
+    ("signal", "payload"),
+    [
+        ("report_class", {"name": "h100", "generation": 1, "spec": None, "epoch": 2**60}),
+        ("report_cluster", {"name": "eu", "uid": "u", "sequence": 2**60, "manifest": MANIFEST}),
+        ("place", {**place(deployment()).wire(), "sequence": 2**60}),
+    ],
+)
+def test_the_scheduler_takes_no_number_of_a_time_to_come(signal: str, payload: Any, caplog: pytest.LogCaptureFixture) -> None:
+    cache = SchedulerCache(SchedulerState(), lambda: NOW_MS)
+    run_cycle(cache, (signal, payload))
+    (record,) = caplog.records
+    assert f"{2**60} is more than an hour ahead of the receiver's time" in vars(record)["problems"]
+    assert (cache.state.epoch, cache.state.classes, dict(cache.fleet.clusters), cache.state.queue) == (0, {}, {}, {})
+    assert [event.reason for event in cache.state.events] == ["MalformedMessage"]
