@@ -4,14 +4,14 @@ from typing import Any
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message
 
 
 class ReadMemo(Message):
     """Which key to read of which entity's memo."""
 
-    workflow_id: str
-    key: str
+    workflow_id: Id
+    key: Id
 
 
 class MemoValue(Message):
@@ -28,12 +28,12 @@ class Survey(Message):
     entities that it did not reach: they are queried first. `ended`: those that were terminated or failed are named.
     """
 
-    kinds: list[str]
-    namespace: str = ""
-    cluster: str = ""
-    deployment: str = ""
+    kinds: list[Id]
+    namespace: Id = ""
+    cluster: Id = ""
+    deployment: Id = ""
     ended: bool = False
-    query: str = ""
+    query: Id = ""
     page_size: int = 500
     after: str = ""
     left: dict[str, str] = Field(default_factory=dict)
@@ -42,8 +42,8 @@ class Survey(Message):
 class QueryEach(Message):
     """The same query to several entities."""
 
-    workflow_ids: list[str]
-    query: str
+    workflow_ids: list[Id]
+    query: Id
 
 
 class SurveyResult(Message):
@@ -63,7 +63,7 @@ class SurveyResult(Message):
 class AwaitRunning(Message):
     """Wait until an entity runs."""
 
-    workflow_id: str
+    workflow_id: Id
 
 
 class CheckReceivers(Message):

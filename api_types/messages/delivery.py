@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import Field
 
-from api_types.base import Message
+from api_types.base import Id, Message
 from api_types.names import workflow_id
 
 
@@ -41,8 +41,8 @@ def entity(receiver: type[ReceiverT], namespace: str, name: str) -> EntityRef[Re
 class SignalRequest(Message):
     """One signal to one entity; made by `Signal.request`."""
 
-    workflow_id: str
-    signal: str
+    workflow_id: Id
+    signal: Id
     payload: Any = None
 
     def __str__(self) -> str:
@@ -64,10 +64,10 @@ class SignalBatchResult(Message):
 class Broadcast(Message):
     """One signal to all running entities of some kinds, found in visibility; empty fields do not narrow. Made by `Signal.broadcast`."""
 
-    kinds: list[str]
-    namespace: str = ""
-    cluster: str = ""
-    signal: str
+    kinds: list[Id]
+    namespace: Id = ""
+    cluster: Id = ""
+    signal: Id
     payload: Any = None
 
 
