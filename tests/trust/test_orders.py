@@ -92,6 +92,10 @@ async def test_an_order_to_delete_what_is_named_after_another_replica_is_refused
     order = an_order(model).model_copy(update={"workload_name": names.workload_name("other", "x")})
     with pytest.raises(PermissionDenied, match="ModelReplica ml/x may not delete"):
         await asked_by("modelreplica/ml/x").run(teardown, order)
+    # The namespace is where the objects are looked for, if the order does not say.
+    elsewhere = order.model_copy(update={"workload_name": names.workload_name("ml", "x"), "namespace": "other", "workload_namespace": ""})
+    with pytest.raises(PermissionDenied, match="ModelReplica ml/x may not order what is of other"):
+        await asked_by("modelreplica/ml/x").run(teardown, elsewhere)
 
 
 # --- the store --------------------------------------------------------------------------------------------------------------------------
