@@ -280,6 +280,24 @@ def test_selectors_of_a_replica_select_its_own_pods_only() -> None:
         assert wanted.get("app", workload).startswith(workload)
 
 
+def test_a_template_that_was_sent_to_a_replica_by_hand_gets_nothing_more_either() -> None:
+    # No manifest is admitted there: what the renderer does not know it does not take over.
+    member = rendering.a_member()
+    pod = {
+        "serviceAccountName": "argocd-server",
+        "hostNetwork": True,
+        "hostPID": True,
+        "securityContext": {"runAsUser": 0},
+        "volumes": [{"name": "h", "hostPath": {"path": "/host"}}],
+        "initContainers": [{"name": "i", "image": "i"}],
+    }
+    container = {"securityContext": {"privileged": True}, "envFrom": [{"secretRef": {"name": "x"}}], "volumeMounts": [{"name": "h"}]}
+    spec = member["template"]["spec"]
+    member["template"]["spec"] = {**spec, **pod, "containers": [{**spec["containers"][0], **container}]}
+    made = rendering.render(rendering.an_engine("main", member), cluster=rendering.a_cluster(routing="pool"))
+    assert rendering.pod(made) == rendering.pod(rendering.render(rendering.an_engine(), cluster=rendering.a_cluster(routing="pool")))
+
+
 @pytest.mark.parametrize("flag", ["pool-namespace", "pool-name", "pool-group", "config-file", "grpc-port"])
 def test_flags_of_an_endpoint_picker_do_not_turn_it_to_others(flag: str) -> None:
     with pytest.raises(InvalidSpec, match=f"flag --{flag} is set by the platform"):
