@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api_types import environment, labels
@@ -94,7 +94,7 @@ class KubeconfigSettings(Section):
 class OutboundSettings(Section):
     """What the worker connects to for tenants, who name registries: public addresses, and what is listed here."""
 
-    private_addresses: tuple[Network, ...] = Field(
+    private_addresses: tuple[IPvAnyNetwork, ...] = Field(
         default=(), description="Networks, such as `10.20.0.0/16`, where registries and token servers of tenants may be."
     )
 

@@ -43,6 +43,11 @@ def test_settings_are_for_their_owner_alone() -> None:
 BAD = [
     ("an unknown key", "temporal: {adress: x}\n", "temporal.adress: there is no such setting"),
     ("a wrong value", "worker: {gracefulShutdownSeconds: soon}\n", "worker.gracefulShutdownSeconds"),
+    (
+        "a network that is none",
+        "outbound: {privateAddresses: [10.0.0.1/8]}\n",
+        "outbound.privateAddresses.0: value is not a valid IPv4 or IPv6 network",
+    ),
     ("no YAML", "temporal: [\n", "line 2: not YAML"),
     ("no mapping", "- temporal\n", "must hold a mapping"),
     ("a key that is no text", "1: temporal\n", "must hold a mapping"),
