@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from activities.clients.secrets.directory import SecretDirectory
 from activities.render.inputs.findings import InvalidSpec
 from activities.render.inputs.settings import RenderSettings
+from activities.render_settings import render_settings
 from activities.secrets.store import StoredSecret
 from activities.workloads.copies import needed_copies
 from api_types import labels, names
@@ -28,6 +29,7 @@ from api_types.errors import InvalidInput
 from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import KINDS
+from api_types.settings import Settings, WorkloadSettings
 from api_types.validation.manifests import InvalidManifest, admit
 from client.manifests.checks import CHECKS
 from tests.activities.render import builders as rendering
@@ -311,6 +313,11 @@ def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_
     with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
         rendering.render(engine)
     assert rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))["metadata"]["annotations"][key] == "x"
+
+
+def test_the_list_of_the_operator_is_the_one_that_counts() -> None:
+    settings = Settings(workloads=WorkloadSettings(refused_annotations=("team.example/",)))
+    assert render_settings(settings).refused_annotations == ("team.example/",)
 
 
 @pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "prometheus.io/scrape", "linkerd.io/inject", "team.example/owner"])
