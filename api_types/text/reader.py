@@ -48,6 +48,7 @@ _TAGS_OF_YAML = frozenset(
     {"binary", "omap", "pairs", "set", "timestamp", "seq", "map", "str", "null", "bool", "int", "float", "merge", "value"}
 )
 _MERGE = "<<"
+_QUOTED = re.compile(r"'(?!<)[^']{4,}'")
 _SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -197,7 +198,8 @@ def _yaml_trees(text: str, values_max: int) -> list[tuple[Any, int]]:
 def _not_yaml(error: Exception, text: str) -> Unreadable:
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        said = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        # Its words quote the text, such as a password that looks like a tag; names of tokens begin with "<".
+        said = _QUOTED.sub("'…'", ", ".join(str(part) for part in (error.context, error.problem) if part))
         return Unreadable("not YAML", mark.line + 1 if mark else 1, quoted=said)
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1

@@ -13,6 +13,7 @@ from api_types.validation.manifests import Document, dump
 from client.errors import Refused
 from client.manifests.documents import admit_documents, print_warnings, read_documents
 from client.refs.tree import Tree
+from scheduler import cluster_view
 
 # What placement and rendering read of a status: objects, and by kind ("" = all) lists of objects with the key that each must have.
 _OBJECTS = ("gateway", "cache")
@@ -66,4 +67,9 @@ def _status_problems(tree: Tree) -> list[str]:
         rows = status.get(field, [])
         if not (isinstance(rows, list) and all(isinstance(row, Mapping) and isinstance(row.get(key), str) for row in rows)):
             problems.append(f"{title}: status.{field}: must be a list of objects that each have {key}")
+    if tree["kind"] == "InferenceCluster" and not problems:
+        try:
+            cluster_view(tree)
+        except ValueError as error:  # names the field, as the scheduler refuses what a cluster reports
+            problems.append(str(error))
     return problems

@@ -47,13 +47,22 @@ class Finding:
     text: str
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a case took: CPU time, and memory beyond what the process had before it."""
+
+    seconds: float
+    memory_mib: float
+
+
 class TooSlow(BaseException):
     """The time of a case is over. No `except Exception` of the product catches it."""
 
 
-def run_case(target: Target, text: str, baseline_mib: float) -> tuple[Finding | None, float]:
-    """Run an input; gives what it broke, and how many seconds of CPU time it took."""
-    started = process_time()
+def run_case(target: Target, text: str) -> tuple[Finding | None, Run]:
+    """Run an input; gives what it broke, and what it took."""
+    _forget_peak()
+    before, started = _memory_mib("VmRSS"), process_time()
     try:
         with _time_limit():
             shown = target.run(text)
@@ -62,23 +71,26 @@ def run_case(target: Target, text: str, baseline_mib: float) -> tuple[Finding | 
         found = ("too slow", f"more than {SECONDS_MAX:g} s of CPU time\n{traceback.format_exc()}")
     except BaseException as error:  # noqa: BLE001 - every exception is a finding, those that end a program too
         found = (f"{type(error).__name__} {_place(error)}", traceback.format_exc())
-    seconds = process_time() - started
-    above = memory_mib() - baseline_mib
-    if found is None and above > MEMORY_MIB_MAX:
-        found = ("memory", f"{above:.0f} MiB above the baseline")
-    return (Finding(*found, text) if found else None), seconds
+    run = Run(seconds=process_time() - started, memory_mib=max(0.0, _memory_mib("VmHWM") - before))
+    if found is None and run.memory_mib > MEMORY_MIB_MAX:
+        found = ("memory", f"{run.memory_mib:.0f} MiB more than before")
+    return (Finding(*found, text) if found else None), run
 
 
-def limit_memory() -> float:
-    """Bound the memory of this process, and give how much it had at most so far, in MiB."""
+def limit_memory() -> None:
+    """Bound the memory of this process."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + _ADDRESS_SPACE_ABOVE, resource.RLIM_INFINITY))
-    return memory_mib()
 
 
-def memory_mib() -> float:
-    """Give the most memory that this process had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _memory_mib(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
+
+
+def _forget_peak() -> None:
+    # The peak of the process is then that of the case, and not of what made its input.
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _judged(target: Target, shown: Shown) -> tuple[str, str] | None:

@@ -18,8 +18,9 @@ Path = tuple[str | int, ...]
 _TREE_BYTES_MAX = 200_000
 _TEXT_MAX = 400_000
 _DEPTH_MAX = 80
+_NUMBERS_MAX = 20
 # JSON of Python cannot write a number that is longer than what it reads.
-_DIGITS = re.compile(r'"@digits:(-?)(\d+)@"')
+_DIGITS = re.compile(r'"@digits:(-?)(\d{1,6})@"')
 
 TEXTS = [
     "",
@@ -161,7 +162,7 @@ def _trees(text: str) -> list[Node] | None:
 
 def _written(tree: Node, source: random.Random) -> str:
     text = json.dumps(tree, ensure_ascii=source.random() < 0.5, indent=source.choice([None, 1]))
-    return _DIGITS.sub(lambda found: found[1] + "9" * int(found[2]), text)
+    return _DIGITS.sub(lambda found: found[1] + "9" * int(found[2]), text, count=_NUMBERS_MAX)
 
 
 def _paths(node: Node, at: Path = ()) -> list[Path]:

@@ -28,7 +28,7 @@ class Outcome:
     def add(self, result: dict[str, Any]) -> None:
         """Count another batch."""
         self.count += result["count"]
-        self.slowest = max(self.slowest, result["slowest"][0])
+        self.slowest = max(self.slowest, result["slowest"])
         self.memory_mib = max(self.memory_mib, result["memoryMib"])
         for found in result["findings"]:
             self.findings.setdefault(found["signature"], Finding(**found))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz import cases as case_module
 from tests.fuzz import corpus
-from tests.fuzz.cases import Shown, Target, memory_mib, run_case
+from tests.fuzz.cases import Shown, Target, run_case
 from tests.fuzz.mutations import mutated
 from tests.fuzz.processes import Outcome, run_batch
 from tests.fuzz.targets import SECRET, TARGETS
@@ -62,16 +62,18 @@ BROKEN = [
 @pytest.mark.parametrize(("signature", "run"), BROKEN, ids=[case[0] for case in BROKEN])
 def test_what_breaks_is_found(signature: str, run: Callable[[str], Shown], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_module, "SECONDS_MAX", 0.2)
-    found, _ = run_case(Target("x", run, SECRET), "input", memory_mib())
+    found, _ = run_case(Target("x", run, SECRET), "input")
     assert found is not None
     assert (found.signature.startswith(signature), found.text) == (True, "input")
 
 
-def test_memory_is_counted_from_the_baseline() -> None:
-    harmless = Target("x", lambda _: Shown())
-    above, _ = run_case(harmless, "input", memory_mib() - 301)
-    below, _ = run_case(harmless, "input", memory_mib() - 200)
-    assert (above and above.signature, below) == ("memory", None)
+def test_memory_is_that_of_the_case_and_not_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_module, "MEMORY_MIB_MAX", 50)
+    large = b"x" * (100 << 20)
+    harmless, _ = run_case(Target("x", lambda _: Shown()), "input")
+    del large
+    greedy, run = run_case(Target("x", lambda _: Shown(str(len(b"x" * (100 << 20))))), "input")
+    assert (harmless, greedy and greedy.signature, run.memory_mib > 50) == (None, "memory", True)
 
 
 def test_a_finding_is_kept_as_it_is(tmp_path: Path) -> None:

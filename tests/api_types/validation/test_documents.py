@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api_types.text import reader
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, parse
 from client.manifests.checks import CHECKS
 
@@ -204,7 +205,7 @@ def test_a_number_that_is_too_long_for_any_field_stays_text_in_json_as_in_yaml()
     assert value(digits) == digits
 
 
-@pytest.mark.parametrize("secret", ["!hunter2", "*hunter2", "!h!hunter2"])
+@pytest.mark.parametrize("secret", ["!hunter2", "*hunter2", "!h!hunter2", "!hunter2!x"])
 def test_a_password_that_looks_like_a_tag_or_an_alias_is_not_shown(secret: str) -> None:
     with pytest.raises(InvalidManifest) as caught:
         parse(f"data:\n  password: {secret}\n", "secret.yaml")
@@ -221,6 +222,21 @@ def test_what_json_cannot_carry_is_refused_also_where_no_text_was_read() -> None
     for data in ({"a": "\ud800"}, {"\ud800": "a"}):
         with pytest.raises(InvalidManifest, match=r"UTF-8|half of a surrogate pair"):
             admit({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": data}, CHECKS)
+
+
+def test_a_number_that_python_does_not_write_is_refused() -> None:
+    with pytest.raises(InvalidManifest, match="has a number of more than 256 bits"):
+        admit({"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelCache", "metadata": {"name": "x", "uid": 10**5000}}, CHECKS)
+
+
+def test_what_is_no_json_is_read_as_yaml() -> None:
+    assert [dict(one) for one in parse('{"a": NaN, "b": -Infinity}', "a.json")] == [{"a": "NaN", "b": "-Infinity"}]
+
+
+def test_a_text_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_TEXT_MAX", 1 << 20)
+    with pytest.raises(InvalidManifest, match="is larger than 1 MiB"):
+        parse("#" + "x" * (1 << 20), "a.yaml")
 
 
 def test_an_error_is_one_line_that_no_terminal_obeys() -> None:

@@ -68,6 +68,8 @@ USAGE = [
         "must be step or all",
     ),
     ("a bad label selector", ["get", "md", "-l", "a b"], 2, "is not a label selector"),
+    ("a label selector without end", ["get", "md", "-l", "a," * 10_000], 2, "is longer than 16384 characters"),
+    ("commas for a kind", ["get", ",,", "qwen"], 2, "names no kind"),
     ("no files", ["apply"], 2, "nothing to read"),
     ("a file that is not there", ["apply", "-f", "/nope.yaml"], 2, "cannot read /nope.yaml"),
     ("logs where nothing ever ran", ["logs"], 3, "there are no logs"),

@@ -227,3 +227,19 @@ def test_evictions_nodes_and_steps_are_shown() -> None:
     lines = plan_lines({"decisions": [], "pools": [pool], "steps": [["- eu/chat-1 Drained"]]}, wide=True)
     assert lines[2].split() == ["eu", "h200", "1", "0", "12.50", "unknown"]
     assert lines[-1].split() == ["1.", "-", "eu/chat-1", "Drained"]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("command", [["plan", "--offline"], ["render"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("status", "say"),
+    [
+        ({"gateway": {"address": ["a"]}}, "status.gateway.address: must be text"),
+        ({"gpuPools": [{"name": "h200", "nodes": [{}]}]}, "status.gpuPools[0].nodes: must be a whole number"),
+    ],
+    ids=["an address", "nodes"],
+)
+def test_a_status_with_a_value_of_another_type_is_refused(cli: Cli, tmp_path: Path, command: list[str], status: Tree, say: str) -> None:
+    result = cli(*command, "-f", a_file(tmp_path, a_class(), a_cluster("eu", status=status), a_deployment()))
+    assert result.code == 2
+    assert f"InferenceCluster eu: {say}" in result.err

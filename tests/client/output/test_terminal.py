@@ -120,6 +120,7 @@ def test_progress_draws_with_control_characters_of_its_own_only(is_terminal: boo
     assert "\x1b[2J" not in written
     assert "\x1b[31m" not in written
     assert r"\x1b[31m" in written
+    assert "printed " + SHOWN.split(r"\ud800", maxsplit=1)[0] in written.replace("\n", "")
     assert ("\x1b[" in written) is is_terminal
 
 
