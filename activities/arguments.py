@@ -50,7 +50,9 @@ def tolerant(converter: DataConverter) -> DataConverter:
 
 def _read(converter: PayloadConverter, payload: Payload, hint: type | None) -> Any:
     if payload.metadata.get("encoding") == unreadable.ENCODING:
-        return Refused(_words(payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace")), undecrypted=not payload.data)
+        # What came through a codec has the id; without one there is no key that could come back.
+        undecrypted = not payload.data and unreadable.ARRIVAL_ID in payload.metadata
+        return Refused(_words(payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace")), undecrypted)
     try:
         value = converter.from_payloads([payload], None if hint is None else [hint])[0]
     except ValidationError as error:
