@@ -48,13 +48,14 @@ class Caller:
                 start_to_close_timeout=timedelta(seconds=20),
                 heartbeat_timeout=timedelta(seconds=20),
                 # As an order of ours, it would be tried for ever.
-                schedule_to_close_timeout=timedelta(seconds=60),
+                schedule_to_close_timeout=timedelta(seconds=20),
                 retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1)),
             )
         except ActivityError as error:
             cause = error.cause
-            assert isinstance(cause, ApplicationError)
-            return str(cause.type), cause.non_retryable, cause.message
+            if isinstance(cause, ApplicationError):
+                return str(cause.type), cause.non_retryable, cause.message
+            return type(cause).__name__, False, str(cause)
         return "", False, ""
 
 
