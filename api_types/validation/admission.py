@@ -20,7 +20,7 @@ from api_types.validation.legacy_shape import WARNING, Unflattened, unflatten
 from api_types.validation.model_walk import fields_of, show, walk
 from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
 from api_types.validation.partial import draft
-from api_types.validation.problems import InvalidManifest, Loc, Problem
+from api_types.validation.problems import InvalidManifest, Loc, Problem, lines_of
 from api_types.validation.rules import RULES
 from api_types.validation.rules.rule import Checks, Finding, RuleContext
 from api_types.validation.wording import describe
@@ -111,7 +111,7 @@ class _Admission:
         if size > MANIFEST_BYTES_MAX:
             problem = f"is {size / 1024:.0f} KiB of JSON; at most {MANIFEST_BYTES_MAX // 1024} KiB are stored"
             raise InvalidManifest([Problem(self.title, "", problem)])
-        return Admitted(manifest, tuple(str(Problem(self.title, self._path(loc), text)) for loc, text in self.warnings))
+        return Admitted(manifest, tuple(lines_of([Problem(self.title, self._path(loc), text) for loc, text in self.warnings])))
 
     def _in_layout(self, spec: Any) -> Any:
         if self.info.model is ModelDeployment:

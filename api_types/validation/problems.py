@@ -4,7 +4,7 @@ Names, fields and values in them come from anybody, and they are shown in termin
 bounded length, and there is a bound on how many are shown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -37,6 +37,20 @@ class Problem:
         return ": ".join(filter(None, parts))
 
 
+def lines_of(problems: Sequence[Problem]) -> list[str]:
+    """Give the lines of the first ones, and how many more there are."""
+    shown: list[str] = []
+    left = _BYTES_MAX
+    for problem in problems[:_LINES_MAX]:
+        line = str(problem)
+        left -= len(line.encode())
+        if left < 0:
+            break
+        shown.append(line)
+    more = len(problems) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
+
+
 class InvalidManifest(ValueError):
     """Everything that is wrong with the input, at once."""
 
@@ -46,16 +60,7 @@ class InvalidManifest(ValueError):
 
     def lines(self) -> list[str]:
         """Give the lines that users see: the first errors, and how many more there are."""
-        shown: list[str] = []
-        left = _BYTES_MAX
-        for problem in self.problems[:_LINES_MAX]:
-            line = str(problem)
-            left -= len(line.encode())
-            if left < 0:
-                break
-            shown.append(line)
-        more = len(self.problems) - len(shown)
-        return [*shown, f"and {more} more"] if more else shown
+        return lines_of(self.problems)
 
     @classmethod
     def of(cls, title: str, field: str, problem: str) -> Self:

@@ -183,7 +183,7 @@ class Entity(ABC, Generic[StateT]):
         try:
             self._accept(message)
         except InvalidManifest as refusal:
-            admission.refuse(self.context, "; ".join(str(problem) for problem in refusal.problems))
+            admission.refuse(self.context, "; ".join(refusal.lines()))
 
     @handles(EntitySignals.DELETE)
     def delete(self, message: Delete) -> None:
@@ -261,7 +261,7 @@ class Entity(ABC, Generic[StateT]):
         except ValidationError as error:
             raise InvalidInput(f"{self.title}: {problems_of(error)}") from error
         except InvalidManifest as refusal:
-            raise InvalidInput("\n".join(str(problem) for problem in refusal.problems)) from refusal
+            raise InvalidInput(str(refusal)) from refusal
 
     @workflow.query
     def describe(self) -> dict[str, Any]:

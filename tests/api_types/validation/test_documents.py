@@ -10,6 +10,7 @@ import pytest
 from api_types.text import reader
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, parse
 from client.manifests.checks import CHECKS
+from tests.api_types.builders import a_cluster, merged
 
 
 def value(text: str) -> Any:
@@ -257,6 +258,12 @@ def test_of_many_errors_the_first_are_shown_and_the_rest_is_counted() -> None:
     lines = str(caught.value).splitlines()
     assert len(str(caught.value)) < 34_000
     assert lines[-1] == f"and {len(caught.value.problems) - len(lines) + 1} more"
+
+
+def test_warnings_are_bounded_too() -> None:
+    tree = merged(a_cluster(), {"metadata": {"annotations": {f"modelplane.ai/rooting-{number}": "a" for number in range(1000)}}})
+    warnings = admit(tree, CHECKS).warnings
+    assert (len(warnings), warnings[-1]) == (101, "and 900 more")
 
 
 def test_of_many_short_errors_a_hundred_are_shown() -> None:
