@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from activities.clients.hubs.huggingface import error_for
 from activities.clients.outward.addresses import AddressRules
 from activities.clients.outward.answers import read_object
+from activities.clients.outward.redaction import without_credential
 from activities.clients.outward.requests import Answer, HostRefused, OutwardClient, no_usable_answer
 from activities.render.cache.artifact import Artifact
 from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
@@ -89,7 +90,7 @@ class OciRegistry:
             answer = await self._client.get(url, _authorization(login), size_max=_TOKEN_ANSWER_BYTES_MAX, plain_http=plain)
         except (HostRefused, ServerError, ValueError) as error:
             # What the registry names is not told from what the registry is.
-            raise no_usable_answer(reference.host, f"its token server {realm!r}: {error}") from None
+            raise no_usable_answer(reference.host, f"its token server {_host(realm)!r}: {without_credential(str(error), login)}") from None
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise _refused(answer, reference, artifact, with_credential=bool(login))
         return f"Bearer {_token_of(answer, reference, realm)}"
@@ -143,7 +144,7 @@ def _token_of(answer: Answer, reference: ImageReference, realm: str) -> str:
             reason = "no token in it"
         except ValueError as error:
             reason = str(error)
-    raise no_usable_answer(reference.host, f"its token server {realm!r}: {reason}")
+    raise no_usable_answer(reference.host, f"its token server {_host(realm)!r}: {reason}")
 
 
 def _with_query(url: str, fields: dict[str, str]) -> str:

@@ -91,7 +91,7 @@ def _causes(status_object: Mapping[str, Any]) -> set[str]:
 
 
 def _text(status_object: Mapping[str, Any], status: int, doing: str) -> str:
-    if "/Secret/" in doing:
+    if "/Secret/" in doing or "/ConfigMap/" in doing:
         # Validation quotes values.
         return f"{status_object.get('reason') or 'refused'} ({status})"
     message = redact(str(status_object.get("message") or status_object.get("reason") or "")).strip()

@@ -33,6 +33,10 @@ class Credential:
         self._expires_at = float("-inf") if access.plugin else float("inf")
         self._renewing = asyncio.Lock()
 
+    def last(self) -> str:
+        """Give the token that was sent last, also when it has expired."""
+        return self._token
+
     async def token(self) -> str:
         """Give a token that has not expired. Raises CredentialsInvalid if the plugin gives none."""
         if self._plugin and time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:

@@ -22,6 +22,7 @@ from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit, Throt
 from activities.clients.outward.addresses import AddressRules, api_server_rules
 from activities.clients.outward.answers import TooLarge, read_body, read_lines
 from activities.clients.outward.connections import connector, proxy_for
+from activities.clients.outward.redaction import without_credential
 from api_types.errors import AnswerTooLarge, ClusterUnreachable
 
 CONNECT_SECONDS = 5.0
@@ -123,7 +124,11 @@ class Session:
 
     async def _whole(self, answer: aiohttp.ClientResponse, request: str) -> Response:
         with self._failures(request):
-            return Response(answer.status, answer.headers, await read_body(answer, ANSWER_BYTES_MAX))
+            body = await read_body(answer, ANSWER_BYTES_MAX)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            # What a server says against a request is kept in histories, and it may quote the request.
+            body = without_credential(body.decode(errors="replace"), f"Bearer {self._credential.last()}").encode()
+        return Response(answer.status, answer.headers, body)
 
     @contextlib.contextmanager
     def _failures(self, request: str) -> Iterator[None]:

@@ -19,6 +19,7 @@ import structlog
 from activities.clients.outward.addresses import PRIVATE_SETTING, AddressRules
 from activities.clients.outward.answers import TooLarge, read_body
 from activities.clients.outward.connections import connector, proxy_for
+from activities.clients.outward.redaction import without_credential
 from api_types.errors import ServerError
 
 # Three requests resolve a tag, within the 30 s of the activity that sends them.
@@ -73,7 +74,7 @@ class OutwardClient:
                 return await self._follow(url, headers, size_max, plain_http=plain_http)
         except (_Failure, TooLarge, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             reason = str(error) or f"no complete answer within {REQUEST_SECONDS:.0f} s"
-            raise no_usable_answer(host, reason) from None
+            raise no_usable_answer(host, without_credential(reason, headers.get("Authorization", ""))) from None
 
     async def _follow(self, url: str, headers: Mapping[str, str], size_max: int, *, plain_http: bool) -> Answer:
         for _ in range(REDIRECTS_MAX + 1):

@@ -1,0 +1,116 @@
+"""Values that must be seen nowhere, and where they are looked for.
+
+Which they are is not listed by hand: they are all that lies in a secret store, and all that is in key files.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+# A value is looked for in pieces as well: one that was cut or wrapped shows a part.
+PIECE = 24
+
+
+@dataclass
+class Canaries:
+    """Secret values by where they lie. `found` notes in `seen` where one of them is."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    def add(self, where: str, value: str) -> None:
+        """Add a value, and what is inside of it: the credentials of a kubeconfig, the logins of a docker config."""
+        for part, inner in _parts(where, value):
+            self.values[part] = inner
+
+    def add_store(self, folder: Path) -> None:
+        """Add every value of a secret store; called again after each change, for what was replaced stays secret."""
+        for file in sorted(folder.glob("*/*/*")):
+            if not file.name.startswith("."):
+                content = file.read_bytes().decode()
+                self.add(f"{file.relative_to(folder)} {hashlib.sha256(content.encode()).hexdigest()[:8]}", content)
+
+    def seen_in(self, text: str) -> list[str]:
+        """Name the values of which a text shows a piece, in any of the forms in which programs write them."""
+        return sorted({where for where, value in self.values.items() for form in _forms(value) if form in text})
+
+
+def _parts(where: str, value: str) -> Iterator[tuple[str, str]]:
+    if '"auths"' in value:
+        for host, entry in json.loads(value)["auths"].items():
+            yield f"{where} login for {host}", entry["auth"]
+            yield f"{where} password for {host}", base64.b64decode(entry["auth"]).decode().partition(":")[2]
+    elif "users:" in value or '"users"' in value:
+        try:
+            users = yaml.safe_load(value)["users"]
+        except yaml.YAMLError:
+            users = [{"user": {"token": found}} for found in re.findall(r"token: (\S+)", value)]
+        for user in users:
+            for key, content in user["user"].items():
+                if key != "client-certificate-data":
+                    yield f"{where} {key}", content
+                    if key.endswith("-data"):
+                        yield f"{where} {key} decoded", base64.b64decode(content).decode().splitlines()[1]
+    else:
+        yield where, value
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Give the beginning and the middle of a value, as they are and encoded."""
+    value = value.strip()
+    pieces = {value[:PIECE], value[len(value) // 2 :][:PIECE]} if len(value) >= 2 * PIECE else {value}
+    for piece in pieces:
+        yield piece
+        yield quote(piece, safe="")
+        yield json.dumps(piece)[1:-1]
+        yield piece.encode().hex()
+        # Base64 depends on what stands before; without the first and last characters all three phases are met.
+        for phase in range(3):
+            yield base64.b64encode(b"\0" * phase + piece.encode()).decode().rstrip("=")[4 if phase else 0 : -2]
+
+
+async def decoded(tree: Any, codec: PayloadCodec | None) -> list[str]:
+    """Give what every payload in a history, or in what describes a workflow, says: as it is stored, and decrypted."""
+    payloads = [Payload(metadata=_bytes(each.get("metadata", {})), data=_byte(each.get("data", ""))) for each in _payloads(tree)]
+    opened = await codec.decode(payloads) if codec else payloads
+    return [payload.data.decode(errors="replace") for payload in [*payloads, *opened]]
+
+
+def _payloads(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        if isinstance(tree.get("metadata"), dict) and "encoding" in tree["metadata"]:
+            yield tree
+        for value in tree.values():
+            yield from _payloads(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from _payloads(item)
+
+
+def _bytes(metadata: dict[str, str]) -> dict[str, bytes]:
+    return {key: _byte(value) for key, value in metadata.items()}
+
+
+def _byte(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except binascii.Error:
+        return text.encode()
+
+
+def texts_of(folder: Path, without: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Give every file below a folder with its content, but for what lies below some."""
+    left_out = tuple(without)
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not any(file.is_relative_to(one) for one in left_out):
+            yield file, file.read_bytes().decode(errors="replace")
