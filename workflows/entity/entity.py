@@ -28,6 +28,7 @@ from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, is_true, wait
 from workflows.entity.context import EntityContext
 from workflows.entity.handles import changes, checks, handles
 from workflows.entity.manifest import manifest_of
+from workflows.entity.memo import memo_to_carry
 from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_id
@@ -80,7 +81,7 @@ class Entity(ABC, Generic[StateT]):
         await self.stop_background_tasks()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
-            workflow.continue_as_new(self.state)
+            workflow.continue_as_new(self.state, memo=memo_to_carry())
 
     async def _until_queued(self) -> None:
         if not self.context.queued:

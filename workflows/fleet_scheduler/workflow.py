@@ -24,6 +24,7 @@ from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payload_limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.handles import answers, receives
+from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
 from workflows.fleet_scheduler.cache import cache_registry
@@ -117,13 +118,13 @@ class FleetSchedulerWorkflow:
         # A signal that arrives in the very task that ends the run undoes that task, and a worker then reads the whole run anew. Packing
         # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
         await workflow.sleep(TASK_PAUSE, summary="the cache is packed")
-        workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)))
+        workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)), memo=memo_to_carry())
 
     async def _take_over(self) -> None:
         """Continue the state of a scheduler that was lost, in a run of its own."""
         following = await continued_state(self.state, self._now_ms())
         if following is not None:
-            workflow.continue_as_new(args=in_payloads(following))
+            workflow.continue_as_new(args=in_payloads(following), memo=memo_to_carry())
 
     async def _rebuild(self) -> None:
         if self.state.survey is None:
