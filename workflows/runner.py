@@ -23,6 +23,7 @@ from api_types import unreadable
 from api_types.errors import QUERY_REFUSED, InvalidInput
 from api_types.messages.signals import CANCEL_REQUESTED
 from api_types.payload_limits import shortened
+from workflows.entity.start import is_continued
 
 _CHANGES_NOTHING = {"query_workflow", "remove_from_cache"}
 _PROBLEM_BYTES_MAX = 1000
@@ -91,10 +92,7 @@ class _CheckedInstance(_Wrapped):
 
     def _start_problem(self, act: WorkflowActivation, start: InitializeWorkflow) -> str:
         """Tell why the arguments of a start cannot be read; empty if they can."""
-        info = self._details.info
-        # A retry and a run of a cron schedule name the run before them too, but get the arguments of whoever started that one.
-        continued = bool(info.continued_run_id) and info.attempt == 1 and not info.cron_schedule
-        if act.is_replaying or continued:
+        if act.is_replaying or is_continued(self._details.info):
             # They were read before, or written by this workflow itself. If a key is missing it has to be waited for.
             return ""
         for number, payload in enumerate(start.arguments, 1):

@@ -33,7 +33,7 @@ def check_id(kind: str) -> None:
     if prefix != kind.lower() or len(parts) != len(namespace) + 1:
         raise InvalidInput(f'id: must be {"/".join([kind.lower(), *namespace, "<name>"])} for a {kind}, got "{workflow_id}"')
     # What runs already goes on, although a later release may reserve its namespace.
-    if namespace and is_reserved_namespace(parts[0]) and not is_continued():
+    if namespace and is_reserved_namespace(parts[0]) and not is_continued(workflow.info()):
         raise InvalidInput(f'id: namespace "{parts[0]}" belongs to the platform; use a namespace of your own')
 
 
@@ -43,12 +43,11 @@ def check_only_id(kind: str, only: str) -> None:
         raise InvalidInput(f'id: must be {only} for the {kind}, of which there is one, got "{workflow_id}"')
 
 
-def is_continued() -> bool:
+def is_continued(info: workflow.Info) -> bool:
     """Tell whether the run before has made the arguments of this one.
 
     A retry and a run of a cron schedule name the run before it too, but get the arguments of whoever started that one.
     """
-    info = workflow.info()
     return bool(info.continued_run_id) and info.attempt == 1 and not info.cron_schedule
 
 
@@ -58,7 +57,7 @@ def read_carried(arguments: Sequence[Any], model: type[ModelT], number: int = 0,
     A first run has nothing that was carried: its arguments are null or missing.
     """
     argument = _argument(arguments, number, most)
-    if argument is not None and not is_continued():
+    if argument is not None and not is_continued(workflow.info()):
         raise InvalidInput(
             f"start argument {number + 1}: must be null; only a run that continues another one has a state. "
             "Start it without, and send its spec or its messages by signal"

@@ -39,7 +39,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
-        state = read_carried(arguments, ModelReplicaState) if is_continued() else self._first_state(arguments)
+        state = read_carried(arguments, ModelReplicaState) if is_continued(workflow.info()) else self._first_state(arguments)
         if state is None:
             raise InvalidInput("birth: is missing; its ModelDeployment starts a ModelReplica, and tells it what it is")
         super().__init__(state)

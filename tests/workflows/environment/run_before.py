@@ -10,6 +10,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from api_types import queues
+from tests.workflows.environment.harness import eventually
 
 QUEUE = "runs-before"
 
@@ -30,5 +31,12 @@ def serving_runs_before(client: Client) -> Worker:
 
 
 async def start_continued(client: Client, kind: str, workflow_id: str, state: Any, **identity: Any) -> WorkflowHandle[Any, Any]:
-    """Start an object that continues with a state."""
-    return await client.start_workflow("RunBefore", args=[kind, state], id=workflow_id, task_queue=QUEUE, **identity)
+    """Start an object that continues with a state, and wait until it does: what is sent to the run before is lost."""
+    await client.start_workflow("RunBefore", args=[kind, state], id=workflow_id, task_queue=QUEUE, **identity)
+    handle = client.get_workflow_handle(workflow_id)
+    await eventually(lambda: _type_of(handle), lambda found: found == kind, what=f"the run of {workflow_id} that continues")
+    return handle
+
+
+async def _type_of(handle: WorkflowHandle[Any, Any]) -> str:
+    return (await handle.describe()).workflow_type
