@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from activities.cluster_objects.cluster_api import Selection
+from activities.cluster_objects.kinds import LEADER_WORKER_SET
+from api_types.errors import Throttled
 from testbed.running import Running
-from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 
 CLUSTER = "prod-eu"
 
@@ -15,7 +18,17 @@ CLUSTER = "prod-eu"
 async def cluster(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClusterUnderTest]:
     """The cluster, connected; what a test applies is taken away after it."""
     made = await cluster_from(CLUSTER, testbed.clusters[CLUSTER].kubeconfig.read_text(), tmp_path_factory.mktemp("secrets"))
+    await eventually(lambda: _serves_all(made))
     made.facts = (await made.connect()).model_copy(update={"routing": "service"})
     yield made
     await made.clear()
     await made.pool.close()
+
+
+async def _serves_all(cluster: ClusterUnderTest) -> bool:
+    """A cluster that has just started refuses lists of kinds that were added last; a worker tries again."""
+    try:
+        await (await cluster.api()).list(Selection(LEADER_WORKER_SET, metadata_only=True))
+    except Throttled:
+        return False
+    return True
