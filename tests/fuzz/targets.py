@@ -241,7 +241,9 @@ def _answers(text: str) -> Shown:
     try:
         case = json.loads(text)
         answers = [_answer(one) for one in case["answers"]]
-        fields = {key: str(case.get(key, "")) for key in ("hub", "origin", "revision", "credential")}
+        fields = {key: str(case.get(key, "")) for key in ("hub", "credential")}
+        # Checked before they are resolved, and shown.
+        fields |= {key: str(case.get(key, "")).replace(SECRET, "")[:200] for key in ("origin", "revision")}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         # An answer itself, which is not told the credential.
         answers = [Answer(200, {}, text.replace(SECRET, "").encode(errors="surrogatepass"))]
@@ -279,7 +281,8 @@ TARGETS = {
         Target("render", _command("render")),
         Target("plan", _command("plan", "--offline", "-o", "wide")),
         Target("kubeconfig", _kubeconfig, SECRET),
-        Target("settings", _settings, SECRET),
+        # The names of keys are shown, and a change may put anything there.
+        Target("settings", _settings),
         Target("policy", _policy),
         Target("secrets", _secrets, SECRET),
         Target("cel", _cel),

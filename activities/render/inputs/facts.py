@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.pins import apiversions
 
@@ -60,7 +62,12 @@ class ClusterInput:
     @classmethod
     def assumed(cls, name: str, cache_claims: Mapping[str, str] | None = None, **known: Any) -> "ClusterInput":
         """Give a cluster without a connection: what is not `known` of its facts is as on a provisioned one."""
-        return cls(name, ClusterFacts(**{**_ASSUMED, **known}), cache_claims or {})
+        try:
+            facts = ClusterFacts(**{**_ASSUMED, **known})
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False, include_url=False)]
+            raise InvalidFacts(name, tuple(problems)) from None
+        return cls(name, facts, cache_claims or {})
 
     def at_least(self, major: int, minor: int) -> bool:
         """Tell whether the cluster runs this Kubernetes release or a newer one."""
