@@ -27,8 +27,8 @@ pytestmark = pytest.mark.testbed
 
 CALLER = "caller"
 PROBLEM_BYTES_MAX = 1200
-# JSON that may be an order; the activity itself says what is wrong with it.
-ORDERS = ("a long id", "the far future")
+# JSON that may be an order, where nothing is required; the activity itself says what is wrong with it.
+ORDERS = ("a long id", "the far future", "NaN", "nested less", "a number without end")
 
 
 @workflow.defn(name="Caller")
