@@ -92,13 +92,15 @@ async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_
         for function in config["activities"]:
             name = str(activity._Definition.must_from_callable(function).name)
             hints = {key: hint for key, hint in get_type_hints(function).items() if key != "return"}
-            (model,) = hints.values()
+            model = next(iter(hints.values()), None)
             if name in called:
                 continue
             called.add(name)
             mistakes = bad_inputs(model)
             # As many of the large ones as there are activities would take minutes.
             chosen = {mistake: each for mistake, each in mistakes.items() if mistake not in LARGE}
+            if not hints:
+                del chosen["no input"]
             outcomes = await client.execute_workflow(
                 Caller.run,
                 args=[queue, name, [_written(each) for each in chosen.values()]],
@@ -108,7 +110,7 @@ async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_
             )
             for mistake, (kind, for_good, message) in zip(chosen, outcomes, strict=True):
                 assert len(message.encode()) <= PROBLEM_BYTES_MAX, (name, mistake, message[:300])
-                if mistake in ORDERS and kind != "InvalidInput":
+                if hints and mistake in ORDERS and kind != "InvalidInput":
                     continue
                 assert (kind, for_good) == ("InvalidInput", True), (name, mistake, message[:300])
                 assert name in message
