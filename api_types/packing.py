@@ -20,6 +20,10 @@ PLAIN_BYTES_MAX = 64 * 1024
 EXPANDED_BYTES_MAX = 32 * 1024 * 1024
 """What is packed in a message, unpacked: several times of what any sender packs into a payload, for each item has a uid that is random."""
 
+WRITTEN_VALUES_MAX = 1_000_000
+"""Values of a packed tree as it is written. A megabyte of what is packed has a third of that; ten millions of them take ten seconds and 1.5 GB
+to be read, from a text of 40 KB."""
+
 EXPANDED_NODES_MAX = 16 * 1024 * 1024
 """Values of a packed tree, with what is shared counted wherever it is referred to: a thousand replicas of the largest manifest."""
 
@@ -120,28 +124,31 @@ def unshare(written: Mapping[str, Any]) -> Any:
     values = 0
 
     def read(node: Any) -> Any:
-        nonlocal values
         if isinstance(node, Mapping):
             if _REFERENCE in node:
                 number = node[_REFERENCE]
-                values += counts[number]
+                count(counts[number])
                 return shared[number]
-            values += 1 + len(node)
+            count(1 + len(node))
             return {key: read(part) for key, part in node.items()}
         if isinstance(node, list):
-            values += 1 + len(node)
+            count(1 + len(node))
             return [read(part) for part in node]
         return node
+
+    def count(more: int) -> None:
+        # At once and not in the end: a number that doubles with each line has as many digits as there are lines.
+        nonlocal values
+        values += more
+        if values > EXPANDED_NODES_MAX:
+            raise ValueError(f"is {values} values or more when it is unpacked; at most {EXPANDED_NODES_MAX} are read")
 
     for node in written["shared"]:
         values = 0
         shared.append(read(node))
         counts.append(values)
     values = 0
-    tree = read(written["tree"])
-    if values > EXPANDED_NODES_MAX:
-        raise ValueError(f"is {values} values when it is unpacked; at most {EXPANDED_NODES_MAX} are read")
-    return tree
+    return read(written["tree"])
 
 
 def compact(tree: Any) -> Any:
@@ -166,6 +173,10 @@ def _decompressed(text: str) -> bytes:
     data = unpacking.decompress(base64.b85decode(text), EXPANDED_BYTES_MAX)
     if not unpacking.eof:
         raise ValueError(f"is cut off, or more than {EXPANDED_BYTES_MAX} bytes when it is unpacked")
+    # Each value but the first of a list or mapping has a comma before it. Those in texts are counted too: texts that repeat are written once.
+    written = sum(map(data.count, (b",", b"[", b"{")))
+    if written > WRITTEN_VALUES_MAX:
+        raise ValueError(f"is some {written} values when it is unpacked; at most {WRITTEN_VALUES_MAX} are read")
     return data
 
 

@@ -130,3 +130,25 @@ def test_references_to_references_that_make_billions_of_values_are_refused() -> 
     shared += [[{"$shared": number}] * 10 for number in range(9)]
     with pytest.raises(ValidationError, match="at most 16777216 are read"):
         Holder.model_validate({"items": {"$packed": pack({"shared": shared, "tree": [{"$shared": 9}]})}})
+
+
+def test_a_short_text_of_many_small_values_is_refused_before_they_are_made() -> None:
+    bomb = b85(b'{"shared":[],"tree":[' + b",".join([b"[]"] * 10_000_000) + b"]}")
+    assert len(bomb) < PLAIN_BYTES_MAX
+    tracemalloc.start()
+    with pytest.raises(ValidationError, match="at most 1000000 are read"):
+        Holder.model_validate({"items": {"$packed": bomb}})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * EXPANDED_BYTES_MAX
+
+
+def test_references_that_double_line_by_line_are_refused_before_their_number_takes_the_memory() -> None:
+    shared: list[Any] = [[1, 1], *([{"$shared": number}, {"$shared": number}] for number in range(50_000))]
+    packed = pack({"shared": shared, "tree": []})
+    tracemalloc.start()
+    with pytest.raises(ValidationError, match="at most 16777216 are read"):
+        Holder.model_validate({"items": {"$packed": packed}})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * EXPANDED_BYTES_MAX
