@@ -42,6 +42,12 @@ POLICY_BYTES_MAX = 64 * 1024
 FLEET_OBJECTS_MAX = 20_000
 """Classes, clusters and deployments, of each: what the scheduler remembers of them is carried in two payloads."""
 
+REPLICAS_ON_CLUSTER_MAX = 5_000
+"""Replicas of which a watch reports that they have objects on its cluster: each has a node, and a cluster of Kubernetes has so many."""
+
+UNKNOWN_REPLICAS_MAX = 500
+"""Replicas that a cluster reports, that the scheduler does not know, and that it asks for their accounts: it carries their names."""
+
 _NAMED_MAX = 3
 
 

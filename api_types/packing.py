@@ -21,7 +21,7 @@ EXPANDED_BYTES_MAX = 32 * 1024 * 1024
 """What is packed in a message, unpacked: several times of what any sender packs into a payload, for each item has a uid that is random."""
 
 WRITTEN_VALUES_MAX = 1_000_000
-"""Values of a packed tree as it is written. A megabyte of what is packed has a third of that; ten millions of them take ten seconds and 1.5 GB
+"""Values of a packed tree as it is written. A megabyte of what is packed has a third of that; ten millions take ten seconds and 1.5 GB
 to be read, from a text of 40 KB."""
 
 EXPANDED_NODES_MAX = 16 * 1024 * 1024
@@ -173,7 +173,7 @@ def _decompressed(text: str) -> bytes:
     data = unpacking.decompress(base64.b85decode(text), EXPANDED_BYTES_MAX)
     if not unpacking.eof:
         raise ValueError(f"is cut off, or more than {EXPANDED_BYTES_MAX} bytes when it is unpacked")
-    # Each value but the first of a list or mapping has a comma before it. Those in texts are counted too: texts that repeat are written once.
+    # Each value but the first of a list or mapping has a comma before it. Those in texts count too, and texts that repeat are written once.
     written = sum(map(data.count, (b",", b"[", b"{")))
     if written > WRITTEN_VALUES_MAX:
         raise ValueError(f"is some {written} values when it is unpacked; at most {WRITTEN_VALUES_MAX} are read")

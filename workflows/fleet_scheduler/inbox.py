@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from api_types import clock
 from api_types.base import Message, time_problem
-from api_types.limits import FLEET_OBJECTS_MAX, POLICY_BYTES_MAX
+from api_types.limits import FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
 from api_types.messages.capacity import with_plain_admission
 from api_types.messages.delivery import MessageT, Signal
 from api_types.messages.entities import CancelRequested
@@ -230,7 +230,7 @@ class Inbox:
             cache.await_account(workflow_id("InferenceCluster", "", message.name), [message.name])
             return
         view = cluster_view(with_plain_admission(message.manifest))
-        replicas = [name.partition("/")[::2] for name in message.replicas]
+        replicas = [(namespace, name) for namespace, _, name in (each.partition("/") for each in message.replicas)]
         check_names([("metadata.name", view.name), *(("replicas", part) for replica in replicas for part in replica)])
         if view.name != message.name:
             raise ValueError(f"metadata.name: is {view.name!r}, and the report that of {message.name!r}")
@@ -239,10 +239,7 @@ class Inbox:
         state.raise_epoch(message.epoch)
         if not state.holds_up(own_id := workflow_id("InferenceCluster", "", message.name)):
             state.unresponsive.pop(own_id, None)
-        for namespace, name in replicas:
-            # What stands there is charged, whoever has forgotten it.
-            if not any(entry.namespace == namespace for entry in cache.fleet.ledger.named(name)):
-                cache.await_account(workflow_id("ModelReplica", namespace, name), [message.name])
+        self._await_unknown(message.name, replicas)
         view = replace(view, accounted=state.is_accounted(message.name))
         before = cache.fleet.version
         cache.request_resync(self._newly_tainted(view))
@@ -254,6 +251,27 @@ class Inbox:
             state.deleting_clusters[message.name] = None
         if cache.fleet.version != before:
             cache.hints.add_cluster(message.name)
+
+    def _await_unknown(self, cluster: str, replicas: Iterable[tuple[str, str]]) -> None:
+        """Have replicas that stand on a cluster asked for an account: they are charged, whoever has forgotten them.
+
+        Their names are what the cluster says. One that makes them up holds up itself only: no more of them are asked at a time than can be
+        carried, and listed again and again.
+        """
+        cache = self._cache
+        unknown = [
+            workflow_id("ModelReplica", namespace, name)
+            for namespace, name in replicas
+            if not any(entry.namespace == namespace for entry in cache.fleet.ledger.named(name))
+        ]
+        awaited = {each for each, clusters in cache.state.unresponsive.items() if cluster in clusters}
+        asked = [each for each in unknown if each in awaited]
+        asked += [each for each in unknown if each not in awaited][: max(0, UNKNOWN_REPLICAS_MAX - len(awaited))]
+        for each in asked:
+            cache.await_account(each, [cluster])
+        if left := len(unknown) - len(asked):
+            message = f"cluster {cluster} has objects of {left} more replicas that nobody knows: they are not asked for"
+            self._record("UnknownReplicas", message)
 
     def _may_be_gone(self, message: ReportCluster) -> bool:
         """Tell whether a report may be a late one of a cluster that was deleted before this scheduler was started.

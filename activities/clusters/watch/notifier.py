@@ -37,7 +37,8 @@ class ChangeNotifier:
         self._send = send
         self._due: dict[Owner, float] = {}
         self._sent_digests: dict[Owner, str] = {}
-        self._sent_at: dict[Owner, float] = {}
+        # By workflow: objects with another uid, of an earlier owner or made up by the cluster, are of another owner with the same one.
+        self._sent_at: dict[str, float] = {}
         self._wake = asyncio.Event()
 
     def enqueue(self, owner: Owner, after_seconds: float = _BATCH_SECONDS) -> None:
@@ -62,13 +63,17 @@ class ChangeNotifier:
 
         while True:
             now = asyncio.get_running_loop().time()
-            due = [owner for owner in self._due if self._due_at(owner) <= now and not self._is_blocked(owner)]
-            for owner in due:
+            due: dict[str, Owner] = {}
+            for owner in self._due:
+                if self._due_at(owner) <= now and not self._is_blocked(owner):
+                    due.setdefault(owner.workflow_id, owner)
+            for owner in due.values():
                 del self._due[owner]
             if due:
-                await asyncio.gather(*map(send, due))
+                await asyncio.gather(*map(send, due.values()))
                 continue
             self._wake.clear()
+            self._sent_at = {each: at for each, at in self._sent_at.items() if at + _INTERVAL_SECONDS > now}
             next_at = min((self._due_at(owner) for owner in self._due if not self._is_blocked(owner)), default=None)
             # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with contextlib.suppress(TimeoutError):
@@ -77,7 +82,7 @@ class ChangeNotifier:
 
     def _due_at(self, owner: Owner) -> float:
         # Not decided when the owner is queued: a signal to it may be on its way then, and its second begins when that has arrived.
-        return max(self._due[owner], self._sent_at.get(owner, float("-inf")) + _INTERVAL_SECONDS)
+        return max(self._due[owner], self._sent_at.get(owner.workflow_id, float("-inf")) + _INTERVAL_SECONDS)
 
     async def _send_newest(self, index: ObservationIndex, owner: Owner) -> None:
         pending = index.observation_for(owner, utc_now())
@@ -94,7 +99,7 @@ class ChangeNotifier:
             self.enqueue(owner, _RETRY_SECONDS)
             return
         self.sent += 1
-        self._sent_at[owner] = asyncio.get_running_loop().time()
+        self._sent_at[owner.workflow_id] = asyncio.get_running_loop().time()
         if found:
             self._sent_digests[owner] = pending.observed.digest
         else:
@@ -103,7 +108,6 @@ class ChangeNotifier:
         if pending.last:
             index.forget(owner)
             self._sent_digests.pop(owner, None)
-            self._sent_at.pop(owner, None)
 
 
 def _seconds_until(moment: datetime) -> float:

@@ -22,6 +22,7 @@ from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
 from api_types.digests import report_digest
+from api_types.limits import REPLICAS_ON_CLUSTER_MAX
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
 REPLICA = "ModelReplica"
@@ -199,7 +200,9 @@ class ObservationIndex:
         )
 
     def _replicas(self) -> list[str]:
-        return sorted(f"{owner.namespace}/{owner.name}" for owner, targets in self._owned.items() if targets)
+        found = sorted({f"{owner.namespace}/{owner.name}" for owner, targets in self._owned.items() if targets})
+        # The cluster says what stands there, and may make it up.
+        return found[:REPLICAS_ON_CLUSTER_MAX]
 
 
 def _observed(

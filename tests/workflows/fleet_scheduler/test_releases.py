@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from api_types.limits import UNKNOWN_REPLICAS_MAX
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import Bound, Forget, KnownReplica, Released, ReplicaAccount
 from api_types.names import workflow_id
@@ -236,6 +237,20 @@ def test_a_report_with_a_replica_that_has_no_name_changes_nothing(replica: str) 
     made = cache_with(Clock())
     cycle(made, report("c", replicas=[replica]))
     assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {})
+
+
+def test_a_cluster_that_makes_up_replicas_holds_up_itself_and_fills_nothing() -> None:
+    made = cache_with(Clock(), cluster("a", 2), cluster("c", 2))
+    for number in range(3):
+        cycle(made, report("c", 1 + number, replicas=[f"ml/made-up-{number}-{index}" for index in range(UNKNOWN_REPLICAS_MAX)]))
+    assert len(made.state.unresponsive) == UNKNOWN_REPLICAS_MAX
+    assert {name: info.view.accounted for name, info in made.fleet.clusters.items()} == {"a": True, "c": False}
+    said = f"cluster c has objects of {UNKNOWN_REPLICAS_MAX} more replicas that nobody knows"
+    assert [event.message.partition(":")[0] for event in made.state.events] == [said]
+    # Those that were answered for make room for others.
+    made.state.unresponsive.clear()
+    cycle(made, report("c", 4, replicas=["ml/forgotten-1"]))
+    assert made.state.unresponsive == {workflow_id("ModelReplica", "ml", "forgotten-1"): ["c"]}
 
 
 def test_a_cluster_that_is_deleted_is_not_told_that_it_is_empty_while_an_account_is_missing() -> None:

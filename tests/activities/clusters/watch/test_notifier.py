@@ -7,9 +7,15 @@ from typing import cast
 
 import pytest
 
+from activities.cluster_objects.cluster_api import ObjectId
+from activities.cluster_objects.kinds import DEPLOYMENT
 from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch import observation_index
 from activities.clusters.watch.notifier import ChangeNotifier, Undelivered
 from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
+from activities.clusters.watch.reflector import Key
+from activities.observe.objects import ObjectSeen
+from api_types.clock import utc_now
 from api_types.messages.observations import Observed
 
 CLUSTER = Owner("InferenceCluster", "", "prod-eu", "u1")
@@ -64,6 +70,44 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
         await enough.wait()
     task.cancel()
     assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
+
+
+async def test_owners_with_the_same_workflow_take_turns_with_its_second() -> None:
+    """A cluster that makes up uids for the objects of a workflow signals it no more often than one that does not."""
+    sent: list[tuple[str, float]] = []
+    enough = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        del observed
+        sent.append((owner.uid, asyncio.get_running_loop().time()))
+        notifier.enqueue(owner)
+        if len(sent) == 3:
+            enough.set()
+        return True
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    for uid in ("u1", "u2", "u3"):
+        notifier.enqueue(CLUSTER._replace(uid=uid), 0.0)
+    task = asyncio.create_task(notifier.run(cast(ObservationIndex, Changing())))
+    async with asyncio.timeout(60):
+        await enough.wait()
+    task.cancel()
+    assert [uid for uid, _ in sent] == ["u1", "u2", "u3"]
+    assert min(later - earlier for (_, earlier), (_, later) in pairwise(sent)) >= 0.99
+
+
+def test_a_cluster_that_makes_up_replicas_reports_so_many_as_a_cluster_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation_index, "REPLICAS_ON_CLUSTER_MAX", 3)
+    index = ObservationIndex(CLUSTER, lambda _: None)
+    for name in "edcba":
+        for uid in ("u1", "u2"):
+            owner = Owner("ModelReplica", "ml", name, uid)
+            target = ObjectId(DEPLOYMENT, "ml", f"{name}-{uid}")
+            index.put_object(DEPLOYMENT, Key("ml", target.name), ObjectSeen(target, owner, "d"))
+    index.put_listed()
+    observed = index.observation_for(CLUSTER, utc_now()).observed.cluster
+    assert observed is not None
+    assert observed.replicas == ["ml/a", "ml/b", "ml/c"]
 
 
 async def test_observations_are_numbered_in_their_order_also_when_one_seemed_lost() -> None:
