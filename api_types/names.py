@@ -23,6 +23,10 @@ _CACHE_CLAIM_MAX = 57
 # Names of tenants' objects never start like these: what does belongs to the platform.
 CACHE_CLAIM_PREFIX = "modelcache-"
 COPY_PREFIX = "mpx-"
+# Nor end like this.
+_PICKER_SUFFIX = "-epp"
+_METRICS_SUFFIX = "-metrics"
+METRICS_TOKEN_SUFFIX = f"{_PICKER_SUFFIX}{_METRICS_SUFFIX}"
 
 
 def is_reserved_namespace(namespace: str) -> bool:
@@ -75,12 +79,12 @@ def engine_name(namespace: str, replica: str, engine: str, *, gang: bool = False
 
 def picker_name(workload: str) -> str:
     """Name the endpoint picker of a replica and all that belongs to it."""
-    return f"{workload}-epp"
+    return f"{workload}{_PICKER_SUFFIX}"
 
 
 def metrics_token_name(picker: str) -> str:
     """Name the Secret with the token by which Prometheus scrapes an endpoint picker."""
-    return f"{picker}-metrics"
+    return f"{picker}{_METRICS_SUFFIX}"
 
 
 def monitor_name(workload: str, part: str) -> str:

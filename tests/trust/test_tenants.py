@@ -21,12 +21,14 @@ from pydantic import BaseModel
 from activities.clients.secrets.directory import SecretDirectory
 from activities.render.inputs.findings import InvalidSpec
 from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.queues import PRIORITY_LABELS
 from activities.render_settings import render_settings
 from activities.secrets.store import StoredSecret
 from activities.workloads.copies import needed_copies
 from api_types import labels, names
 from api_types.errors import InvalidInput
 from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from api_types.pins import apiversions
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import KINDS
 from api_types.settings import Settings, WorkloadSettings
@@ -313,6 +315,33 @@ def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_
     with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
         rendering.render(engine)
     assert rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))["metadata"]["annotations"][key] == "x"
+
+
+@pytest.mark.parametrize("kind", ["secretKeyRef", "imagePullSecrets"])
+def test_secrets_that_the_platform_makes_in_the_namespace_of_a_tenant_are_not_for_its_pods(kind: str) -> None:
+    """The token of an endpoint picker reads pods and reviews tokens, and pods of tenants have no token at all."""
+    settings = {"epp_metrics_auth": True}
+    made = rendering.render(cluster=rendering.a_cluster(routing="pool", apis=(apiversions.POD_MONITOR,)), settings=settings)
+    secrets = [item.manifest["metadata"]["name"] for item in made.objects if item.manifest["kind"] == "Secret"]
+    assert secrets
+    for name in [*secrets, names.copy_name("ml", "Secret", "hub", ()), names.cache_credential_name(names.cache_claim_name("ml", "c", "k"))]:
+        used = (
+            {"pull_secrets": [name]}
+            if kind == "imagePullSecrets"
+            else {"env": [{"name": "T", "valueFrom": {kind: {"name": name, "key": "k"}}}]}
+        )
+        with pytest.raises(InvalidSpec, match=f"{name}.*kept for what the platform makes"):
+            rendering.render(rendering.an_engine("main", rendering.a_member(**used)))
+
+
+@pytest.mark.parametrize("key", sorted(PRIORITY_LABELS))
+def test_labels_that_give_pods_a_priority_over_those_of_others_are_refused(key: str) -> None:
+    for engine in (
+        rendering.an_engine("main", rendering.a_member(labels={key: "high"})),
+        rendering.an_engine("gang", rendering.a_member("Leader"), rendering.a_member("Worker", labels={key: "high"})),
+    ):
+        with pytest.raises(InvalidSpec, match=rf"label '{key}' is not for users.*spec\.scheduling\.priorityClassName"):
+            rendering.render(engine)
 
 
 def test_the_list_of_the_operator_is_the_one_that_counts() -> None:

@@ -117,8 +117,8 @@ def _pull_secrets(pod: Reader) -> tuple[str, ...]:
     where = f"{pod.where}, imagePullSecrets"
     secrets = [Reader(value, where, pod.findings).text("name", required=True) for value in pod.sequence("imagePullSecrets")]
     for name in secrets:
-        if contract.is_platform_copy(name):
-            pod.findings.problem(where, f"{name!r} {contract.PLATFORM_COPY_REFUSED}")
+        if contract.is_made_by_platform(name):
+            pod.findings.problem(where, f"{name!r} {contract.PLATFORM_NAME_REFUSED}")
     # The list is keyed by name: duplicates have no effect.
     return tuple(dict.fromkeys(secrets))
 

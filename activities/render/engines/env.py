@@ -90,5 +90,5 @@ def _check_source(variable: Reader, where: str, findings: Findings) -> None:
         return
     reference.text("key", required=True)
     name = reference.text("name", required=True)
-    if contract.is_platform_copy(name):
-        findings.problem(where, f"{given[0]} {name!r} {contract.PLATFORM_COPY_REFUSED}")
+    if contract.is_made_by_platform(name):
+        findings.problem(where, f"{given[0]} {name!r} {contract.PLATFORM_NAME_REFUSED}")

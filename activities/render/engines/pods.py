@@ -14,6 +14,7 @@ from activities.render.engines.flags import find_flag
 from activities.render.engines.spec import LEADER, Engine, Member
 from activities.render.objects import contract
 from activities.render.objects.manifest import Json, compact
+from activities.render.objects.queues import PRIORITY_LABELS
 from api_types import labels, names
 
 _MODEL_FLAG = "--model"
@@ -71,6 +72,12 @@ def member_path(engine: Engine, member: Member) -> str:
 
 
 def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
+    for key in sorted(member.labels.keys() & PRIORITY_LABELS):
+        context.findings.problem(
+            member_path(engine, member),
+            f"label {key!r} is not for users: schedulers of clusters take the priority of the pod from it; "
+            "name a priority class of the fleet policy in spec.scheduling.priorityClassName instead",
+        )
     if not member.serves:
         return dict(member.labels)
     managed = {labels.SERVING: context.workload}

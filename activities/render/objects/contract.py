@@ -25,8 +25,9 @@ MODELPLANE_ENV_PREFIX = "MODELPLANE_"
 LWS_ENV = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 
 # A user's reference to a copy that we make on clusters would read another tenant's copy.
-PLATFORM_COPY_REFUSED = (
-    f"starts with {names.COPY_PREFIX!r} or {names.CACHE_CLAIM_PREFIX!r}, which is kept for copies that the platform makes"
+PLATFORM_NAME_REFUSED = (
+    f"starts with {names.COPY_PREFIX!r} or {names.CACHE_CLAIM_PREFIX!r}, or ends with {names.METRICS_TOKEN_SUFFIX!r}: such names are kept "
+    "for what the platform makes"
 )
 
 # The gateway of the project that splits prefill and decode reads these.
@@ -41,6 +42,6 @@ def restricted() -> dict[str, object]:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
 
 
-def is_platform_copy(name: str) -> bool:
-    """Tell whether a Secret or ConfigMap of this name is a copy of ours."""
-    return name.startswith((names.COPY_PREFIX, names.CACHE_CLAIM_PREFIX))
+def is_made_by_platform(name: str) -> bool:
+    """Tell whether a Secret or ConfigMap of this name is ours: a copy, or the token of an endpoint picker, which may more than a pod."""
+    return name.startswith((names.COPY_PREFIX, names.CACHE_CLAIM_PREFIX)) or name.endswith(names.METRICS_TOKEN_SUFFIX)
