@@ -286,7 +286,7 @@ async def _scale_by_hand(cluster: ClusterUnderTest, workload: ObjectId, replicas
 
 
 async def test_long_lists_are_read_page_by_page(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.clients.kubernetes.client._PAGE_ITEMS", 2)
+    monkeypatch.setattr("activities.clients.kubernetes.client._PAGE_ITEMS", (2,))
     nodes = (await (await cluster.api()).list(Selection(Kind("v1", "Node")))).items
     assert len({node["metadata"]["name"] for node in nodes}) == 9  # eight of the pools, and the one without GPUs
     assert all((node["apiVersion"], node["kind"]) == ("v1", "Node") for node in nodes)

@@ -1,5 +1,6 @@
 """How changes reach running replicas (spec/workloads.md 6), row by row, and rollouts that a user pauses and undoes."""
 
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -27,9 +28,12 @@ from tests.workflows.environment.topologies import (
 
 pytestmark = pytest.mark.testbed
 
-# Above every number that is taken from the time now.
-LATE = 9_000_000_000_000
 FIRST, SECOND, THIRD = (f"registry.example/engine:{number}" for number in (1, 2, 3))
+
+
+def late() -> int:
+    """Give a number after all that the cluster sends during a test, and within the hour that receivers believe."""
+    return int(time.time() * 1000) + 1_800_000
 
 
 def pods(plane: ControlPlane, namespace: str) -> dict[str, str]:
@@ -262,7 +266,9 @@ async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(pl
     running = pods(plane, namespace)
     replica = plane.handle("ModelReplica", (await the_replica(plane, "kept", namespace))["metadata"]["name"], namespace)
     view = await connection_of(plane)
-    await replica.signal("cluster_changed", {**view, "sequence": LATE, "connected": False, "connection": None, "facts": None})
+    await replica.signal(
+        "cluster_changed", {**view, "sequence": (sequence := late()), "connected": False, "connection": None, "facts": None}
+    )
 
     async def accepted() -> str:
         return reason(await the_replica(plane, "kept", namespace), "ModelAccepted")
@@ -270,7 +276,7 @@ async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(pl
     await eventually(accepted, lambda found: found == "WaitingForCluster")
     assert pods(plane, namespace) == running
     assert (await the_replica(plane, "kept", namespace))["status"]["inventory"]
-    await replica.signal("cluster_changed", {**view, "sequence": LATE + 1})
+    await replica.signal("cluster_changed", {**view, "sequence": sequence + 1})
     after = await plane.ready("ModelDeployment", "kept", namespace)
     assert [each["replica"] for each in after["status"]["placements"]] == [each["replica"] for each in before["status"]["placements"]]
     assert pods(plane, namespace) == running
@@ -282,7 +288,7 @@ async def test_wkl_114_a_replica_of_a_deleted_cluster_ends_and_lists_what_it_lef
     await plane.ready("ModelDeployment", "lost", namespace)
     name = (await the_replica(plane, "lost", namespace))["metadata"]["name"]
     view = await connection_of(plane)
-    await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": LATE, "present": False})
+    await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": late(), "present": False})
     await plane.delete("ModelDeployment", "lost", namespace)
     await plane.gone("ModelDeployment", "lost", namespace)
     left = await plane.handle("ModelReplica", name, namespace).query("describe")
