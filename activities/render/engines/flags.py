@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import PurePosixPath
 
 from activities.render.engines.spec import Member
@@ -16,6 +16,9 @@ from activities.render.engines.spec import Member
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _SHELL_TEXT_FLAG = re.compile(r"-[a-z]*c")
 _SHELL_ENDS = ";&|)"
+# A replica is rendered while others wait: a script of more characters is read without its quotes, and no more than a few scripts are.
+_QUOTED_TEXT_MAX = 16_384
+_SHELL_TEXTS_MAX = 4
 # More than any number that an engine takes; Python itself refuses to read one of more than 4,300.
 _DIGITS_MAX = 18
 
@@ -52,7 +55,7 @@ def find_flag(member: Member, *names: str) -> Flag | None:
 def _command_lines(member: Member) -> Iterator[tuple[str, list[str]]]:
     yield "args", list(member.args)
     yield "command", list(member.command)
-    for text in _shell_texts([*member.command, *member.args]):
+    for text in islice(_shell_texts([*member.command, *member.args]), _SHELL_TEXTS_MAX):
         yield "shell text", _split(text)
 
 
@@ -67,7 +70,7 @@ def _shell_texts(words: list[str]) -> Iterator[str]:
 def _split(text: str) -> list[str]:
     joined = text.replace("\\\n", " ")
     try:
-        words = shlex.split(joined, comments=True)
+        words = shlex.split(joined, comments=True) if len(joined) <= _QUOTED_TEXT_MAX else joined.split()
     except ValueError:  # an unclosed quote, which the shell reports in the log of the engine
         words = joined.split()
     return [word.rstrip(_SHELL_ENDS) for word in words]
