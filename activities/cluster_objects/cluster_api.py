@@ -7,12 +7,13 @@ SDK is behind `ClusterApi` in `clients/`. Failures are raised as the errors of `
 * Throttled (429), ServerError (409, 5xx), ClusterUnreachable (no response); a retry may help with these
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from api_types.messages.cluster_work import Connection, ObjectIdParts
 
 Json = dict[str, Any]
+Keep = Callable[[Json], Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
 
@@ -64,9 +65,12 @@ class Resource(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All objects of a list and the resource version that a watch may start from. Items carry apiVersion and kind."""
+    """All objects of a list, or what is kept of each, and the resource version that a watch may start from.
 
-    items: list[Json]
+    Items carry apiVersion and kind.
+    """
+
+    items: list[Any]
     resource_version: str
 
 
@@ -85,6 +89,11 @@ class Selection(NamedTuple):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+
+
+def whole(item: Json) -> Json:
+    """Keep the object itself."""
+    return item
 
 
 class WatchExpired(Exception):
@@ -106,8 +115,11 @@ class ClusterApi(Protocol):
         """Read one object; None if it, its namespace or its kind does not exist."""
         ...
 
-    async def list(self, selection: Selection) -> Listing:
-        """List all pages. Raises StackMissing if the kind is not served."""
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+        """List all pages. Raises StackMissing if the kind is not served, and what `keep` raises.
+
+        What it gives of an object is kept, and at once: all objects together may take a hundred times as much.
+        """
         ...
 
     def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:

@@ -15,12 +15,14 @@ from activities.cluster_objects.cluster_api import (
     ClusterPool,
     Event,
     Json,
+    Keep,
     Kind,
     Listing,
     ObjectId,
     Propagation,
     Resource,
     Selection,
+    whole,
 )
 from activities.clusters import activities
 from api_types.messages.cluster_work import Connection
@@ -47,8 +49,8 @@ class IdleCluster(ClusterApi):
         await _answer()
         return None
 
-    async def list(self, selection: Selection) -> Listing:
-        del selection
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+        del selection, keep
         await _answer()
         return Listing([], "1")
 

@@ -15,6 +15,7 @@ from activities.cluster_objects.cluster_api import (
     ClusterApi,
     Event,
     Json,
+    Keep,
     Kind,
     Listing,
     ObjectId,
@@ -22,14 +23,19 @@ from activities.cluster_objects.cluster_api import (
     Resource,
     Selection,
     WatchExpired,
+    whole,
 )
 from api_types.errors import AnswerTooLarge, ServerError, StackMissing
 from api_types.labels import FIELD_MANAGER
 
 # The first is that of client-go; the next ones are for pages that are larger than is read of an answer.
 _PAGE_ITEMS = (500, 100, 10, 1)
-# In JSON; in memory it is twice as much. The nodes of the largest clusters, 5,000 with all their images, take 150 MiB.
+# In JSON; in memory it is twice as much, or twenty times where it is meant to be, so only what is kept of a page outlives it.
+# The nodes of the largest clusters, 5,000 with all their images, take 150 MiB.
 _LIST_BYTES_MAX = 256 << 20
+_METADATA_LIST_BYTES_MAX = 32 << 20
+# As many pods as a cluster of Kubernetes has.
+_LIST_ITEMS_MAX = 150_000
 _LIST_RESTARTS_MAX = 3
 # With what the metadata of their objects must have.
 _EVENTS = {
@@ -41,6 +47,8 @@ _WATCH_SECONDS = (200, 300)
 _DISCOVERY_SECONDS_MIN = 5.0
 _APPLY_ATTEMPTS = 4
 _CONFLICT_WAIT_SECONDS = 0.2
+# More than any name has, and as much as messages take of one.
+_NAME_MAX = 1024
 _METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
 
@@ -75,22 +83,23 @@ class KubernetesCluster(ClusterApi):
         answer = await self._session.request("GET", path(resource, target.namespace, target.name))
         return None if answer.status == HTTPStatus.NOT_FOUND else self._read(answer, f"read {target}")
 
-    async def list(self, selection: Selection) -> Listing:
-        """List all pages. Raises StackMissing if the kind is not served."""
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+        """List all pages. Raises StackMissing if the kind is not served, and what `keep` raises."""
         resource = await self._needed(selection.kind)
         where = path(resource, selection.namespace)
         for page_items in _PAGE_ITEMS:
             try:
-                return await self._list(selection, where, page_items)
+                return await self._list(selection, keep, where, page_items)
             except AnswerTooLarge:
                 # Objects are not counted by size: some kinds have 500 small ones, others a few large ones.
                 if page_items == _PAGE_ITEMS[-1]:
                     raise
         raise AssertionError("the last size of a page returns or raises")
 
-    async def _list(self, selection: Selection, where: str, page_items: int) -> Listing:
+    async def _list(self, selection: Selection, keep: Keep, where: str, page_items: int) -> Listing:
         doing = f"list {selection.kind}"
-        items: list[Json] = []
+        items: list[Any] = []
+        bytes_max = _METADATA_LIST_BYTES_MAX if selection.metadata_only and keep is whole else _LIST_BYTES_MAX
         size = restarts = 0
         query = _query(selection) | {"limit": str(page_items)}
         headers = {"Accept": _METADATA.format("PartialObjectMetadataList")} if selection.metadata_only else None
@@ -106,12 +115,14 @@ class KubernetesCluster(ClusterApi):
                 continue
             page = self._read(answer, doing)
             size += len(answer.body)
-            if size > _LIST_BYTES_MAX:
-                raise self._malformed(doing, f"its pages are more than {_LIST_BYTES_MAX >> 20} MiB together")
+            if size > bytes_max:
+                raise self._malformed(doing, f"its pages are more than {bytes_max >> 20} MiB together")
             found, metadata = page.get("items") or [], page.get("metadata") or {}
             if not (isinstance(found, list) and all(map(_is_object, found)) and isinstance(metadata, dict)):
                 raise self._malformed(doing, "it is no list of Kubernetes objects")
-            items += [_typed(item, selection.kind) for item in found]
+            if len(items) + len(found) > _LIST_ITEMS_MAX:
+                raise self._malformed(doing, f"it has more than {_LIST_ITEMS_MAX} objects")
+            items += [keep(_typed(item, selection.kind)) for item in found]
             if not metadata.get("continue"):
                 return Listing(items, str(metadata.get("resourceVersion", "")))
             query["continue"] = str(metadata["continue"])
@@ -276,7 +287,9 @@ def _is_object(found: object, needed: tuple[str, ...] = ("name",)) -> TypeGuard[
     metadata = found.get("metadata") if isinstance(found, dict) else None
     return (
         isinstance(metadata, dict)
-        and all(isinstance(metadata.get(name, ""), str) for name in ("name", "namespace", "resourceVersion"))
+        and all(
+            isinstance(text := metadata.get(name, ""), str) and len(text) <= _NAME_MAX for name in ("name", "namespace", "resourceVersion")
+        )
         and all(name in metadata for name in needed)
     )
 

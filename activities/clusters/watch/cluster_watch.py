@@ -13,7 +13,7 @@ from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex
-from activities.clusters.watch.reflector import Key, Reflector
+from activities.clusters.watch.reflector import Budget, Key, Reflector
 from activities.observe.cache import read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
 from activities.observe.endpoints import read_endpoints
@@ -80,6 +80,7 @@ class ClusterWatch:
         self._notifier = ChangeNotifier(send, self._is_blocked)
         self._index = ObservationIndex(cluster, self._notifier.enqueue, capacity)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
+        self._budget = Budget()
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}
         self._running: dict[Selection, asyncio.Task[None]] = {}
@@ -172,7 +173,7 @@ class ClusterWatch:
         return handlers
 
     def _reflector(self, handler: Handler, selection: Selection) -> Reflector[Any]:
-        return Reflector(self._current, selection, handler.read, handler.on_change, self._listed)
+        return Reflector(self._current, selection, handler.read, handler.on_change, self._listed, budget=self._budget)
 
     def _current(self) -> ClusterApi:
         if self._client is None:

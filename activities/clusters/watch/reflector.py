@@ -6,10 +6,10 @@ the cluster no longer has that version everything is listed again, and only what
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection, WatchExpired
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Listing, Selection, WatchExpired
 from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, ServerError, StackMissing
 
 Record = TypeVar("Record")
@@ -21,11 +21,60 @@ _RESUME_SECONDS = 0.2
 _FAILURES_MAX = 3
 
 
+# The records of the largest clusters take some 50 MiB. A worker has hundreds of clusters, and none of them may take its memory.
+KEPT_BYTES_MAX = 256 << 20
+# Of any value, and of its place in a collection.
+_VALUE_BYTES = 64
+_NESTING_MAX = 64
+
+
 class Key(NamedTuple):
     """An object within its kind."""
 
     namespace: str
     name: str
+
+
+class Kept(NamedTuple, Generic[Record]):
+    """A record, and what it takes, in bytes."""
+
+    record: Record
+    size: int
+
+
+class Budget:
+    """What is kept of the objects of one cluster, in all selections together."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def charge(self, size: int, selection: Selection) -> None:
+        """Charge bytes, or give them back. Raises ServerError if they are too many."""
+        if size > 0 and self.used + size > KEPT_BYTES_MAX:
+            raise ServerError(
+                f"what would be kept of the objects on this cluster is more than {KEPT_BYTES_MAX >> 20} MiB, {selection.kind} among them; "
+                "delete those that do not belong there"
+            )
+        self.used += size
+
+
+def weight(record: object) -> int:
+    """Estimate what a record takes, in bytes. Raises ValueError if it is nested deeper than any object of Kubernetes."""
+    size, level = 0, [record]
+    for _ in range(_NESTING_MAX):
+        parts: list[object] = []
+        for each in level:
+            size += _VALUE_BYTES
+            if isinstance(each, str):
+                size += len(each)
+            elif isinstance(each, Mapping):
+                parts += [*each, *each.values()]
+            elif isinstance(each, tuple | list | set | frozenset):
+                parts += each
+        if not parts:
+            return size
+        level = parts
+    raise ValueError(f"nested more than {_NESTING_MAX} deep")
 
 
 class Reflector(Generic[Record]):
@@ -42,6 +91,8 @@ class Reflector(Generic[Record]):
         read: Callable[[Json], Record | None],
         on_change: Callable[[Key, Record | None], None],
         on_list: Callable[[], None],
+        *,
+        budget: Budget | None = None,
     ) -> None:
         self.selection = selection
         self.synced = False
@@ -51,7 +102,8 @@ class Reflector(Generic[Record]):
         self._read = read
         self._on_change = on_change
         self._on_list = on_list
-        self._records: dict[Key, Record] = {}
+        self._budget = budget or Budget()
+        self._records: dict[Key, Kept[Record]] = {}
         self._version = ""
         self._failures = 0
         self._retry_now = asyncio.Event()
@@ -113,40 +165,61 @@ class Reflector(Generic[Record]):
     async def _follow(self) -> None:
         cluster = self._cluster()
         if not self._version:
-            listing = await cluster.list(self.selection)
+            listing = await self._list(cluster)
             self.listings += 1
-            self._replace({_key(item): record for item in listing.items if (record := self._record(item)) is not None})
+            self._replace(dict(found for found in listing.items if found is not None))
             self._version = listing.resource_version
             self._sync()
         if self._failures < _FAILURES_MAX:
             self.problem = None
         async for event in cluster.watch(self.selection, self._version):
             if event.type != "BOOKMARK":
-                self._put(_key(event.object), None if event.type == "DELETED" else self._record(event.object))
+                self._put(_key(event.object), None if event.type == "DELETED" else self._kept(event.object))
             self._version = str(event.object["metadata"]["resourceVersion"])
             self.problem, self._failures = None, 0
 
-    def _record(self, item: Json) -> Record | None:
+    async def _list(self, cluster: ClusterApi) -> Listing:
+        """List everything; items are keys with records and their sizes, None where an object is not ours."""
+        charged = 0
+
+        def keep(item: Json) -> tuple[Key, Kept[Record]] | None:
+            nonlocal charged
+            kept = self._kept(item)
+            if kept is None:
+                return None
+            self._budget.charge(kept.size, self.selection)
+            charged += kept.size
+            return _key(item), kept
+
         try:
-            return self._read(item)
+            return await cluster.list(self.selection, keep)
+        finally:
+            self._budget.charge(-charged, self.selection)
+
+    def _kept(self, item: Json) -> Kept[Record] | None:
+        try:
+            record = self._read(item)
+            return None if record is None else Kept(record, weight(record))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             where = f"{self.selection.kind}/{item['metadata'].get('namespace', '')}/{item['metadata'].get('name', '')}"
             raise ServerError(f"{where} cannot be read as an object of that kind ({type(error).__name__})") from error
 
-    def _replace(self, records: dict[Key, Record]) -> None:
+    def _replace(self, records: dict[Key, Kept[Record]]) -> None:
         for key in self._records.keys() - records.keys():
             self._put(key, None)
-        for key, record in records.items():
-            self._put(key, record)
+        for key, kept in records.items():
+            self._put(key, kept)
 
-    def _put(self, key: Key, record: Record | None) -> None:
-        if record == self._records.get(key):
+    def _put(self, key: Key, kept: Kept[Record] | None) -> None:
+        known = self._records.get(key)
+        if (kept and kept.record) == (known and known.record):
             return
-        if record is None:
+        self._budget.charge((kept.size if kept else 0) - (known.size if known else 0), self.selection)
+        if kept is None:
             del self._records[key]
         else:
-            self._records[key] = record
-        self._on_change(key, record)
+            self._records[key] = kept
+        self._on_change(key, kept.record if kept else None)
 
 
 def _key(item: Json) -> Key:

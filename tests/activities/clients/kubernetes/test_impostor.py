@@ -125,11 +125,11 @@ async def test_the_error_of_a_watch_is_read_within_the_bound_too(failure: Any) -
 
 
 async def test_long_lines_and_many_in_one_packet_are_given_one_by_one(certificate: Certificate) -> None:
-    names = ["a", "b" * 3_000_000, "c"]
-    lines = [json.dumps({"type": "ADDED", "object": {"metadata": {"name": name, "resourceVersion": "7"}}}) for name in names]
+    texts = ["a", "b" * 3_000_000, "c"]
+    lines = [json.dumps({"type": "ADDED", "object": {"metadata": {"name": "p", "resourceVersion": "7"}, "text": text}}) for text in texts]
     async with impostor(an_api_server(lambda _: whole("\n".join(lines).encode())), certificate) as server:
         client, session = await connected(server.host, certificate)
-        assert [event.object["metadata"]["name"] async for event in client.watch(PODS, "1")] == names
+        assert [event.object["text"] async for event in client.watch(PODS, "1")] == texts
         await session.close()
 
 
@@ -291,3 +291,35 @@ async def test_the_memory_of_a_worker_does_not_grow_with_what_a_server_sends(cer
     *refused, grown_kib = output.decode().split()
     assert refused == ["refused", "refused"]
     assert int(grown_kib) < 64 * 1024
+
+
+async def test_a_list_of_more_objects_than_a_cluster_has_is_refused_with_the_page_that_has_them(failure: Any) -> None:
+    tiny = b",".join([b'{"metadata":{"name":"a"}}'] * 160_000)
+    page = b'{"metadata":{"continue":"c"},"items":[' + tiny + b"]}"
+    error, sent = await failure(lambda _: whole(page), lambda client: client.list(PODS))
+    assert isinstance(error, ServerError)
+    assert "it has more than 150000 objects" in error.message
+    assert sent < 2 * len(page)
+
+
+async def test_only_what_is_kept_of_a_page_outlives_it(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given for an object is in the list; and of objects that are kept whole, a list takes less of those without contents."""
+    pages = iter([b'{"metadata":{"continue":"c"},"items":[{"metadata":{"name":"a"}}]}', b'{"items":[{"metadata":{"name":"b"}}]}'])
+    async with impostor(an_api_server(lambda _: whole(next(pages))), certificate) as server:
+        client, session = await connected(server.host, certificate)
+        listing = await client.list(PODS, lambda item: item["metadata"]["name"])
+        await session.close()
+    assert listing.items == ["a", "b"]
+    monkeypatch.setattr(client_module, "_METADATA_LIST_BYTES_MAX", 10)
+    async with impostor(an_api_server(lambda _: whole(b'{"items":[{"metadata":{"name":"b"}}]}')), certificate) as server:
+        client, session = await connected(server.host, certificate)
+        with pytest.raises(ServerError, match="its pages are more than"):
+            await client.list(PODS._replace(metadata_only=True))
+        assert (await client.list(PODS)).items[0]["metadata"]["name"] == "b"
+        await session.close()
+
+
+async def test_a_name_that_no_object_can_have_is_no_name(failure: Any) -> None:
+    page = json.dumps({"items": [{"metadata": {"name": "n" * 1025}}]}).encode()
+    error, _ = await failure(lambda _: whole(page), lambda client: client.list(PODS))
+    assert "it is no list of Kubernetes objects" in error.message

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activities.cluster_objects.cluster_api import ClusterApi, Event, Listing, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Event, Keep, Listing, Selection, whole
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch import health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
@@ -24,11 +24,11 @@ class SlowPods(IdleCluster):
         self.told = asyncio.Event()
         self.listed: set[str] = set()
 
-    async def list(self, selection: Selection) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
         if selection.kind.kind == "Pod":
             await self.told.wait()
         self.listed.add(selection.kind.kind)
-        return await super().list(selection)
+        return await super().list(selection, keep)
 
 
 async def test_w6_an_owner_waits_until_a_new_watch_has_listed_every_kind() -> None:
@@ -63,12 +63,12 @@ class LargePods(IdleCluster):
     def __init__(self) -> None:
         self.lists = 0
 
-    async def list(self, selection: Selection) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
         if selection.kind.kind == "Pod":
             self.lists += 1
             if self.lists > 3:
                 raise AnswerTooLarge("cluster eu: GET /api/v1/pods: the answer is larger than 16 MiB")
-        return await super().list(selection)
+        return await super().list(selection, keep)
 
     async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
         if selection.kind.kind == "Pod":

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Kind, Listing, Selection, WatchExpired
+from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Keep, Kind, Listing, Selection, WatchExpired, whole
 from activities.clusters.watch import reflector as module
 from activities.clusters.watch.reflector import Key, Reflector
 from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, PermissionDenied, ServerError, StackMissing
@@ -27,13 +27,13 @@ class Script:
         self.requests: list[str] = []
         self.idle = asyncio.Event()
 
-    async def list(self, selection: Selection) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
         assert selection == SELECTION
         self.requests.append("list")
         found = self.lists.pop(0)
         if isinstance(found, Exception):
             raise found
-        return Listing(found, "100")
+        return Listing([keep(item) for item in found], "100")
 
     async def watch(self, _: Selection, version: str) -> AsyncIterator[Event]:
         self.requests.append(f"watch {version}")
@@ -196,3 +196,31 @@ async def test_an_object_that_cannot_be_read_is_a_problem_and_not_the_end_of_the
     assert recorder.changes == [("a", "1")]
     assert isinstance(reflector.problem, ServerError)
     assert "v1/ConfigMap/n/b cannot be read" in reflector.problem.message
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "seen by the watch"])
+async def test_what_is_kept_of_a_cluster_is_bounded_and_more_is_its_problem(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES_MAX", 1 << 20)
+    few, many = [an_item("a", "1")], [an_item(f"i{number}", "x" * 500_000, 101 + number) for number in range(3)]
+    lists: list[list[Json] | ModelplaneError] = [few + many] * 50 if listed else [few]
+    script = Script(lists, [[Event("ADDED", item) for item in many]] * 50)
+    recorder, reflector = await play(script, until=lambda reflector: reflector.problem)
+    assert [name for name, _ in recorder.changes] == ([] if listed else ["a", "i0", "i1"])
+    assert isinstance(reflector.problem, ServerError)
+    assert "more than 1 MiB, v1/ConfigMap among them" in reflector.problem.message
+
+
+async def test_what_is_dropped_makes_room() -> None:
+    item = an_item("a", "x" * 1000)
+    script = Script([[item], [item]], [[Event("DELETED", item), Event("ADDED", item), Event("MODIFIED", item)], WatchExpired()])
+    _, reflector = await play(script)
+    assert reflector._budget.used == module.weight("x" * 1000)
+
+
+async def test_an_object_that_is_nested_too_deep_to_be_compared_is_not_kept() -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+    script = Script([[{**an_item("a", ""), "value": deep}]] * 50, [])
+    recorder, reflector = await play(script, until=lambda reflector: reflector.problem)
+    assert (recorder.changes, reflector.synced) == ([], False)
