@@ -43,14 +43,12 @@ async def test_a_real_scheduler_goes_on_after_malformed_signals() -> None:
         assert (await fleet.scheduler("describe"))["status"]["clusters"] == 1
 
 
-@pytest.mark.parametrize("arguments", [[], [{}]], ids=["nothing", "a state that nobody carried"])
-async def test_a_scheduler_that_is_started_by_hand_rebuilds(arguments: list[Any]) -> None:
+async def test_a_scheduler_that_is_started_by_hand_rebuilds() -> None:
     # Nothing else runs, so nobody tells it an epoch: it has drawn one itself, as it does when it begins to rebuild.
     async with protocol_fleet(clients=1) as fleet:
         before = await eventually(lambda: fleet.scheduler("describe"), bool, what="the first scheduler")
         await fleet.client.start_workflow(
             "FleetScheduler",
-            args=arguments,
             id=names.FLEET_SCHEDULER_ID,
             task_queue=queues.SCHEDULER,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
