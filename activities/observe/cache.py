@@ -11,6 +11,7 @@ from activities.observe.conditions import find_condition
 from activities.observe.digest import content_digest
 from activities.observe.pods import not_ready_reason
 from api_types import labels
+from api_types.limits import OBSERVED_MAX
 from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
 
 MODEL_CACHE = "ModelCache"
@@ -105,8 +106,8 @@ def observe_cache(cluster: str, volumes: Iterable[VolumeSeen], jobs: Iterable[Jo
         by_job.setdefault(pod.job_uid, []).append(pod)
     return ObservedCache(
         cluster=cluster,
-        volumes=sorted((seen.volume for seen in volumes), key=lambda volume: volume.claim),
-        jobs=[_job(job, by_job.get(job.uid, [])) for job in sorted(jobs, key=lambda job: job.claim) if not job.deleting],
+        volumes=sorted((seen.volume for seen in volumes), key=lambda volume: volume.claim)[:OBSERVED_MAX],
+        jobs=[_job(job, by_job.get(job.uid, [])) for job in sorted(jobs, key=lambda job: job.claim) if not job.deleting][:OBSERVED_MAX],
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from activities.observe.conditions import find_condition
 from api_types.labels import POOL
+from api_types.limits import OBSERVED_MAX
 from api_types.messages.observations import ObservedNodes
 
 
@@ -67,5 +68,5 @@ def observe_nodes(nodes: Iterable[NodeSeen], slices: Iterable[SliceSeen]) -> lis
             schedulable=sum(node.ready and node.schedulable for node in members),
             devices=sum(devices[node.name] for node in members),
         )
-        for pool, members in sorted(pools.items())
+        for pool, members in sorted(pools.items())[:OBSERVED_MAX]
     ]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from activities.cluster_objects import kinds
 from activities.observe.objects import ObjectSeen, ParentStatusSeen, WorkloadSeen
 from activities.observe.pods import PodSeen, WorkloadKey, dominant_reason, ready_groups
+from api_types.limits import OBSERVED_MAX
 from api_types.messages.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
 
 # Some gateways never write a pool's status; that of the route then counts for it.
@@ -30,7 +31,7 @@ def observe_replica(
 
     `objects` are the replica's own. `pods` are those of its workloads. `endpoints` counts ready endpoints by (namespace, Service).
     """
-    ordered = sorted(objects, key=lambda seen: str(seen.target))
+    ordered = sorted(objects, key=lambda seen: str(seen.target))[:OBSERVED_MAX]
     routes = [
         ObservedRoute(name=seen.target.name, accepted=seen.parent_status.accepted, message=seen.parent_status.message)
         for seen in ordered
@@ -80,7 +81,7 @@ def _workload(seen: ObjectSeen, workload: WorkloadSeen, pods: Mapping[WorkloadKe
         available=available,
         total=workload.total,
         pods_ready=len(serving),
-        hashes=sorted(hashes),
+        hashes=sorted(hashes)[:OBSERVED_MAX],
         blocker=dominant_reason(alive) or workload.message,
         overdue=workload.overdue,
     )

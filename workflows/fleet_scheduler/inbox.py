@@ -5,7 +5,7 @@ here, in order, a bounded number at a time.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from api_types import clock
 from api_types.base import Message, time_problem
-from api_types.limits import FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
+from api_types.limits import CAPACITY_BYTES_MAX, FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
 from api_types.messages.capacity import with_plain_admission
 from api_types.messages.delivery import MessageT, Signal
 from api_types.messages.entities import CancelRequested
@@ -32,6 +32,7 @@ from api_types.messages.scheduling import (
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.messages.versions import Version
 from api_types.names import workflow_id
+from api_types.packing import pack
 from api_types.payload_limits import shortened, wire_size
 from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
@@ -229,6 +230,7 @@ class Inbox:
         if cache.clusters.is_doubtful(message.name, message.uid) or self._may_be_gone(message):
             cache.await_account(workflow_id("InferenceCluster", "", message.name), [message.name])
             return
+        _check_capacity(message.manifest)
         view = cluster_view(with_plain_admission(message.manifest))
         replicas = [(namespace, name) for namespace, _, name in (each.partition("/") for each in message.replicas)]
         check_names([("metadata.name", view.name), *(("replicas", part) for replica in replicas for part in replica)])
@@ -357,6 +359,15 @@ class Inbox:
             return
         state.policy, state.policy_problem, state.policy_lost = message.policy, "", ""
         cache.hints.add_everywhere()
+
+
+def _check_capacity(manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError for a capacity that would fill what is carried of all clusters."""
+    status = manifest.get("status")
+    capacity = status.get("capacity") if isinstance(status, Mapping) else None
+    # What is small as it is need not be packed to know it.
+    if wire_size(capacity) > CAPACITY_BYTES_MAX and (size := len(pack(capacity))) > CAPACITY_BYTES_MAX:
+        raise ValueError(f"status.capacity: is {size} bytes when it is packed, and at most {CAPACITY_BYTES_MAX} are carried of a cluster")
 
 
 def _check_room(name: str, *, has_room: bool) -> None:

@@ -11,6 +11,7 @@ from activities.clusters.capacity import kai, kube, kueue
 from activities.clusters.capacity.admission import Pod, PodAdmission, admission
 from activities.clusters.capacity.objects import Objects
 from api_types import labels
+from api_types.limits import OBSERVED_MAX, REPLICAS_ON_CLUSTER_MAX
 from api_types.messages.capacity import CapacityQueue, CapacitySnapshot
 
 VERSION = "1"
@@ -18,6 +19,10 @@ _KUBE_KINDS = (("v1", "Node", labels.POOL), ("resource.k8s.io/", "ResourceSlice"
 _PODS = (("v1", "Pod", labels.SERVING), ("v1", "Pod", f"{LWS_NAME_LABEL},!{labels.SERVING}"))
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _KUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "Workload")
+
+
+def _bounded(queue: CapacityQueue) -> CapacityQueue:
+    return queue.model_copy(update={"tenants": queue.tenants[:OBSERVED_MAX], "pools": queue.pools[:OBSERVED_MAX]})
 
 
 def _no_queues(_: Objects) -> list[CapacityQueue]:
@@ -45,9 +50,10 @@ class Adapter:
             adapter_version=VERSION,
             observed_at=observed_at,
             generation=objects.changes,
-            pools=kube.pools(objects),
-            queues=self.queues(objects),
-            admission=admission(objects, self.pod_admissions(objects)),
+            # A cluster says how many there are, and what it says is sent to the scheduler.
+            pools=kube.pools(objects)[:OBSERVED_MAX],
+            queues=[_bounded(queue) for queue in self.queues(objects)[:OBSERVED_MAX]],
+            admission=admission(objects, self.pod_admissions(objects))[:REPLICAS_ON_CLUSTER_MAX],
         )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from api_types.digests import content_hash
 from api_types.limits import UNKNOWN_REPLICAS_MAX
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import Bound, Forget, KnownReplica, Released, ReplicaAccount
@@ -251,6 +252,20 @@ def test_a_cluster_that_makes_up_replicas_holds_up_itself_and_fills_nothing() ->
     made.state.unresponsive.clear()
     cycle(made, report("c", 4, replicas=["ml/forgotten-1"]))
     assert made.state.unresponsive == {workflow_id("ModelReplica", "ml", "forgotten-1"): ["c"]}
+
+
+def test_a_cluster_that_makes_up_queues_fills_nothing_that_is_carried_for_all() -> None:
+    made = cache_with(Clock(), cluster("a", 2))
+    name, reported = report("c")
+    reported.manifest["status"]["capacity"] = {"observedAt": 1, "queues": [{"name": "q", "tenants": ["modelplane-ml"] * 20_000}]}
+    cycle(made, (name, reported))
+    assert made.fleet.cluster("c") is not None, "what is long and says little is carried"
+    reported.manifest["status"]["capacity"]["queues"] = [{"name": content_hash(number), "tenants": []} for number in range(4000)]
+    cycle(made, (name, reported.model_copy(update={"sequence": 2})))
+    view = made.fleet.cluster("c")
+    assert view is not None
+    assert [found.name for found in view.queues] == ["q"]
+    assert "status.capacity: is" in made.state.events[-1].message
 
 
 def test_a_cluster_that_is_deleted_is_not_told_that_it_is_empty_while_an_account_is_missing() -> None:

@@ -1,0 +1,60 @@
+"""What a cluster makes up reaches no workflow in numbers that only the cluster chooses."""
+
+from typing import Any
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ObjectId
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.capacity.adapters import Adapter
+from activities.clusters.capacity.objects import Objects
+from activities.observe.cache import MODEL_CACHE, JobSeen, VolumeSeen, observe_cache
+from activities.observe.capacity import NodeSeen, observe_nodes
+from activities.observe.objects import ObjectSeen, WorkloadSeen
+from activities.observe.pods import PodSeen
+from activities.observe.replica import observe_replica, workload_key
+from api_types import labels
+from api_types.clock import utc_now
+from api_types.limits import OBSERVED_MAX, REPLICAS_ON_CLUSTER_MAX
+from api_types.messages.capacity import CapacityQueue
+from api_types.messages.observations import ObservedVolume
+
+MADE_UP = range(REPLICAS_ON_CLUSTER_MAX + 1)
+REPLICA, CACHE = Owner("ModelReplica", "ml", "qwen-0", "u1"), Owner(MODEL_CACHE, "ml", "qwen", "u2")
+
+
+def test_of_a_replica_no_more_objects_are_reported_than_any_has() -> None:
+    workload = WorkloadSeen(current=True, desired=1, updated=1, ready=1, available=1, total=1, hashes=frozenset(), message="")
+    objects = [ObjectSeen(ObjectId(kinds.DEPLOYMENT, "ml", f"d{number}"), REPLICA, "digest", workload) for number in MADE_UP]
+    key = workload_key(objects[0])
+    pods = [PodSeen(key, serving=True, ready=True, terminating=False, template_hash=f"hash-{number}", not_ready=None) for number in MADE_UP]
+    observed = observe_replica(objects, {key: pods}, {}, utc_now()).observed
+    assert (len(observed.objects), len(observed.workloads), len(observed.workloads[0].hashes)) == (OBSERVED_MAX,) * 3
+
+
+def test_of_a_cache_no_more_volumes_and_jobs_are_reported_than_any_has() -> None:
+    volumes = [VolumeSeen(CACHE, ObservedVolume(claim=f"c{number}")) for number in MADE_UP]
+    jobs = [JobSeen(CACHE, f"c{number}", f"j{number}", "Running", "", deleting=False) for number in MADE_UP]
+    observed = observe_cache("eu", volumes, jobs, [])
+    assert (len(observed.volumes), len(observed.jobs)) == (OBSERVED_MAX, OBSERVED_MAX)
+
+
+def test_of_a_cluster_no_more_pools_queues_and_workloads_are_reported_than_any_has() -> None:
+    nodes = [NodeSeen(f"n{number}", f"p{number}", ready=True, schedulable=True) for number in MADE_UP]
+    assert len(observe_nodes(nodes, [])) == OBSERVED_MAX
+
+    def queues(_: Objects) -> list[CapacityQueue]:
+        names = [f"q{number}" for number in MADE_UP]
+        return [CapacityQueue(name=name, tenants=names, pools=names) for name in names[: OBSERVED_MAX + 1]]
+
+    objects = Objects()
+    for number in MADE_UP:
+        made_up: dict[str, Any] = {
+            "name": f"p{number}",
+            "namespace": "ml",
+            "labels": {labels.SERVING: f"w{number}", labels.POOL: f"p{number}"},
+        }
+        for kind in ("Pod", "Node"):
+            objects.put(kind, "ml", f"p{number}", {"metadata": made_up, "spec": {}, "status": {}})
+    seen = Adapter("test", queues=queues).snapshot("eu", objects, 0)
+    assert (len(seen.pools), len(seen.queues), len(seen.admission)) == (OBSERVED_MAX, OBSERVED_MAX, REPLICAS_ON_CLUSTER_MAX)
+    assert {(len(queue.tenants), len(queue.pools)) for queue in seen.queues} == {(OBSERVED_MAX, OBSERVED_MAX)}
