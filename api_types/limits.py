@@ -23,6 +23,9 @@ AFFINITY_TERMS_MAX = 16
 SELECTORS_BYTES_MAX = 32 * 1024
 """All device selectors of one ModelDeployment: the ledger entry of each of its replicas has them."""
 
+SCHEDULING_BYTES_MAX = 16 * 1024
+"""What else of one ModelDeployment decides where it is placed, as JSON: the scheduler carries that of all deployments in 2 MiB."""
+
 SELECTORS_COST_MAX = 200_000
 """CEL cost units of all device selectors of one ModelDeployment, by Kubernetes' estimate of the most that they can cost.
 

@@ -2,8 +2,24 @@
 
 from collections import Counter
 
-from api_types.limits import MEMBERS_MAX, SELECTORS_BYTES_MAX, SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, not_checked
-from api_types.resources.model_deployment import DeviceRequest, DeviceSelector, Engine, Member, ReplicaTemplateSpec, Toleration
+from api_types.limits import (
+    MEMBERS_MAX,
+    SCHEDULING_BYTES_MAX,
+    SELECTORS_BYTES_MAX,
+    SELECTORS_COST_MAX,
+    SELECTORS_REFUSED_MAX,
+    cost_problem,
+    not_checked,
+)
+from api_types.resources.model_deployment import (
+    DeviceRequest,
+    DeviceSelector,
+    Engine,
+    Member,
+    ModelDeploymentSpec,
+    ReplicaTemplateSpec,
+    Toleration,
+)
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, ReplicaMember, ResolvedRequest
 from api_types.resources.parts.engines import Phase
 from api_types.resources.parts.pod_template import EngineContainer, EnvVar, EnvVarSource
@@ -45,6 +61,18 @@ def gang_has_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Finding
     for index, engine in enumerate(spec.engines):
         if any(member.role == "Leader" for member in engine.members):
             yield context.warning("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
+
+
+def placement_can_be_carried(spec: ModelDeploymentSpec, context: RuleContext) -> Findings:
+    """Limit what decides about placement, beside selectors of devices: a list of names has no other limit."""
+    template = spec.template.spec
+    parts = [part for part in (spec.scheduling, template.cluster_selector, *(template.tolerations or ())) if part is not None]
+    size = sum(len(part.model_dump_json(by_alias=True, exclude_none=True, warnings=False).encode()) for part in parts)
+    if size > SCHEDULING_BYTES_MAX:
+        yield context.error(
+            "scheduling, template.spec.clusterSelector and template.spec.tolerations together must be at most "
+            f"{SCHEDULING_BYTES_MAX} bytes of JSON, got {size}; name fewer namespaces, labels and values"
+        )
 
 
 def selectors_can_be_used(spec: AnySpec, context: RuleContext) -> Findings:
@@ -165,6 +193,7 @@ def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
 _ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
+    ModelDeploymentSpec: (placement_can_be_carried,),
     ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_used),
     ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used),
     Engine: (*_ENGINE, some_member_requests_devices),
