@@ -26,7 +26,8 @@ from api_types.settings import Network
 # As much as the distribution specification has registries take.
 _MANIFEST_BYTES_MAX = 4 << 20
 _TOKEN_ANSWER_BYTES_MAX = 64 << 10
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+# From the beginning of a word only: a header of one long word would be searched anew from each of its letters.
+_CHALLENGE = re.compile(r'\b(\w+)="([^"]*)"')
 # As RFC 6750 has it; servers take headers of 8 KiB or more.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,32768}=*")
 _SCHEMA_VERSION = 2

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from activities.clients.hubs import oci
 from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.outward import requests
@@ -439,3 +441,11 @@ async def test_the_memory_of_a_worker_does_not_grow_with_what_a_registry_sends(c
     *lines, grown_kib = output.decode().splitlines()
     assert lines.count("refused") == 2
     assert int(grown_kib) < 48 * 1024
+
+
+def test_a_challenge_of_one_long_word_is_read_at_once() -> None:
+    """Searched anew from each of its letters it would take half a minute."""
+    started = time.process_time()
+    assert oci._CHALLENGE.findall("a" * 100_000) == []
+    assert time.process_time() - started < 2
+    assert dict(oci._CHALLENGE.findall('realm="https://t.example/token",service="r",scope="s"'))["service"] == "r"
