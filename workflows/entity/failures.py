@@ -4,10 +4,13 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from temporalio import exceptions
-from temporalio.exceptions import ActivityError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 
 from api_types.errors import ClusterUnreachable, error_message, error_type, is_permanent
 from workflows.entity import backoff
+
+# What a workflow gets of a local activity that failed: what was raised in it, without the ActivityError that is around that of others.
+LOCAL_FAILURES = (ActivityError, ApplicationError)
 
 
 class Failure(NamedTuple):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.messaging.entity_client import EntityClient
 from api_types.errors import error_message
@@ -13,9 +12,11 @@ from api_types.payload_limits import split_by_size
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast
+from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.decide_activity import DecideBatch, Decided, decide_batch
+from workflows.fleet_scheduler.live_cache import read_live
 from workflows.fleet_scheduler.orders import Announce, Order, Send
 
 
@@ -52,12 +53,14 @@ async def decide_requests(cache: SchedulerCache, places: list[PlacementRequest])
     """Have requests decided. A batch that fails is halved until the request is found that cannot be decided: that one is dropped."""
     if not places:
         return Decided()
-    batch = DecideBatch(run_id=workflow.info().run_id, version=cache.fleet.version, now=cache.now(), requests=places)
     try:
-        decided: Decided = await workflow.execute_local_activity(
-            decide_batch, batch, **activity_options.local(activity_options.DECIDE, f"decide {len(places)} requests")
+        decided = await read_live(
+            decide_batch,
+            cache,
+            lambda live: DecideBatch(run_id=live.run_id, version=live.version, now=cache.now(), requests=places),
+            activity_options.local(activity_options.DECIDE, f"decide {len(places)} requests"),
         )
-    except ActivityError as error:
+    except LOCAL_FAILURES as error:
         workflow.logger.exception("a decision failed", extra={"requests": [place.request_id for place in places]})
         if len(places) == 1:
             return Decided(problems={places[0].request_id: error_message(error)})

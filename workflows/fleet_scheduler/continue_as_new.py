@@ -4,14 +4,16 @@ import contextlib
 import gc
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
 from workflows.entity.calls import activity_options
+from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion, PackedFleet, PackPage, joined, pack_cache
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.live_cache import read_live
 
 # The parts of a small fleet, which are read at once, and the pause between the parts of a large one.
 PARTS_AT_ONCE = 3
@@ -49,18 +51,14 @@ async def pack(cache: SchedulerCache) -> PackedFleet:
     pages: list[PackedFleet] = []
     try:
         while not pages or len(pages) < pages[0].pages:
-            wanted = PackPage(**version_of(cache).model_dump(), page=len(pages))
-            pages.append(
-                await workflow.execute_local_activity(
-                    pack_cache, wanted, **activity_options.local(activity_options.WHOLE_CACHE, "pack the cache for the next run")
-                )
-            )
-    except ActivityError as error:
+            page = partial(_page, len(pages))
+            options = activity_options.local(activity_options.WHOLE_CACHE, "pack the cache for the next run")
+            pages.append(await read_live(pack_cache, cache, page, options))
+    except LOCAL_FAILURES as error:
         workflow.logger.exception("the cache could not be packed", extra={"problem": error_message(error)})
         return PackedFleet(too_large=True)
     return joined(pages)
 
 
-def version_of(cache: SchedulerCache) -> CacheVersion:
-    """Name the cache as it is now, for a local activity that reads it."""
-    return CacheVersion(run_id=workflow.info().run_id, version=cache.fleet.version)
+def _page(number: int, live: CacheVersion) -> PackPage:
+    return PackPage(run_id=live.run_id, version=live.version, page=number)

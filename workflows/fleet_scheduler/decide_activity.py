@@ -16,16 +16,15 @@ from api_types.packing import compact
 from api_types.payload_limits import LIST_BYTES_MAX, MANIFEST_BYTES_MAX, TooLargeToSend, wire_size
 from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest, decide_some, read_need, to_wire
 from workflows.fleet_scheduler.cache import cache_registry
+from workflows.fleet_scheduler.cache.carry_over import CacheVersion
 
 # What a deployment needs is made from its manifest, in other words.
 NEED_BYTES_MAX = 2 * MANIFEST_BYTES_MAX
 
 
-class DecideBatch(Message):
+class DecideBatch(CacheVersion):
     """A batch of requests against the ledger of one run at one version; `now` in ms."""
 
-    run_id: str
-    version: int
     now: int
     requests: list[PlacementRequest]
 

@@ -1,14 +1,14 @@
 """The periodic recount of the ledger. A difference is a bug in the scheduler, and is logged and shown."""
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from api_types.errors import error_message
 from workflows.entity import periods
 from workflows.entity.calls import activity_options
+from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.continue_as_new import version_of
+from workflows.fleet_scheduler.live_cache import read_live
 
 # What may be recounted while a query waits.
 QUERY_ENTRIES_MAX = 10_000
@@ -34,10 +34,9 @@ class LedgerAudit:
         self.is_due = False
         state = self._cache.state
         try:
-            state.audit = await workflow.execute_local_activity(
-                audit_ledger, version_of(self._cache), **activity_options.local(activity_options.WHOLE_CACHE, "recount the ledger")
-            )
-        except ActivityError as error:
+            options = activity_options.local(activity_options.WHOLE_CACHE, "recount the ledger")
+            state.audit = await read_live(audit_ledger, self._cache, lambda live: live, options)
+        except LOCAL_FAILURES as error:
             state.audit = [f"the ledger could not be recounted: {error_message(error)}"]
         for difference in state.audit:
             workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
