@@ -245,14 +245,15 @@ async def simulated_plane(clusters: SimulatedClusters | None = None, events: int
     `events` as in `protocol_fleet`.
     """
     simulated = clusters or SimulatedClusters()
-    async with protocol_fleet(clients=1, events=events) as fleet, _serving(fleet.client, simulated):
+    async with protocol_fleet(clients=1, events=events) as fleet, serving_clusters(fleet.client, simulated):
         address = fleet.client.service_client.config.target_host
         running = Running(home=Path(), temporal_address=address, temporal_ui="", clusters={}, control=None, manifests=Path())
         yield ControlPlane(fleet.client, running, None, lambda _: None)
 
 
 @asynccontextmanager
-async def _serving(client: Client, clusters: SimulatedClusters) -> AsyncIterator[None]:
+async def serving_clusters(client: Client, clusters: SimulatedClusters) -> AsyncIterator[None]:
+    """Serve the task queues of clusters in this process."""
     async with AsyncExitStack() as stack:
         for queue in queues.cluster_queues(queues.CLUSTERS):
             await stack.enter_async_context(Worker(client, task_queue=queue, activities=clusters.activities()))
