@@ -26,6 +26,7 @@ from api_types.environment import CONFIG_VARIABLE
 from api_types.errors import CredentialsInvalid, ModelplaneError
 from api_types.messages import signals
 from api_types.messages.delivery import Receiver, Signal
+from api_types.model_sources import is_revision
 from api_types.resources.secrets import Stored
 from api_types.settings import KubeconfigSettings
 from api_types.text.printable import escaped
@@ -242,13 +243,14 @@ def _answers(text: str) -> Shown:
         case = json.loads(text)
         answers = [_answer(one) for one in case["answers"]]
         fields = {key: str(case.get(key, "")) for key in ("hub", "credential")}
-        # Checked before they are resolved, and shown.
+        # Both are shown.
         fields |= {key: str(case.get(key, "")).replace(SECRET, "")[:200] for key in ("origin", "revision")}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         # An answer itself, which is not told the credential.
         answers = [Answer(200, {}, text.replace(SECRET, "").encode(errors="surrogatepass"))]
         fields = {"hub": "", "origin": "a/b", "revision": "", "credential": SECRET}
-    said = [str(failure(one.status, one.body, one.headers, "x", "apply v1/Pod/a/b")) for one in answers]
+    # An API server is not told the credential of a hub.
+    said = [str(failure(one.status, one.body.replace(SECRET.encode(), b""), one.headers, "x", "apply v1/Pod/a/b")) for one in answers]
     hub = OciRegistry(allow_plain_http=True) if fields["hub"] == "oci" else HuggingFaceHub()
     client = OutwardClient.__new__(OutwardClient)
 
@@ -257,7 +259,8 @@ def _answers(text: str) -> Shown:
 
     client.get = get  # type: ignore[method-assign]
     hub._client = client
-    artifact = Artifact(source=fields["hub"], origin=fields["origin"], revision=fields["revision"], size_gib=1)
+    revision = fields["revision"] if is_revision(fields["revision"]) else ""
+    artifact = Artifact(source=fields["hub"], origin=fields["origin"], revision=revision, size_gib=1)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             asyncio.run(hub.resolve(artifact, fields["credential"]))

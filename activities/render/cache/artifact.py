@@ -68,10 +68,11 @@ def _hugging_face(block: Reader, revision: str) -> Artifact:
             block.where, f"repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', without '..', is {repo!r}"
         )
     literal = block.text("revision")
-    if literal and not is_revision(literal):
-        block.findings.problem(
-            block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-' or '..', is {literal!r}"
-        )
+    for given in (literal, revision):
+        if given and not is_revision(given):
+            block.findings.problem(
+                block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-' or '..', is {given!r}"
+            )
     secret = block.object("authSecret")
     return Artifact(
         source=SOURCE_HUGGINGFACE,

@@ -96,6 +96,7 @@ def test_wkl_85_every_cluster_downloads_the_resolved_commit() -> None:
         pytest.param({"repo": None}, "huggingFace: repo is missing", id="no repo"),
         pytest.param({"revision": "-x"}, "revision must be letters", id="wkl-86 a flag as revision"),
         pytest.param({"revision": "a b"}, "revision must be letters", id="wkl-86 a blank in the revision"),
+        pytest.param({"commit": "-x"}, "revision must be letters", id="wkl-86 a flag as resolved revision"),
         pytest.param({"sizeGiB": None}, "sizeGiB is missing", id="no size"),
         pytest.param({"sizeGiB": 0}, "sizeGiB must be between 1 and 100000, is 0", id="no room"),
         pytest.param({"spec": {"source": "S3"}}, "source must be one of HuggingFace, OCI, is 'S3'", id="another source"),
