@@ -18,6 +18,8 @@ from api_types.messages.capacity import CapacityQueue
 _GPU = "nvidia.com/gpu"
 _POD_GROUP = "pod-group-name"
 _UNLIMITED = -1
+# KAI has two levels, and a few with nested departments.
+_CHAIN_MAX = 16
 
 
 def queues(objects: Objects) -> list[CapacityQueue]:
@@ -45,9 +47,9 @@ def _queue(name: str, known: dict[str, dict[str, Any]]) -> CapacityQueue:
 
 
 def _chain(name: str, known: dict[str, dict[str, Any]]) -> list[str]:
-    """Give a queue and its parents; a parent that is its own ancestor ends the chain."""
+    """Give a queue and its parents; a parent that is its own ancestor ends the chain, and so does one that is too far away."""
     chain: list[str] = []
-    while name in known and name not in chain:
+    while name in known and name not in chain and len(chain) < _CHAIN_MAX:
         chain.append(name)
         name = known[name]["spec"].get("parentQueue", "")
     return chain

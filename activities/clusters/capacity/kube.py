@@ -25,25 +25,24 @@ def pools(objects: Objects) -> list[CapacityPool]:
             members[pool].append(node)
     published = _published(objects)
     own, foreign = _claimed(objects, published)
-    return [_pool(name, nodes, published, own, foreign) for name, nodes in sorted(members.items())]
-
-
-def _pool(
-    name: str,
-    nodes: list[dict[str, Any]],
-    published: dict[tuple[str, str], tuple[str, set[str]]],
-    own: Counter[tuple[str, str]],
-    foreign: Counter[tuple[str, str]],
-) -> CapacityPool:
+    # By node, and once for all pools: a cluster says how many there are of both.
+    devices: dict[str, Counter[str]] = defaultdict(Counter)
+    for (driver, _), (where, names) in published.items():
+        devices[where][driver] += len(names)
+    free = {
+        node: {driver: count - own[node, driver] - foreign[node, driver] for driver, count in found.items()}
+        for node, found in devices.items()
+    }
     foreign_nodes = {node for (node, _), count in foreign.items() if count}
+    return [_pool(name, nodes, free, foreign_nodes) for name, nodes in sorted(members.items())]
+
+
+def _pool(name: str, nodes: list[dict[str, Any]], free: dict[str, dict[str, int]], foreign_nodes: set[str]) -> CapacityPool:
     usable = [node["metadata"]["name"] for node in nodes if _takes_pods(node)]
     histogram: dict[str, Counter[int]] = defaultdict(Counter)
-    devices: Counter[tuple[str, str]] = Counter()
-    for (driver, _), (node, names) in published.items():
-        devices[node, driver] += len(names)
-    for (node, driver), count in devices.items():
-        if node in usable:
-            histogram[driver][count - own[node, driver] - foreign[node, driver]] += 1
+    for node in usable:
+        for driver, count in free.get(node, {}).items():
+            histogram[driver][count] += 1
     return CapacityPool(
         name=name,
         nodes_total=len(nodes),

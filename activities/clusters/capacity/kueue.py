@@ -47,17 +47,18 @@ def queues(objects: Objects) -> list[CapacityQueue]:
     for local in objects.of("LocalQueue"):
         tenants[local["spec"].get("clusterQueue", "")].add(local["metadata"]["name"])
     quotas = {queue["metadata"]["name"]: _quotas(queue) for queue in objects.of("ClusterQueue")}
-    cohorts: dict[str, list[str]] = defaultdict(list)
+    # Of all queues of a cohort together, each of which may borrow from the others.
+    lendable: dict[str, dict[Share, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for queue in objects.of("ClusterQueue"):
         if queue["spec"].get("cohortName"):
-            cohorts[queue["spec"]["cohortName"]].append(queue["metadata"]["name"])
+            for share, quota in quotas[queue["metadata"]["name"]].items():
+                lendable[queue["spec"]["cohortName"]][share] += quota.to_lend
     own = {name: _cohort_quotas(cohort) for cohort in objects.of("Cohort") if (name := cohort["metadata"]["name"])}
     found = []
     for queue in objects.of("ClusterQueue"):
         name, cohort = queue["metadata"]["name"], queue["spec"].get("cohortName", "")
-        lenders = [quotas[other] for other in cohorts.get(cohort, ()) if other != name]
         for share, quota in sorted(quotas[name].items()):
-            lent = sum((lender[share].to_lend for lender in lenders if share in lender), Fraction(0))
+            lent = lendable[cohort][share] - quota.to_lend if cohort else Fraction(0)
             if cohort in own and share in own[cohort]:
                 lent += own[cohort][share].to_lend
             reachable = lent if cohort else Fraction(0)

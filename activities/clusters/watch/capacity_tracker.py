@@ -38,8 +38,8 @@ class CapacityTracker:
             return self._last
         try:
             found = self.adapter.snapshot(self._cluster, self.objects, int(now.timestamp() * 1000))
-        except ValueError:
-            # A queue with an invalid quantity: the last snapshot stays until it is stale by its own timestamp.
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # A queue with an invalid quantity, or without a field: the last snapshot stays until it is stale by its own timestamp.
             return self._last
         last = self._last
         same = last is not None and found.model_copy(update={"observed_at": last.observed_at, "generation": last.generation}) == last

@@ -1,12 +1,16 @@
 """What a cluster makes up reaches no workflow in numbers that only the cluster chooses."""
 
+import time
 from typing import Any
+
+import pytest
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ObjectId
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.capacity.adapters import Adapter
+from activities.clusters.capacity.adapters import ADAPTERS, Adapter
 from activities.clusters.capacity.objects import Objects
+from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.observe.cache import MODEL_CACHE, JobSeen, VolumeSeen, observe_cache
 from activities.observe.capacity import NodeSeen, observe_nodes
 from activities.observe.objects import ObjectSeen, WorkloadSeen
@@ -58,3 +62,48 @@ def test_of_a_cluster_no_more_pools_queues_and_workloads_are_reported_than_any_h
     seen = Adapter("test", queues=queues).snapshot("eu", objects, 0)
     assert (len(seen.pools), len(seen.queues), len(seen.admission)) == (OBSERVED_MAX, OBSERVED_MAX, REPLICAS_ON_CLUSTER_MAX)
     assert {(len(queue.tenants), len(queue.pools)) for queue in seen.queues} == {(OBSERVED_MAX, OBSERVED_MAX)}
+
+
+def objects_of(*made: tuple[str, dict[str, Any]]) -> Objects:
+    objects = Objects()
+    for kind, item in made:
+        objects.put(kind, "", item["metadata"]["name"], {"spec": {}, "status": {}, **item})
+    return objects
+
+
+MANY = range(4000)
+
+
+def a_slice(number: int) -> dict[str, Any]:
+    spec = {"driver": "d", "pool": {"name": f"n{number}"}, "nodeName": f"n{number}"}
+    return {"metadata": {"name": f"s{number}"}, "spec": spec}
+
+
+def a_queue(number: int) -> dict[str, Any]:
+    flavor = {"name": "f", "resources": [{"name": "gpu", "nominalQuota": 1}]}
+    return {"metadata": {"name": f"q{number}"}, "spec": {"cohortName": "c", "resourceGroups": [{"flavors": [flavor]}]}}
+
+
+NODES_AND_SLICES = [
+    *(("Node", {"metadata": {"name": f"n{number}", "labels": {labels.POOL: f"p{number}"}}}) for number in MANY),
+    *(("ResourceSlice", a_slice(number)) for number in MANY),
+]
+COHORT = [("ClusterQueue", a_queue(number)) for number in MANY]
+CHAIN = [("Queue", {"metadata": {"name": f"q{number}"}, "spec": {"parentQueue": f"q{number + 1}"}}) for number in MANY]
+
+
+@pytest.mark.parametrize(("adapter", "made"), [("kube", NODES_AND_SLICES), ("kueue", COHORT), ("kai", CHAIN)], ids=["kube", "kueue", "kai"])
+def test_the_time_of_a_snapshot_does_not_grow_with_the_square_of_what_a_cluster_lists(adapter: str, made: Any) -> None:
+    """It is taken by the worker of all clusters, which does nothing else meanwhile."""
+    objects, started = objects_of(*made), time.process_time()
+    ADAPTERS[adapter].snapshot("eu", objects, 0)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "spec", [{"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}, {"resourceGroups": [3]}, {"resourceGroups": {"a": "b"}}]
+)
+def test_a_queue_without_its_fields_is_not_the_end_of_the_watch(spec: Any) -> None:
+    tracker = CapacityTracker(ADAPTERS["kueue"], "eu")
+    tracker.synced, tracker.objects = True, objects_of(("ClusterQueue", {"metadata": {"name": "q"}, "spec": spec}))
+    assert tracker.snapshot(utc_now()) is None

@@ -260,7 +260,7 @@ def test_a_cluster_that_makes_up_queues_fills_nothing_that_is_carried_for_all() 
     reported.manifest["status"]["capacity"] = {"observedAt": 1, "queues": [{"name": "q", "tenants": ["modelplane-ml"] * 20_000}]}
     cycle(made, (name, reported))
     assert made.fleet.cluster("c") is not None, "what is long and says little is carried"
-    reported.manifest["status"]["capacity"]["queues"] = [{"name": content_hash(number), "tenants": []} for number in range(4000)]
+    reported.manifest["status"]["capacity"]["queues"] = [{"name": content_hash(number), "tenants": []} for number in range(20_000)]
     cycle(made, (name, reported.model_copy(update={"sequence": 2})))
     view = made.fleet.cluster("c")
     assert view is not None
