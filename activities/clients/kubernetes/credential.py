@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio import StreamReader, StreamReaderProtocol
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -72,8 +74,8 @@ async def _run(plugin: ExecPlugin) -> dict[str, Any]:
     """Give the status that the plugin writes. Raises _PluginFailed, ValueError (it is no JSON) and OSError (it cannot be started)."""
     request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
     environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)}
-    async with _started(plugin, environment) as process:
-        output = await _output(process)
+    async with _started(plugin, environment) as (process, source):
+        output = await _read(source)
         code = await process.wait()
     if code:
         raise _PluginFailed(f"exit code {code}")
@@ -85,24 +87,36 @@ async def _run(plugin: ExecPlugin) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _started(plugin: ExecPlugin, environment: dict[str, str]) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        plugin.command, *plugin.args, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
-    )
+async def _started(plugin: ExecPlugin, environment: dict[str, str]) -> AsyncIterator[tuple[Process, StreamReader]]:
+    # Its own pipe and its own group: a script that is stopped leaves what it runs, and with the pipe of a `Process` the end of that would
+    # be waited for too.
+    source, sink = os.pipe()
+    output = StreamReader()
     try:
-        yield process
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(output), os.fdopen(source, "rb"))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command, *plugin.args, env=environment, stdin=DEVNULL, stdout=sink, stderr=DEVNULL, start_new_session=True
+            )
+        except BaseException:
+            transport.close()
+            raise
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        os.close(sink)
+    try:
+        yield process, output
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    finally:
+        transport.close()
 
 
-async def _output(process: Process) -> bytes:
-    if process.stdout is None:
-        raise AssertionError("the process was started with a pipe")
+async def _read(source: StreamReader) -> bytes:
     output = bytearray()
-    while chunk := await process.stdout.read(1 << 16):
+    while chunk := await source.read(1 << 16):
         output += chunk
         if len(output) > _PLUGIN_OUTPUT_MAX:
             raise _PluginFailed(f"it wrote more than {_PLUGIN_OUTPUT_MAX >> 20} MiB")

@@ -263,6 +263,22 @@ async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["in its group", "in a session of its own"])
+async def test_a_plugin_is_not_waited_for_because_of_what_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", 1.0)
+    started = f"subprocess.Popen(['sleep', '20'], start_new_session={apart})"
+    body = f"import subprocess\nchild = {started}\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\nchild.wait()"
+    session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
+    async with asyncio.timeout(10):
+        with pytest.raises(ClusterUnreachable, match="did not finish within 1 s"):
+            await session._credential.token()
+    child = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    # What was killed may still wait for its new parent to take note of its end.
+    assert (child.exists() and child.read_text().split()[2] != "Z") is apart
+
+
 async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lookup(*_: object, **__: object) -> list[dict[str, Any]]:
         return [{"hostname": "x", "host": "169.254.169.254", "port": 443, "family": 2, "proto": 0, "flags": 0}]
