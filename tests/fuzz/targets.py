@@ -115,11 +115,16 @@ def _policy(text: str) -> Shown:
 
 
 def _secrets(text: str) -> Shown:
+    shown = _stored(text)
+    # A name is shown: who writes a secret there reads it.
+    return shown if _is_only_a_value(text) else Shown()
+
+
+def _stored(text: str) -> Shown:
     try:
         admitted = [one.manifest for one in admit_all(parse(text, "input.yaml"), CHECKS)]
     except InvalidManifest as error:
-        # A name is shown: who writes a secret there reads it in an error.
-        return Shown(str(error)) if _is_only_a_value(text) else Shown()
+        return Shown(str(error))
     out = io.StringIO()
     try:
         with contextlib.redirect_stdout(out):
