@@ -8,8 +8,10 @@ import binascii
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +26,7 @@ PIECE = 24
 
 @dataclass
 class Canaries:
-    """Secret values by where they lie. `found` notes in `seen` where one of them is."""
+    """Secret values by where they lie."""
 
     values: dict[str, str] = field(default_factory=dict)
 
@@ -53,11 +55,11 @@ def _parts(where: str, value: str) -> Iterator[tuple[str, str]]:
     elif "users:" in value or '"users"' in value:
         try:
             users = yaml.safe_load(value)["users"]
-        except yaml.YAMLError:
-            users = [{"user": {"token": found}} for found in re.findall(r"token: (\S+)", value)]
+        except (yaml.YAMLError, ValueError):
+            users = [{"user": {"token": found}} for found in re.findall(r"token: (?:!!int )?(\S+)", value)]
         for user in users:
             for key, content in user["user"].items():
-                if key != "client-certificate-data":
+                if isinstance(content, str) and key != "client-certificate-data":
                     yield f"{where} {key}", content
                     if key.endswith("-data"):
                         yield f"{where} {key} decoded", base64.b64decode(content).decode().splitlines()[1]
@@ -65,25 +67,56 @@ def _parts(where: str, value: str) -> Iterator[tuple[str, str]]:
         yield where, value
 
 
-def _forms(value: str) -> Iterator[str]:
+@cache
+def _forms(value: str) -> frozenset[str]:
     """Give the beginning and the middle of a value, as they are and encoded."""
     value = value.strip()
     pieces = {value[:PIECE], value[len(value) // 2 :][:PIECE]} if len(value) >= 2 * PIECE else {value}
-    for piece in pieces:
-        yield piece
-        yield quote(piece, safe="")
-        yield json.dumps(piece)[1:-1]
-        yield piece.encode().hex()
-        # Base64 depends on what stands before; without the first and last characters all three phases are met.
-        for phase in range(3):
-            yield base64.b64encode(b"\0" * phase + piece.encode()).decode().rstrip("=")[4 if phase else 0 : -2]
+    return frozenset(form for piece in pieces for form in _forms_of(piece))
+
+
+def _forms_of(piece: str) -> Iterator[str]:
+    yield piece
+    yield quote(piece, safe="")
+    yield json.dumps(piece)[1:-1]
+    yield piece.encode().hex()
+    # Base64 depends on what stands before; without the first and last characters all three phases are met.
+    for phase in range(3):
+        encoded = base64.b64encode(b"\0" * phase + piece.encode()).decode().rstrip("=")[4 if phase else 0 : -2]
+        yield encoded
+        yield encoded.replace("+", "-").replace("/", "_")
 
 
 async def decoded(tree: Any, codec: PayloadCodec | None) -> list[str]:
-    """Give what every payload in a history, or in what describes a workflow, says: as it is stored, and decrypted."""
+    """Give what every payload in a history, or in what describes a workflow, says: as it is stored, decrypted, and unpacked."""
     payloads = [Payload(metadata=_bytes(each.get("metadata", {})), data=_byte(each.get("data", ""))) for each in _payloads(tree)]
     opened = await codec.decode(payloads) if codec else payloads
-    return [payload.data.decode(errors="replace") for payload in [*payloads, *opened]]
+    texts = [payload.data.decode(errors="replace") for payload in [*payloads, *opened]]
+    return [*texts, *(packed for text in texts for packed in unpacked(text))]
+
+
+def unpacked(text: str) -> Iterator[str]:
+    """Give what is packed anywhere in a JSON text: what is compressed shows no value that is in it."""
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return
+    for leaf in _texts(tree):
+        for decode in (base64.b85decode, base64.b64decode):
+            try:
+                inner = zlib.decompress(decode(leaf)).decode(errors="replace")
+            except (ValueError, zlib.error):
+                continue
+            yield inner
+            yield from unpacked(inner)
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict | list):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from _texts(item)
 
 
 def _payloads(tree: Any) -> Iterator[dict[str, Any]]:

@@ -25,15 +25,32 @@ class EchoingProxy:
     upstream: str
     trust: ssl.SSLContext
     address: str = ""
+    authority: str = ""
+    """Its certificate authority, as a kubeconfig has it."""
+    certificate: dict[str, str] = field(default_factory=dict)
+    """A client certificate and its key, as a kubeconfig has them."""
     faults: dict[str, int] = field(default_factory=dict)
     """`METHOD part-of-path` to the status with which such requests are refused."""
     refused: list[tuple[int, str]] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Tokens to the status with which whoever has them is refused."""
     tokens: set[str] = field(default_factory=set)
     """What callers have sent."""
+    certified: set[str] = field(default_factory=set)
+    """The tokens of those that also had a certificate, and its key."""
+    written: list[str] = field(default_factory=list)
+    """The Secrets and ConfigMaps that were sent."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.tokens.add(request.headers.get("Authorization", ""))
+        authorization = request.headers.get("Authorization", "")
+        self.tokens.add(authorization)
+        if request.transport and request.transport.get_extra_info("peercert"):
+            self.certified.add(authorization)
+        if body and re.search(r"/(secrets|configmaps)\b", request.path):
+            self.written.append(body.decode())
+        if status := self.unknown.get(authorization.partition(" ")[2]):
+            return web.json_response(what_was_sent(status, dict(request.headers), body.decode()), status=status)
         for rule, status in self.faults.items():
             method, _, part = rule.partition(" ")
             if method in (request.method, "*") and part in request.path:
@@ -43,6 +60,7 @@ class EchoingProxy:
 
     async def _forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        headers["Accept-Encoding"] = "identity"
         async with request.app[_SESSION].request(request.method, f"{self.upstream}{request.path_qs}", data=body, headers=headers) as answer:
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
             response = web.StreamResponse(status=answer.status, headers=kept)
@@ -69,16 +87,17 @@ def what_was_sent(status: int, headers: dict[str, str], body: str) -> dict[str, 
 
 
 @contextlib.asynccontextmanager
-async def echoing_proxy(upstream: str, trust: ssl.SSLContext) -> AsyncIterator[EchoingProxy]:
-    """Serve until the end of the block."""
+async def echoing_proxy(upstream: str, trust: ssl.SSLContext, serve: ssl.SSLContext | None = None) -> AsyncIterator[EchoingProxy]:
+    """Serve until the end of the block, with TLS if `serve` is given."""
     proxy = EchoingProxy(upstream, trust)
     app = web.Application(client_max_size=1 << 26)
     app[_SESSION] = ClientSession(connector=TCPConnector(ssl=trust, limit=0), timeout=ClientTimeout(total=None), auto_decompress=False)
     app.router.add_route("*", "/{path:.*}", proxy.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    # 0 would be no limit, and a watch does not end by itself.
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    proxy.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serve).start()
+    proxy.address = f"{'https' if serve else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield proxy
     finally:
@@ -88,10 +107,11 @@ async def echoing_proxy(upstream: str, trust: ssl.SSLContext) -> AsyncIterator[E
 
 @dataclass
 class EchoingHost:
-    """A hub and registry, and the Authorization headers that it was sent."""
+    """A hub and registry, with the Authorization headers and the paths that it was sent."""
 
     address: str = ""
     sent: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
 
 
 @contextlib.contextmanager
@@ -111,6 +131,7 @@ def echoing_host() -> Iterator[EchoingHost]:
         def do_GET(self) -> None:
             authorization = self.headers.get("Authorization", "")
             host.sent.add(authorization)
+            host.paths.add(self.path)
             value = authorization.partition(" ")[2]
             statuses = re.findall(r"(?<=[/-])\d{3}(?=/|$)", self.path)
             status = int(statuses[0]) if statuses else HTTPStatus.UNAUTHORIZED

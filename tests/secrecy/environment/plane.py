@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.environment.waiting import pauses
 from tests.secrecy.environment.canaries import Canaries
 from tests.secrecy.environment.echo import EchoingProxy
 from tests.workflows.environment.forking import forks
-from tests.workflows.environment.harness import ControlPlane, Json, a_worker
+from tests.workflows.environment.harness import ControlPlane, Json, a_worker, eventually
 
 CLUSTER = "prod-eu"
 NAMESPACE = "vault"
@@ -37,19 +38,13 @@ def a_value(what: str) -> str:
     return f"{what[:3]}{secrets.token_hex(24)}"
 
 
-def a_key(folder: Path, name: str) -> Path:
-    file = folder / name
-    file.write_text(base64.b64encode(os.urandom(32)).decode())
-    return file
-
-
-def kubeconfig(server: str, token: str) -> str:
-    """The kubeconfig of a user with a token."""
+def kubeconfig(server: str, authority: str = "", **user: Any) -> str:
+    """The kubeconfig of a user."""
     tree = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"token": token}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, **({"certificate-authority-data": authority} if authority else {})}}],
+        "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "c",
     }
@@ -76,23 +71,37 @@ class SecretPlane(ControlPlane):
         """The folder of the secret store."""
         return self.folder / "secrets"
 
-    async def cli(self, *words: str, document: Json | list[Json] | None = None, code: int | None = 0) -> str:
+    @property
+    def keys(self) -> Path:
+        """The folder of what the operator has in files."""
+        return self.folder / "keys"
+
+    def a_key(self, name: str) -> Path:
+        """A file with 32 bytes that must not be seen."""
+        file = self.keys / name
+        file.write_text(base64.b64encode(os.urandom(32)).decode())
+        self.canaries.add(file.name, file.read_text())
+        return file
+
+    async def cli(self, *words: str, document: Json | list[Json] | None = None, code: int | None = 0, **settings: str) -> str:
         """Run a command as a user does, in a process of its own; gives what it prints."""
         self._commands += 1
         log, arguments = self.folder / "commands" / f"{self._commands:03}.log", list(words)
         log.parent.mkdir(exist_ok=True)
         if document is not None:
-            # Documents with secrets lie where the secrets of the store lie.
-            file = self.store / f"{self._commands:03}.yaml"
-            file.parent.mkdir(exist_ok=True)
+            # They may hold secrets.
+            file = self.keys / f"{self._commands:03}.yaml"
             file.write_text(yaml.safe_dump_all(document if isinstance(document, list) else [document]))
             arguments += ["-f", str(file)]
         log.write_text(" ".join(arguments) + "\n")
-        pid = forks().start(self.settings, log, "client.main", arguments)
+        pid = forks().start({**self.settings, **settings}, log, "client.main", arguments)
         for pause in pauses(shortest=0.05):
             if (ended := forks().exit_code(pid)) is not None:
                 break
             await asyncio.sleep(pause)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            raise AssertionError(f"{words} does not end: {log.read_text()}")
         assert code is None or ended == code, f"{words}: exit code {ended}: {log.read_text()}"
         self.canaries.add_store(self.store)
         return log.read_text()
@@ -101,6 +110,19 @@ class SecretPlane(ControlPlane):
         """Store secrets."""
         await self.cli("apply", document=list(documents))
 
+    async def connect(self) -> None:
+        """Give the cluster a kubeconfig with a new token, and wait until it is used."""
+        token = a_value("token")
+        text = kubeconfig(self.proxy.address, self.proxy.authority, token=token, **self.proxy.certificate)
+        await self.put(a_secret(secret_name(CLUSTER), SYSTEM, kubeconfig=text))
+        if self.proxy.tokens:
+            await self.cli("retry", f"ic/{CLUSTER}")
+
+            async def tokens() -> set[str]:
+                return set(self.proxy.tokens)
+
+            await eventually(tokens, lambda seen: f"Bearer {token}" in seen, what="the new token is sent")
+
 
 @asynccontextmanager
 async def secret_plane(
@@ -108,9 +130,7 @@ async def secret_plane(
 ) -> AsyncIterator[SecretPlane]:
     """Start it with the one cluster applied and Ready."""
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
-    keys = folder / "keys"
-    keys.mkdir()
-    key, home = a_key(keys, "k1"), folder / "home"
+    home = folder / "home"
     home.mkdir()
     async with await WorkflowEnvironment.start_local(dev_server_existing_path=str(program)) as server:
         address = server.client.service_client.config.target_host
@@ -119,18 +139,23 @@ async def secret_plane(
             "TMPDIR": str(home),
             "MODELPLANE_TEMPORAL__ADDRESS": address,
             "MODELPLANE_SECRETS__DIRECTORY": str(folder / "secrets"),
-            "MODELPLANE_ENCRYPTION__KEYS": json.dumps({"k1": str(key)}),
-            "MODELPLANE_ENCRYPTION__ACTIVE_KEY": "k1",
+            "MODELPLANE_KUBECONFIG__ALLOW_EXEC": "true",
             "MODELPLANE_LOG__LEVEL": "debug",
             **more,
         }
-        client = await connect(
+        plane = SecretPlane(server.client, testbed, None, kube, folder=folder, proxy=proxy, settings=settings)
+        plane.keys.mkdir()
+        key, api_key = plane.a_key("k1"), plane.a_key("api-key")
+        settings |= {
+            "MODELPLANE_TEMPORAL__API_KEY_FILE": str(api_key),
+            "MODELPLANE_ENCRYPTION__KEYS": json.dumps({"k1": str(key)}),
+            "MODELPLANE_ENCRYPTION__ACTIVE_KEY": "k1",
+        }
+        plane.client = await connect(
             Settings(temporal=TemporalSettings(address=address), encryption=EncryptionSettings(keys={"k1": key}, active_key="k1"))
         )
-        with a_worker(address, folder / "secrets", folder / "worker.log", **settings) as worker:
-            plane = SecretPlane(client, testbed, worker, kube, folder=folder, proxy=proxy, settings=settings)
-            plane.canaries.add("encryption key k1", key.read_text())
-            await plane.put(a_secret(secret_name(CLUSTER), SYSTEM, kubeconfig=kubeconfig(proxy.address, a_value("kubeconfig"))))
+        with a_worker(address, folder / "secrets", folder / "worker.log", **settings) as plane._worker:
+            await plane.connect()
             files = [testbed.manifests / f"{name}.yaml" for name in ("classes", "clusters")]
             documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
             wanted = [one for one in documents if one["kind"] == "InferenceClass" or one["metadata"]["name"] == CLUSTER]
