@@ -93,8 +93,10 @@ async def test_a_whole_run_shows_no_secret_anywhere(plane: SecretPlane, echo: Ec
     await show_all(plane)
     assert unused(plane, echo) == set()
     await search(plane, {*OF_THE_SERVER, *ON_THE_CLUSTER})
-    await plane.cli("delete", f"md/{MODEL}", "-n", NAMESPACE, "--wait", "--timeout", "60")
+    caches = [f"mc/{place}-{status}" for place in ("hub", "pack") for status in ANSWERS]
+    await plane.cli("delete", f"md/{MODEL}", *caches, "mc/pack-realm", "-n", NAMESPACE, "--wait", "--timeout", "120")
     await plane.cli("delete", "ic/garbled", "ic/closed")
+    assert plane.our_objects(CLUSTER, NAMESPACE) == []
     await search(plane, OF_THE_SERVER)
 
 
