@@ -20,7 +20,7 @@ from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.kubeconfig import Access
 from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit, Throttle
 from activities.clients.outward.addresses import AddressRules, api_server_rules
-from activities.clients.outward.answers import TooLarge, read_body, read_lines
+from activities.clients.outward.answers import REDIRECTS, TooLarge, read_body, read_lines
 from activities.clients.outward.connections import connector, proxy_for
 from activities.clients.outward.redaction import without_credential
 from api_types.errors import AnswerTooLarge, ClusterUnreachable
@@ -45,15 +45,6 @@ REQUESTS_AT_ONCE = 24
 # Far longer than a server takes that is only busy, and short for the other clusters, whose tasks wait for a slot meanwhile.
 SILENT_SECONDS = 5.0
 _BUFFER_BYTES = 1 << 16
-_REDIRECTS = frozenset(
-    {
-        HTTPStatus.MOVED_PERMANENTLY,
-        HTTPStatus.FOUND,
-        HTTPStatus.SEE_OTHER,
-        HTTPStatus.TEMPORARY_REDIRECT,
-        HTTPStatus.PERMANENT_REDIRECT,
-    }
-)
 
 
 class Response(NamedTuple):
@@ -184,7 +175,7 @@ class _Rest(RESTClientObject):  # type: ignore[misc] # the SDK is untyped
 async def _refuse_redirects(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Refuse redirects: an API server sends none, and the target would be the choice of another party."""
     response = await handler(request)
-    if response.status in _REDIRECTS:
+    if response.status in REDIRECTS:
         response.close()
         raise aiohttp.ClientConnectionError("the server responded with a redirect, which a Kubernetes API server never does")
     return response

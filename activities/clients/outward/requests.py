@@ -9,7 +9,6 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -17,7 +16,7 @@ import aiohttp
 import structlog
 
 from activities.clients.outward.addresses import PRIVATE_SETTING, AddressRules
-from activities.clients.outward.answers import TooLarge, read_body
+from activities.clients.outward.answers import REDIRECTS, TooLarge, read_body
 from activities.clients.outward.connections import connector, proxy_for
 from activities.clients.outward.redaction import without_credential
 from api_types.errors import ServerError
@@ -26,15 +25,6 @@ from api_types.errors import ServerError
 REQUEST_SECONDS = 8.0
 CONNECT_SECONDS = 5.0
 REDIRECTS_MAX = 3
-_REDIRECTS = frozenset(
-    {
-        HTTPStatus.MOVED_PERMANENTLY,
-        HTTPStatus.FOUND,
-        HTTPStatus.SEE_OTHER,
-        HTTPStatus.TEMPORARY_REDIRECT,
-        HTTPStatus.PERMANENT_REDIRECT,
-    }
-)
 
 log = structlog.get_logger("modelplane.outward")
 
@@ -84,7 +74,7 @@ class OutwardClient:
             if parts.username is not None or parts.password is not None:
                 raise _Failure("the address has a user name or a password in it")
             answer = await self._send(url, headers, size_max)
-            if answer.status not in _REDIRECTS:
+            if answer.status not in REDIRECTS:
                 return answer
             url = urljoin(url, answer.headers.get("Location", ""))
             target = urlsplit(url)
@@ -113,7 +103,7 @@ class OutwardClient:
                 proxy=proxy or None,
             ) as response,
         ):
-            body = b"" if response.status in _REDIRECTS else await read_body(response, size_max)
+            body = b"" if response.status in REDIRECTS else await read_body(response, size_max)
             return Answer(response.status, response.headers, body)
 
     def _check_host(self, parts: SplitResult) -> None:
