@@ -9,6 +9,7 @@ from workflows.model_cache.plan import is_final, selects
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
 
 MESSAGE_MAX = 1024
+_NO_CLUSTERS = "no connected cluster that the selector matches reports a storage class for caches"
 
 
 class ClusterPhase(NamedTuple):
@@ -82,7 +83,7 @@ def matched_verdict(phases: Sequence[ClusterPhase]) -> Verdict:
     """Give `ClustersMatched`."""
     count = sum(1 for each in phases if each.selected)
     if not count:
-        return Verdict(FALSE, "NoClusters", "no connected cluster that the selector matches reports a storage class for caches")
+        return Verdict(FALSE, "NoClusters", _NO_CLUSTERS)
     return Verdict(TRUE, "Matched", f"{count} clusters")
 
 
@@ -92,7 +93,7 @@ def artifact_verdict(phases: Sequence[ClusterPhase], missing_credential: str) ->
     ready = [each for each in selected if each.phase == "Ready"]
     failed = [each for each in selected if each.phase == "Failed"]
     if not selected:
-        return Verdict(FALSE, "NoClusters", "")
+        return Verdict(FALSE, "NoClusters", _NO_CLUSTERS)
     if len(ready) == len(selected):
         return Verdict(TRUE, "Staged", "; ".join(f"{each.cluster}: {each.message}" for each in ready if each.message))
     if missing_credential:

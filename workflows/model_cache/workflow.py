@@ -179,7 +179,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if selected and artifact.status != TRUE and (last is None or last.reason == "NoClusters"):
             self.context.record_event("Normal", "Staging", f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}")
         if artifact.reason in ("AuthSecretMissing", "NoClusters") and (last is None or last.reason != artifact.reason):
-            self.context.record_event("Warning", artifact.reason, artifact.message or matched.message)
+            self.context.record_event("Warning", artifact.reason, artifact.message)
         if artifact.status == TRUE and not is_true(self.state.conditions, "Ready"):
             self.context.record_event("Normal", "Staged", f"{origin} is staged on all {len(selected)} clusters")
             self.state.was_ready = True

@@ -11,6 +11,7 @@ from workflows.model_cache.status import (
     cluster_phases,
     matched_verdict,
     phase_of,
+    ready_verdict,
     revision_verdict,
     status_fields,
 )
@@ -98,6 +99,12 @@ def test_wkl_91_the_summary_counts_the_clusters_that_are_selected() -> None:
 def test_wkl_88_a_cache_that_no_cluster_can_stage_reports_no_clusters() -> None:
     assert matched_verdict([])[:2] == ("False", "NoClusters")
     assert matched_verdict([a_phase("eu", "Pending")]) == ("True", "Matched", "1 clusters")
+
+
+def test_a_cache_without_clusters_says_in_each_condition_what_is_missing() -> None:
+    artifact = artifact_verdict([], "")
+    assert artifact.message == matched_verdict([]).message
+    assert ready_verdict(artifact, was_ready=False).message == f"NoClusters: {artifact.message}"
 
 
 @pytest.mark.parametrize(
