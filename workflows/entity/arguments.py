@@ -51,9 +51,9 @@ def read_request(payloads: Sequence[Any]) -> Any:
         raise InvalidInput(str(error)) from error
 
 
-def problems_of(error: ValidationError) -> str:
-    """Describe what is wrong with a message, the first of it where it is much."""
-    found = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:_PROBLEMS_MAX]]
+def problems_of(error: ValidationError, *at: str) -> str:
+    """Describe what is wrong with a message, the first of it where it is much; `at`: the field that holds what was checked."""
+    found = [": ".join(filter(None, (".".join(map(str, (*at, *item["loc"]))), item["msg"]))) for item in error.errors()[:_PROBLEMS_MAX]]
     more = error.error_count() - len(found)
     return shortened("; ".join([*found, *([f"and {more} more"] if more > 0 else ())]), PROBLEM_BYTES_MAX)
 

@@ -94,7 +94,7 @@ def check_spec(model: type[BaseModel], spec: Any) -> None:
     try:
         model.model_validate(spec)
     except ValidationError as error:
-        raise UnusableMessage(f"spec.{problems_of(error)}") from error
+        raise UnusableMessage(problems_of(error, "spec")) from error
 
 
 def _check_time(message: Message) -> None:
