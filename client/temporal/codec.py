@@ -142,7 +142,11 @@ def codec_of(settings: EncryptionSettings) -> EncryptionCodec | None:
     if settings.active_key not in settings.keys:
         problems.append(f"encryption.activeKey: {settings.active_key!r} is not one of {_listed(settings.keys)}")
     if problems:
-        raise Refused("the encryption keys are not usable", details=problems, next_step="a key is 32 random bytes in base64 in a file")
+        raise Refused(
+            "the encryption keys are not usable",
+            details=problems,
+            next_step="a key is 32 random bytes in base64 in a file, as `openssl rand -base64 32` writes them",
+        )
     return EncryptionCodec(keys, settings.active_key, required=settings.required)
 
 
