@@ -171,6 +171,28 @@ async def test_a_list_whose_objects_are_large_is_read_in_smaller_pages(certifica
     assert listing.resource_version == "9"
 
 
+async def test_smaller_pages_of_which_one_expires_are_of_one_version(certificate: Certificate) -> None:
+    content, kept, versions = "x" * MIB, list(range(30)), ["9", "12"]
+
+    def page(request: Request) -> Chunks:
+        query = dict(pair.split("=") for pair in request.path.partition("?")[2].split("&"))
+        first, limit = int(query.get("continue", "0")), int(query["limit"])
+        if first and versions[0] == "9":
+            # Some are deleted between two pages, and the version of the first page is not kept any more.
+            del kept[:5], versions[0]
+            return whole(b"{}", "410 Gone")
+        items = [{"metadata": {"name": f"p{number}"}, "content": content} for number in kept[first : first + limit]]
+        more = {"continue": str(first + limit)} if first + limit < len(kept) else {}
+        return whole(json.dumps({"metadata": {"resourceVersion": versions[0], **more}, "items": items}).encode())
+
+    async with impostor(an_api_server(page), certificate) as server:
+        client, session = await connected(server.host, certificate)
+        listing = await client.list(PODS)
+        await session.close()
+    assert [item["metadata"]["name"] for item in listing.items] == [f"p{number}" for number in range(5, 30)]
+    assert listing.resource_version == "12"
+
+
 async def test_a_list_without_an_end_is_given_up(failure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_LIST_BYTES_MAX", 4 * MIB)
     page = json.dumps({"metadata": {"continue": "more"}, "items": [], "filler": "x" * MIB}).encode()
