@@ -5,7 +5,7 @@ attempt applied whose result was lost is found by its labels. Rendering happens 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -83,10 +83,11 @@ class WorkloadActivities:
             if conflicts:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
             # Before anything is deleted, and also where everything is there: a new template may name other Secrets of the namespace.
-            for namespace in sorted({target.namespace for target in found if target.namespace}):
-                shared = namespace == self.settings.workload_namespace
-                await ensure_namespace(cluster, namespace, f"{_KIND} {order.namespace}/{order.name}", shared=shared)
+            await self._ensure_namespaces(cluster, order, found)
             replaced = await _delete_replaced(deleter, order, rendered, found)
+            if replaced:
+                # They may be gone with their namespace, and somebody else may have created one of its name since.
+                await self._ensure_namespaces(cluster, order, found)
             inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}
             overwritten: list[str] = []
@@ -104,6 +105,11 @@ class WorkloadActivities:
         done = {entry.id for entry in inventory} | {str(target) for target in replaced}
         applied = _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
         return applied.model_copy(update={"overwritten": overwritten[:_NAMES_MAX]})
+
+    async def _ensure_namespaces(self, cluster: ClusterApi, order: ApplyReplica, targets: Iterable[ObjectId]) -> None:
+        for namespace in sorted({target.namespace for target in targets if target.namespace}):
+            shared = namespace == self.settings.workload_namespace
+            await ensure_namespace(cluster, namespace, f"{_KIND} {order.namespace}/{order.name}", shared=shared)
 
     async def _write_copies(self, cluster: ClusterApi, order: ApplyReplica, prepared: Prepared) -> tuple[list[AppliedObject], list[str]]:
         inventory, changed = list(prepared.needed.kept), []
