@@ -161,7 +161,13 @@ def _trees(text: str) -> list[Node] | None:
 
 
 def _written(tree: Node, source: random.Random) -> str:
-    text = json.dumps(tree, ensure_ascii=source.random() < 0.5, indent=source.choice([None, 1]))
+    encoder = json.JSONEncoder(ensure_ascii=source.random() < 0.5, indent=source.choice([None, 1]))
+    text = ""
+    # Nodes that were repeated may be gigabytes, of which no more than this is kept.
+    for part in encoder.iterencode(tree):
+        text += part
+        if len(text) > _TEXT_MAX:
+            break
     return _DIGITS.sub(lambda found: found[1] + "9" * int(found[2]), text, count=_NUMBERS_MAX)
 
 
