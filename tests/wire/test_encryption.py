@@ -175,3 +175,26 @@ async def test_a_message_with_an_unknown_key_is_refused_for_good_and_a_lost_key_
     async with fleet.served("two", "one") as client:
         seen = await until(client.get_workflow_handle(handle.id), lambda seen: seen["status"]["phase"] == "Ready")
         assert {"too-early", "in-time"} & set(seen["appliedRequestIds"]) == {"in-time"}
+
+
+async def test_a_message_that_was_read_or_refused_before_is_judged_anew_when_an_equal_one_comes(fleet: Fleet) -> None:
+    async with fleet.served("one") as client:
+        handle = await applied(client, "again", sender=fleet.plain)
+        plain, message = fleet.plain.get_workflow_handle(handle.id), RetryNow(by="anyone").wire()
+        await plain.signal("retry_now", message)
+        await handle.signal("retry_now", RetryNow(request_id="next").wire())
+        await until(handle, lambda seen: "next" in seen["appliedRequestIds"])
+    async with fleet.served("one", required=True) as client:
+        await plain.signal("retry_now", message)
+        seen = await until(client.get_workflow_handle(handle.id), refusals)
+        assert "encryption.required is set" in refusals(seen)
+    async with fleet.served("one") as client:
+        handle = client.get_workflow_handle(handle.id)
+        await plain.signal("retry_now", message)
+        await handle.signal("retry_now", RetryNow(request_id="last").wire())
+        await until(handle, lambda seen: "last" in seen["appliedRequestIds"])
+    async with fleet.served("one") as client:
+        # What was read and what was refused stays so in a replay.
+        await until(client.get_workflow_handle(handle.id), lambda seen: "last" in seen["appliedRequestIds"])
+        seen = await until(client.get_workflow_handle(handle.id), refusals)
+        assert [event["count"] for event in seen["status"]["events"] if event["reason"] == "MalformedMessage"] == [1]

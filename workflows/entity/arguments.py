@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 from temporalio import workflow
@@ -24,6 +25,9 @@ NESTING_MAX = 64
 PROBLEM_BYTES_MAX = 1000
 """What is said of one argument: it is kept in events and conditions."""
 _PROBLEMS_MAX = 8
+
+# How many payloads of each id a run of a workflow was sent.
+_ARRIVALS: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _SIGNATURE = inspect.Signature([inspect.Parameter("self", _KIND), inspect.Parameter("payload", _KIND, annotation=RawValue)])
@@ -107,7 +111,7 @@ def _check_refusals(payload: Payload) -> None:
     arrival_id = payload.metadata.get(unreadable.ARRIVAL_ID)
     if arrival_id is None:
         return
-    patch = f"refused-{arrival_id.decode(errors='replace')}"
+    patch = _patch_of_next(arrival_id.decode(errors="replace"))
     if payload.metadata.get("encoding") == unreadable.ENCODING:
         if workflow.patched(patch):
             raise UnusableMessage(_problem(payload))
@@ -116,6 +120,14 @@ def _check_refusals(payload: Payload) -> None:
         payload.CopyFrom(Payload.FromString(payload.data))
     elif workflow.unsafe.is_replaying() and workflow.patched(patch):
         raise UnusableMessage("its key was not known when it arrived: send it again")
+
+
+def _patch_of_next(arrival_id: str) -> str:
+    """Name the record of the next payload with this id: an equal one may have been read before, or refused, and a patch holds for a run."""
+    arrivals = _ARRIVALS.setdefault(workflow.instance(), {})
+    earlier = arrivals.get(arrival_id, 0)
+    arrivals[arrival_id] = earlier + 1
+    return f"refused-{arrival_id}-{earlier}" if earlier else f"refused-{arrival_id}"
 
 
 def _problem(payload: Payload) -> str:
