@@ -173,12 +173,12 @@ class ReportCluster(Message):
 
 
 class ReportClass(Message):
-    """The spec of one InferenceClass; None once it is deleted."""
+    """The spec of one InferenceClass; None before it was applied."""
 
     name: Id
     generation: int
     epoch: SentAt = 0
-    spec: dict[str, Any] | None
+    spec: dict[str, Any] | None = None
 
 
 class Occupied(Message):

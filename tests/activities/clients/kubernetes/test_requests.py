@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ from api_types.errors import (
     ServerError,
     Throttled,
 )
+from tests.environment.waiting import pauses
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6.eyJzdWIiOiJzeXN0ZW0.c2lnbmF0dXJl"  # noqa: S105
 APPLY = "apply apps/v1/Deployment/ml-team/main"
@@ -274,9 +277,23 @@ async def test_a_plugin_is_not_waited_for_because_of_what_it_has_started(
     async with asyncio.timeout(10):
         with pytest.raises(ClusterUnreachable, match="did not finish within 1 s"):
             await session._credential.token()
-    child = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    # What was killed may still wait for its new parent to take note of its end.
-    assert (child.exists() and child.read_text().split()[2] != "Z") is apart
+    child = int((tmp_path / "pid").read_text())
+    if apart:
+        os.kill(child, signal.SIGKILL)
+    # What was killed ends when the kernel comes to it, and may still wait for its new parent to take note of its end.
+    for pause in pauses(10, shortest=0.01):
+        if not is_running(child):
+            break
+        await asyncio.sleep(pause)
+    assert not is_running(child)
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,3 +205,9 @@ def test_an_account_says_which_epoch_its_entity_has_seen() -> None:
     read.add("inferenceclass/h100", ReportClass(name="h100", generation=1, epoch=9, spec={}).wire())
     read.add("modeldeployment/ml/n", DeploymentAccount(epoch=3).wire())
     assert read.packed().epoch == 9
+
+
+def test_the_account_of_a_class_without_a_spec_is_read() -> None:
+    cache = a_cache()
+    adopted(cache, {"inferenceclass/h100": ReportClass(name="h100", generation=0, spec=None).wire()})
+    assert cache.state.classes == {"h100": 0}
