@@ -16,9 +16,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadConverter
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from api_types import unreadable
 from api_types.errors import InvalidInput, UnreadableArgument
-from api_types.payload_limits import shortened
+from api_types.payloads import unreadable
+from api_types.payloads.limits import shortened
 
 _PROBLEM_BYTES_MAX = 1000
 

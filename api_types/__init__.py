@@ -1,5 +1,5 @@
 """The API: the resource model, its validation, and the messages between workflows.
 
-The modules in this folder hold one kind of fact each: labels, names, digests, errors, settings, images, charts. Nothing here calls out: no
+The modules in this folder hold one kind of fact each: labels, names, digests, errors, settings, prices. Nothing here calls out: no
 Temporal client, no cluster, no cloud, no scheduler.
 """

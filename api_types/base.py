@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 
 Name = Annotated[str, Field(max_length=253)]
 """A name, or the id of a request: hundreds of them are kept, and shown in one answer."""

@@ -6,7 +6,7 @@ An error of the user never shows a traceback. Every exception but `CommandFailed
 from collections.abc import Sequence
 from enum import IntEnum
 
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 from api_types.text.printable import escaped
 
 _LINE_BYTES_MAX = 4 * 1024

@@ -19,10 +19,10 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from api_types import unreadable
 from api_types.errors import QUERY_REFUSED, InvalidInput
 from api_types.messages.signals import CANCEL_REQUESTED
-from api_types.payload_limits import shortened
+from api_types.payloads import unreadable
+from api_types.payloads.limits import shortened
 from workflows.entity.start import is_continued
 
 _CHANGES_NOTHING = {"query_workflow", "remove_from_cache"}

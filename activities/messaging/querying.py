@@ -18,7 +18,7 @@ from activities.messaging.messages import CheckReceivers, MemoValue, ReceiverCha
 from activities.messaging.search_attributes import CLUSTER, visibility_query
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE
 from api_types.messages.delivery import SignalRequest
-from api_types.payload_limits import LIST_BYTES_MAX, wire_size
+from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
 
 # An answer that takes longer waits beside the others: an entity without a worker must not keep those behind it waiting.
 SLOT_SECONDS = 0.5

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Id, Message, Text
-from api_types.packing import Compact, expand
+from api_types.payloads.packing import Compact, expand
 
 ADMITTED = "Admitted"
 PENDING = "Pending"

@@ -8,7 +8,7 @@ from pydantic import Field
 from api_types.base import Id, Message, Text
 from api_types.messages.capacity import CapacitySnapshot
 from api_types.messages.versions import ObservationOrder
-from api_types.packing import Compact
+from api_types.payloads.packing import Compact
 
 
 class ObservedObject(Message):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, SentAt, Text
-from api_types.packing import Compact
+from api_types.payloads.packing import Compact
 
 # --- with deployments and replicas ------------------------------------------------------------------------------------------------------
 

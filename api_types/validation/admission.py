@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api_types.payload_limits import MANIFEST_BYTES_MAX
+from api_types.payloads.limits import MANIFEST_BYTES_MAX
 from api_types.resources.kinds import BY_KIND, KindInfo, describe_unknown
 from api_types.resources.model_deployment import ModelDeployment, ModelDeploymentSpec
 from api_types.resources.parts.base_types import Manifest, ResourceModel

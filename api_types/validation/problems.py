@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 from api_types.text.printable import escaped
 
 Loc = tuple[str | int, ...]

@@ -13,7 +13,7 @@ from activities.messaging.search_attributes import NAME, NAMESPACE, READY, visib
 from api_types import labels
 from api_types.clock import now_ms
 from api_types.messages.capacity import with_plain_admission
-from api_types.packing import unpack
+from api_types.payloads.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from client.errors import START_WORKER, NoAnswer, NotFound
 from client.refs.targets import SCHEDULER, Target

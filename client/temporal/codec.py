@@ -9,7 +9,8 @@ neither those of queries nor those of tasks, and without them nobody could tell 
 A payload is bound to its workflow: the id of that is in the metadata too, and authenticated. What was encrypted for one workflow is not
 taken by another, nor by its activities. What earlier versions encrypted names no workflow, and is read everywhere.
 
-A payload that cannot be decrypted becomes one of `api_types.unreadable`, never an error: an error here stops the workflow that was sent it.
+A payload that cannot be decrypted becomes one of `api_types.payloads.unreadable`, never an error: an error here stops the workflow that
+was sent it.
 
 * Signals, updates, queries, starts and activities' arguments that cannot be decrypted are refused in words. So are those that are not
   encrypted where `required` is set; without it they are read, so that encryption can be switched on while objects live.
@@ -30,8 +31,8 @@ from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec, SerializationContext, WithSerializationContext
 
-from api_types import unreadable
-from api_types.payload_limits import shortened
+from api_types.payloads import unreadable
+from api_types.payloads.limits import shortened
 from api_types.settings import EncryptionSettings
 from client.errors import Refused
 
@@ -69,7 +70,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [self._encrypt(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Decrypt payloads; what may not be read is given as `api_types.unreadable`."""
+        """Decrypt payloads; what may not be read is given as `api_types.payloads.unreadable`."""
         return [self._decoded(payload) for payload in payloads]
 
     def _encrypt(self, payload: Payload) -> Payload:

@@ -29,9 +29,9 @@ from api_types.clock import timestamp
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import SetSpec
 from api_types.messages.signals import EntitySignals
+from api_types.payloads.unreadable import UnreadablePayload
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
-from api_types.unreadable import UnreadablePayload
 from client.errors import RUN_WORKER, START_WORKER, CommandFailed, NoAnswer, NotFound, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree

@@ -19,7 +19,7 @@ from temporalio.converter import (
     JSONPlainPayloadConverter,
 )
 
-from api_types import unreadable
+from api_types.payloads import unreadable
 
 
 @cache

@@ -27,7 +27,7 @@ from temporalio.client import Client
 from activities.messaging import querying
 from activities.messaging.messages import Survey
 from api_types import names, queues
-from api_types.packing import unpack
+from api_types.payloads.packing import unpack
 from scheduler.fleet.ledger_rows import unpack_rows
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import BOUND

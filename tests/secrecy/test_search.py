@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from temporalio.api.common.v1 import Payload
 
-from api_types.packing import compact, pack, share
+from api_types.payloads.packing import compact, pack, share
 from client.temporal.codec import EncryptionCodec
 from tests.secrecy.environment.canaries import Canaries, decoded, texts_of
 from tests.secrecy.environment.plane import a_value, kubeconfig

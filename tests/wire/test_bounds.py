@@ -12,7 +12,7 @@ from api_types.base import TEXT_BYTES_MAX, Text
 from api_types.messages.entities import ClusterChanged, Replace, SetSpec
 from api_types.messages.signals import ENTITIES, FleetSchedulerSignals, signals_of
 from api_types.messages.versions import Version
-from api_types.payload_limits import PAYLOAD_BYTES_MAX
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX
 from api_types.resources.status import LeftBehind
 from tests.scheduler.builders import deployment
 from tests.workflows.fleet_scheduler.cycle import run_cycle

@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api_types import names, queues
 from api_types.errors import QUERY_REFUSED
 from api_types.messages.signals import receiver_of, signals_of
-from api_types.payload_limits import wire_size
+from api_types.payloads.limits import wire_size
 from api_types.resources.kinds import BY_KIND
 from tests.wire.inputs import LARGE, bad_inputs, raw
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, eventually

@@ -11,7 +11,7 @@ import pytest
 
 from api_types import names
 from api_types.limits import CLASS_BYTES_MAX
-from api_types.payload_limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, wire_size
 from api_types.validation.admission import admit
 from api_types.validation.problems import InvalidManifest
 from client.manifests.checks import CHECKS

@@ -15,9 +15,9 @@ from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-from api_types import unreadable
 from api_types.errors import InvalidInput
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, shortened
+from api_types.payloads import unreadable
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, shortened
 
 NESTING_MAX = 64
 """Objects and lists within one another. A manifest has some twenty; a thousand exhaust Python's stack wherever one is copied."""

@@ -5,7 +5,7 @@ A condition changes its transition time only when its status changes; events tha
 
 from typing import NamedTuple
 
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 from api_types.resources.status import Condition, EventRecord
 
 TRUE = "True"

@@ -8,7 +8,7 @@ from activities.messaging.entity_client import EntityClient
 from api_types.errors import error_message
 from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.scheduling import PlacementRequest
-from api_types.payload_limits import split_by_size
+from api_types.payloads.limits import split_by_size
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast

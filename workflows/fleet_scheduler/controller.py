@@ -10,7 +10,7 @@ from typing import Any
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import PlacementRequest, Resync
 from api_types.messages.signals import InferenceClassSignals, InferenceClusterSignals, ModelDeploymentSignals, ReportingSignals
-from api_types.packing import expand
+from api_types.payloads.packing import expand
 from scheduler import Decision, from_wire, reasons
 from workflows.fleet_scheduler import outgoing
 from workflows.fleet_scheduler.cache.carry_over import fits, in_payloads, packed_at_once

@@ -12,8 +12,8 @@ from temporalio import activity
 
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
-from api_types.packing import compact
-from api_types.payload_limits import LIST_BYTES_MAX, MANIFEST_BYTES_MAX, TooLargeToSend, wire_size
+from api_types.payloads.limits import LIST_BYTES_MAX, MANIFEST_BYTES_MAX, TooLargeToSend, wire_size
+from api_types.payloads.packing import compact
 from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest, decide_some, read_need, to_wire
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion

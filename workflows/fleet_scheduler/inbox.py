@@ -32,8 +32,8 @@ from api_types.messages.scheduling import (
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.messages.versions import Version
 from api_types.names import workflow_id
-from api_types.packing import pack
-from api_types.payload_limits import shortened, wire_size
+from api_types.payloads.limits import shortened, wire_size
+from api_types.payloads.packing import pack
 from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event

@@ -21,7 +21,7 @@ from api_types.base import Message
 from api_types.errors import InvalidInput
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.names import FLEET_SCHEDULER_ID
-from api_types.payload_limits import split_by_size
+from api_types.payloads.limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.handles import answers, receives
 from workflows.entity.memo import memo_to_carry

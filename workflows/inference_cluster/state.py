@@ -11,7 +11,7 @@ from api_types.base import Message
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.messages.versions import ObservationVersion, Version
-from api_types.packing import Compact
+from api_types.payloads.packing import Compact
 from api_types.prices import UNPRICED
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState

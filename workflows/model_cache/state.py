@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from api_types.messages.caches import CacheSite
 from api_types.messages.observations import ObservedCache
 from api_types.messages.versions import ObservationVersion, Version
-from api_types.packing import Compact
+from api_types.payloads.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 

@@ -14,7 +14,7 @@ from api_types.messages.delivery import MessageT, Signal, SignalRequest, entity
 from api_types.messages.entities import Delete, ReplicaChanged, StartedReplicas
 from api_types.messages.scheduling import Bound, Released, ReplicaAccount, Revoked
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelReplicaSignals
-from api_types.payload_limits import split_by_size
+from api_types.payloads.limits import split_by_size
 from workflows.entity import backoff
 from workflows.entity.context import EntityContext
 from workflows.model_deployment.decisions.plan import startable

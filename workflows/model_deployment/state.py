@@ -12,7 +12,7 @@ from api_types.base import Message
 from api_types.messages.caches import CacheChanged
 from api_types.messages.entities import ReplicaChanged
 from api_types.messages.scheduling import PlacedCondition, PlacementResponse, ReplicaAccount, ReplicaEviction, ReplicaPlacement
-from api_types.packing import Compact
+from api_types.payloads.packing import Compact
 from api_types.resources.status import LastScale
 from scheduler import reasons
 from workflows.entity.state import EntityState, none_if_empty

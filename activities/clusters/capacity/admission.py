@@ -11,7 +11,7 @@ from activities.cluster_objects.kinds import LWS_NAME_LABEL
 from activities.clusters.capacity.objects import Objects, condition_with, is_true, milliseconds
 from api_types import labels
 from api_types.messages.capacity import ADMITTED, EVICTED, PENDING, Admission
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 
 Pod = tuple[str, str]
 _SCHEDULED = "PodScheduled"

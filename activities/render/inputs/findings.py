@@ -5,7 +5,7 @@ A user should not fix one error only to get the next: readers add every problem 
 
 from dataclasses import dataclass, field
 
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 
 # Findings quote values, and become conditions.
 _BYTES_MAX = 2048

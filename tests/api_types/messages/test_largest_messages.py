@@ -29,7 +29,7 @@ from api_types.messages.scheduling import (
     ReplicaPlacement,
     ReportCluster,
 )
-from api_types.payload_limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, split_by_size, wire_size
+from api_types.payloads.limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, split_by_size, wire_size
 
 CLUSTERS = 400
 POOLS = 8

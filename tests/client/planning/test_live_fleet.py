@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from api_types.clock import now_ms
-from api_types.packing import pack
+from api_types.payloads.packing import pack
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.errors import NoAnswer, NotFound
 from client.planning import live_fleet

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.testing import WorkflowEnvironment
 
-from api_types import unreadable
+from api_types.payloads import unreadable
 from api_types.settings import EncryptionSettings, Settings, TemporalSettings
 from client.errors import Refused
 from client.temporal.codec import ENCODING, WORKFLOW_ID, EncryptionCodec, codec_of

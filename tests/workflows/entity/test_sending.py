@@ -7,7 +7,7 @@ import pytest
 from temporalio import workflow
 
 from api_types.messages.delivery import SignalBatch, SignalBatchResult, SignalRequest
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from workflows.entity import periods
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.sending import send_all

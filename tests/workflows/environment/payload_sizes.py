@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, SERVER_SEARCH_ATTRIBUTE_BYTES
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, SERVER_SEARCH_ATTRIBUTE_BYTES
 
 
 async def payload_sizes(client: Client, workflow_id: str, run_id: str | None = None) -> list[list[int]]:

@@ -14,7 +14,7 @@ from api_types.messages.delivery import EntityRef
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import FleetSchedulerSignals, ReportingSignals
 from api_types.names import FLEET_SCHEDULER_ID
-from api_types.packing import pack, unpack
+from api_types.payloads.packing import pack, unpack
 from tests.workflows.explorer.world import Node, World
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import PackedFleet, PackPage, in_payloads, pack_cache

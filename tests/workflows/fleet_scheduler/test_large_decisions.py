@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from api_types.payload_limits import wire_size
+from api_types.payloads.limits import wire_size
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
-from api_types.packing import unpack
+from api_types.payloads.packing import unpack
 from api_types.settings import QueueSettings, Settings
 from scheduler.fleet.ledger_rows import unpack_rows
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine

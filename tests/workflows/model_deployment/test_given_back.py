@@ -5,7 +5,7 @@ from typing import Any
 
 from api_types.messages.entities import ReplicaChanged, StartedReplicas, StartReplicas
 from api_types.messages.scheduling import Evict, ReplicaAccount, Resync, Revoke
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from tests.workflows.model_deployment.exchange import (
     ENTRY,
     EVICTION,

@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import Broadcast, SignalBatch, SignalRequest
-from api_types.payload_limits import split_by_size
+from api_types.payloads.limits import split_by_size
 from workflows.entity.calls import activity_options
 
 # A local activity has to end within seconds: calls to more entities than this are one normal activity.

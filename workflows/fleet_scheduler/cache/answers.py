@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from api_types.payload_limits import wire_size
+from api_types.payloads.limits import wire_size
 
 # Repeated requests are answered verbatim for as long as a deployment may repeat them.
 ANSWERS_KEPT = 512

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 from temporalio import activity
 
-from api_types import payload_limits
 from api_types.base import Message
-from api_types.packing import pack, pack_bytes, unpack
-from api_types.payload_limits import shortened, wire_size
+from api_types.payloads import limits
+from api_types.payloads.limits import shortened, wire_size
+from api_types.payloads.packing import pack, pack_bytes, unpack
 from scheduler import snapshot
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState, SecondPayload, Takeover
@@ -82,14 +82,14 @@ def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
     extras = pack(carried_extras)
     parts = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
     texts = [extras, answers, *parts]
-    if len(extras) + len(answers) > payload_limits.LIST_BYTES_MAX or sum(map(len, texts)) > payload_limits.CARRIED_BYTES_MAX:
+    if len(extras) + len(answers) > limits.LIST_BYTES_MAX or sum(map(len, texts)) > limits.CARRIED_BYTES_MAX:
         return [PackedFleet(too_large=True)]
     pages = [PackedFleet(carried_extras=extras, answers=answers)]
-    room = payload_limits.LIST_BYTES_MAX - len(extras) - len(answers)
+    room = limits.LIST_BYTES_MAX - len(extras) - len(answers)
     for part in parts:
         if len(part) + _QUOTES > room:
             pages.append(PackedFleet())
-            room = payload_limits.LIST_BYTES_MAX
+            room = limits.LIST_BYTES_MAX
         pages[-1].fleet.append(part)
         room -= len(part) + _QUOTES
     digest = hashlib.sha256(b"\n".join(text.encode() for text in texts)).hexdigest()
@@ -111,7 +111,7 @@ def joined(pages: Sequence[PackedFleet]) -> PackedFleet:
 
 def in_payloads(state: SchedulerState) -> tuple[SchedulerState, SecondPayload]:
     """Give what is carried as two payloads; the second one is empty where the state has room for all."""
-    fleet, moved, room = list(state.fleet), list[str](), payload_limits.PAYLOAD_BYTES_MAX - wire_size(state)
+    fleet, moved, room = list(state.fleet), list[str](), limits.PAYLOAD_BYTES_MAX - wire_size(state)
     while room < 0 and fleet:
         moved.insert(0, fleet.pop())
         room += len(moved[0]) + _QUOTES
@@ -140,7 +140,7 @@ def taken_over(lost: SchedulerState, arrived: Sequence[ReceivedSignal], now: int
 def fits(state: SchedulerState) -> bool:
     """Tell whether a state can be carried to the next run."""
     sizes = [wire_size(payload) for payload in in_payloads(state)]
-    return max(sizes) <= payload_limits.PAYLOAD_BYTES_MAX and sum(sizes) <= payload_limits.CARRIED_BYTES_MAX
+    return max(sizes) <= limits.PAYLOAD_BYTES_MAX and sum(sizes) <= limits.CARRIED_BYTES_MAX
 
 
 @activity.defn(name="audit_books")

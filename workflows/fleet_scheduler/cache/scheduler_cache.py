@@ -13,8 +13,8 @@ from api_types.limits import POLICY_BYTES_MAX
 from api_types.messages.scheduling import PlacementRequest
 from api_types.messages.signals import FleetSchedulerSignals
 from api_types.names import workflow_id
-from api_types.packing import pack, unpack, unpack_bytes
-from api_types.payload_limits import wire_size
+from api_types.payloads.limits import wire_size
+from api_types.payloads.packing import pack, unpack, unpack_bytes
 from scheduler import Eviction, Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
 from workflows.fleet_scheduler.cache.admission import AdmissionTimeouts
 from workflows.fleet_scheduler.cache.answers import AnswerCache

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from api_types.base import Message
 from api_types.messages.scheduling import DeploymentAccount, ReplicaAccount, ReportClass, ReportCluster
-from api_types.packing import pack, unpack
+from api_types.payloads.packing import pack, unpack
 from scheduler import LedgerEntry, pack_rows, read_entry, reasons, unpack_rows
 
 

@@ -15,7 +15,7 @@ from activities.heartbeat import heartbeating
 from activities.messaging.messages import Survey
 from activities.messaging.querying import Answers, list_entities, query_round, still_running
 from api_types.base import Message
-from api_types.packing import pack, unpack
+from api_types.payloads.packing import pack, unpack
 from workflows.fleet_scheduler import outgoing
 from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts, cluster_of
 

@@ -11,7 +11,7 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
 from api_types import queues
-from api_types.packing import pack
+from api_types.payloads.packing import pack
 from workflows.entity.calls import activity_options
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SurveyProgress

@@ -9,7 +9,7 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from api_types import names, queues
-from api_types.packing import pack
+from api_types.payloads.packing import pack
 from workflows.entity.calls import activity_options
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts

@@ -1,7 +1,7 @@
 """What a scheduler that lost its state is told by a deployment. Pure."""
 
 from api_types.messages.scheduling import DeploymentAccount, ReplicaAccount
-from api_types.packing import pack
+from api_types.payloads.packing import pack
 from workflows.model_deployment.state import DeploymentState
 
 

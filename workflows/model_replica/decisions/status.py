@@ -3,7 +3,7 @@
 from typing import Any
 
 from api_types.messages.scheduling import ReplicaAccount
-from api_types.payload_limits import shortened
+from api_types.payloads.limits import shortened
 from workflows.entity.conditions import TRUE, condition_of, is_true
 from workflows.model_replica.decisions.cache import cache_status
 from workflows.model_replica.decisions.cluster import is_unreachable

@@ -5,7 +5,7 @@ import pytest
 from activities.clusters.capacity.admission import REASON_BYTES_MAX, condition_text
 from api_types import names
 from api_types.messages.capacity import ADMITTED, PENDING, Admission, CapacitySnapshot, with_plain_admission
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from scheduler import cluster_view
 
 WORKLOADS = 8_000

@@ -3,8 +3,8 @@
 import uuid
 from typing import Any
 
-from api_types import payload_limits
 from api_types.messages.scheduling import KnownReplica, SetPolicy
+from api_types.payloads import limits
 from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import (
@@ -57,11 +57,11 @@ def carried(made: SchedulerCache) -> SchedulerState:
     pages: list[PackedFleet] = []
     while not pages or len(pages) < pages[0].pages:
         packed = pack_cache(PackPage(run_id=run_id, version=made.fleet.version, page=len(pages))).model_dump_json(by_alias=True)
-        assert len(packed) <= payload_limits.PAYLOAD_BYTES_MAX
+        assert len(packed) <= limits.PAYLOAD_BYTES_MAX
         pages.append(PackedFleet.model_validate_json(packed))
     first, second = (payload.model_dump_json(by_alias=True) for payload in in_payloads(made.carried(joined(pages))))
-    assert max(len(first), len(second)) <= payload_limits.PAYLOAD_BYTES_MAX
-    assert len(first) + len(second) <= payload_limits.CARRIED_BYTES_MAX
+    assert max(len(first), len(second)) <= limits.PAYLOAD_BYTES_MAX
+    assert len(first) + len(second) <= limits.CARRIED_BYTES_MAX
     state = SchedulerState.model_validate_json(first)
     state.take_over(SecondPayload.model_validate_json(second))
     return state

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from api_types.packing import pack_bytes
+from api_types.payloads.packing import pack_bytes
 from scheduler import Fleet, snapshot
 from tests.scheduler.builders import cluster, deployment, fleet, put_replicas
 from workflows.fleet_scheduler import continue_as_new

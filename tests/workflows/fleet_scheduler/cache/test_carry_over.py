@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 
-from api_types import payload_limits
 from api_types.errors import StaleSnapshot
 from api_types.messages.scheduling import ReportClass
-from api_types.packing import unpack
+from api_types.payloads import limits
+from api_types.payloads.packing import unpack
 from scheduler.fleet import snapshot
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, carried, cycle, reopened
@@ -34,7 +34,7 @@ def noise(what: object) -> str:
 def small_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a test fill payloads of a thirtieth of their size."""
     for limit in ("PAYLOAD_BYTES_MAX", "LIST_BYTES_MAX", "CARRIED_BYTES_MAX"):
-        monkeypatch.setattr(payload_limits, limit, getattr(payload_limits, limit) // 30)
+        monkeypatch.setattr(limits, limit, getattr(limits, limit) // 30)
 
 
 def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
@@ -63,7 +63,7 @@ def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkey
     made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
     cycle(made)
     made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
-    monkeypatch.setattr(payload_limits, "LIST_BYTES_MAX", 10)
+    monkeypatch.setattr(limits, "LIST_BYTES_MAX", 10)
     again = reopened(carried(made), clock)
     assert again.state.rebuild
     assert (list(again.fleet.clusters), again.fleet.options.profile) == ([], "dense")

@@ -7,7 +7,7 @@ import pytest
 
 from api_types import names
 from api_types.messages.scheduling import Bound, Forget, Released, ReportCluster, Revoked
-from api_types.packing import pack, share, unpack
+from api_types.payloads.packing import pack, share, unpack
 from scheduler import to_wire
 from scheduler.decide import decide
 from scheduler.fleet import snapshot

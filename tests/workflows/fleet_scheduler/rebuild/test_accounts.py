@@ -6,8 +6,8 @@ import pytest
 
 from api_types.messages.scheduling import DeploymentAccount, KnownReplica, ReplicaAccount, ReportClass
 from api_types.names import workflow_id
-from api_types.packing import pack
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.packing import pack
 from scheduler import LedgerEntry, reasons, to_wire
 from tests.scheduler.builders import cluster, deployment, fleet, put_replicas
 from tests.workflows.environment.protocol_fleet import ReportedCluster

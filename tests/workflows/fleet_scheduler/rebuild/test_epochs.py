@@ -8,7 +8,7 @@ import pytest
 from temporalio import workflow
 
 from api_types.messages.scheduling import ReportClass
-from api_types.packing import pack
+from api_types.payloads.packing import pack
 from tests.workflows.fleet_scheduler.cycle import LOG
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState

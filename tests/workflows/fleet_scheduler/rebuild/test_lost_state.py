@@ -129,7 +129,7 @@ def test_a_state_that_cannot_be_read_is_refused_with_the_reason() -> None:
 
 
 def test_more_messages_than_can_be_carried_have_all_entities_read(monkeypatch: pytest.MonkeyPatch, first: Scheduler) -> None:
-    monkeypatch.setattr("api_types.payload_limits.CARRIED_BYTES_MAX", 3_000)
+    monkeypatch.setattr("api_types.payloads.limits.CARRIED_BYTES_MAX", 3_000)
     arrived = [ReceivedSignal("place", place(deployment(name=f"n{number}")).wire()) for number in range(100)]
     assert continuation(first.controller.handover(), arrived, OWN) == (None, "it is too large to be carried")
 

@@ -15,8 +15,8 @@ from temporalio.worker import Worker
 from activities.messaging import querying
 from activities.messaging.sending import CALLS_AT_ONCE
 from api_types.messages.scheduling import ReportClass, Resync
-from api_types.packing import pack, unpack
-from api_types.payload_limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
+from api_types.payloads.packing import pack, unpack
 from tests.workflows.environment.short_runs import server_with_short_runs
 from workflows.fleet_scheduler.rebuild import activities
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts, read_accounts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from api_types.packing import pack, unpack
+from api_types.payloads.packing import pack, unpack
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
 from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, cycle

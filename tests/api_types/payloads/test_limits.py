@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api_types.messages.delivery import SignalBatch, SignalRequest
-from api_types.payload_limits import (
+from api_types.payloads.limits import (
     CODEC_BYTES,
     LIST_BYTES_MAX,
     PAYLOAD_BYTES_MAX,

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementResponse, ReplicaPlacement
-from api_types.packing import EXPANDED_BYTES_MAX, PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
-from api_types.payload_limits import wire_size
+from api_types.payloads.limits import wire_size
+from api_types.payloads.packing import EXPANDED_BYTES_MAX, PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
 from client.temporal.converter import DATA_CONVERTER
 from tests.random_cases import random_cases
 
