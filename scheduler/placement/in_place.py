@@ -36,7 +36,7 @@ def growth_blocked(
     info = overlay.clusters[entry.cluster]
     owner = (deployment.namespace, deployment.name)
     if counts_devices(overlay):
-        fits = resize_fits(overlay, info, target, owner, entry.uid)
+        fits = resize_fits(overlay, info, target, owner, {entry.uid})
         return "" if fits else f"too few free devices on {info.name}"
     free = ReservedPools(overlay, owner, quota.priority).left(info, overlay.free(info))
     held = charges(entry.engines)

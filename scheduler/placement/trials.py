@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
@@ -87,14 +88,16 @@ class Trials:
     def _on_devices(self, info: ClusterInfo, left_out: frozenset[int]) -> Trial:
         """Try the engines by counting devices, those that have to share a network one network after the other."""
         compiled = self._compiled
-        anywhere = fit_devices(self._overlay, compiled, info, self._owner, lambda _, p: p not in left_out, budget=self.budget)
+        order = pool_order(self._overlay, self._deployment, info, compiled)
+        fit = partial(fit_devices, self._overlay, compiled, info, self._owner, budget=self.budget, order=order)
+        anywhere = fit(lambda _, p: p not in left_out)
         if self._is_plain or anywhere.failed >= 0:
             return anywhere
         bound, rule = self._network_rule()
         domains = [pool.network_domain for pool in info.pools]
         for domain in dict.fromkeys(domains):
             elsewhere = {p for p, other in enumerate(domains) if other != domain}
-            trial = fit_devices(self._overlay, compiled, info, self._owner, _without(left_out, elsewhere, bound), budget=self.budget)
+            trial = fit(_without(left_out, elsewhere, bound))
             if trial.failed < 0:
                 return trial
         return Trial(failed=0, violation=rule) if rule else anywhere

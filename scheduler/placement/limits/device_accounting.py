@@ -11,13 +11,13 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.node_fitting import CUT_SHORT, STEPS_MAX, SearchBudget, Trial
+from scheduler.hardware.node_fitting import CUT_SHORT, STEPS_MAX, PoolOrder, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement
@@ -78,12 +78,15 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
     return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
 
 
-def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, skip: str = "") -> list[Pods]:
-    """Give the pods that the ledger charges to a pool, without those of the owner's releasing replicas and without the entry `skip`."""
+def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> list[Pods]:
+    """Give the pods that the ledger charges to a pool for others than the owner's releasing replicas.
+
+    `without` are uids of replicas that are treated as gone.
+    """
     found = []
     for entry in overlay.ledger.on_cluster(info.name).values():
         nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
-        if entry.uid == skip or (entry.state == reasons.RELEASING and nominated_for == owner):
+        if entry.uid in without or (entry.state == reasons.RELEASING and nominated_for == owner):
             continue
         found += pods_on(entry.engines, pool)
     return found
@@ -158,10 +161,25 @@ def fit_devices(
     takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
     *,
     budget: SearchBudget,
+    order: PoolOrder | None = None,
+    without: Collection[str] = (),
 ) -> Trial:
-    """Find a pool for every engine by counting devices; engines in order, then any arrangement. `takes` leaves pools out, by engine."""
+    """Find a pool for every engine by counting devices; engines in order, then any arrangement.
+
+    Args:
+        overlay: the fleet.
+        compiled: the engines.
+        info: the cluster.
+        owner: whose releasing replicas hold devices that these engines may use.
+        takes: leaves pools out, by engine.
+        budget: of the decision; once it is spent the engines are only tried in order.
+        order: gives the pools of an engine in the order in which they are tried; published order without it.
+        without: uids of replicas that are treated as gone.
+
+    """
     fit = compiled.on(info.layout)
-    charged = [charged_pods(overlay, info, pool, owner) for pool in info.pools]
+    charged = [charged_pods(overlay, info, pool, owner, without) for pool in info.pools]
+    choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(fit.engines)]
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
@@ -174,7 +192,7 @@ def fit_devices(
         if i == len(fit.engines):
             return True
         deepest = max(deepest, i)
-        for p in fit.engines[i].positions:
+        for p in choices[i]:
             steps += 1
             if steps > STEPS_MAX or (steps > straight and budget.is_spent):
                 return False
@@ -200,15 +218,17 @@ def fit_devices(
     return Trial(failed=deepest, undecided=cut or steps > STEPS_MAX, violation=CUT_SHORT if cut else "")
 
 
-def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePlacement, ...], owner: Owner) -> tuple[EnginePlacement, ...]:
-    """Give new engines slots where pods are packed."""
+def with_slots(
+    overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePlacement, ...], owner: Owner, without: Collection[str] = ()
+) -> tuple[EnginePlacement, ...]:
+    """Give new engines slots where pods are packed; `without` are uids of replicas that are treated as gone."""
     if not any(packs(overlay, pool) for pool in info.pools):
         return engines
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
     for pool in [pool for pool in info.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = pack(capacity_of(pool), pool.nodes, charged_pods(overlay, info, pool, owner), added)
+        found = pack(capacity_of(pool), pool.nodes, charged_pods(overlay, info, pool, owner, without), added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
@@ -216,9 +236,11 @@ def with_slots(overlay: FleetOverlay, info: ClusterInfo, engines: tuple[EnginePl
     )
 
 
-def resize_fits(overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, uid: str) -> bool:
-    """Whether a replica may be updated in place to the engines of `target`."""
-    return all(admits(overlay, pool, charged_pods(overlay, info, pool, owner, uid), pods_on(target, pool)) for pool in info.pools)
+def resize_fits(
+    overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, without: Collection[str] = ()
+) -> bool:
+    """Whether a cluster takes the engines of `target` on their pools; `without` are uids of replicas that are treated as gone."""
+    return all(admits(overlay, pool, charged_pods(overlay, info, pool, owner, without), pods_on(target, pool)) for pool in info.pools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,9 +10,13 @@ import pytest
 from scheduler.decide import decide_and_explain
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.node_fitting import SearchBudget
+from scheduler.hardware.template import compile_template
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
-from scheduler.placement.limits.device_accounting import Pods, is_safe, pack
+from scheduler.model.rules import MatchRules
+from scheduler.placement.limits.device_accounting import Pods, fit_devices, is_safe, pack
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -31,6 +35,7 @@ from tests.scheduler.builders import (
     nic,
     places,
     pool,
+    pools_of,
     put_replicas,
     settled,
     worker,
@@ -266,3 +271,25 @@ def test_18_1_8_by_nodes_a_used_node_is_used_whole() -> None:
         "devices": {"largest": 8, "free": 12, "unusable": 4},
     }
     assert pool_report(fleet(), "nowhere", NOW) == []
+
+
+@pytest.mark.parametrize("options", [SAFE, PACKED], ids=["safe", "packed"])
+def test_18_3_a_profile_chooses_pools_also_where_devices_are_counted(options: SchedulerOptions) -> None:
+    pools = (pool("dear", 2, price_milli=900), pool("cheap", 2, price_milli=100), pool("middle", 2, price_milli=500))
+    world = fleet(cluster("a", *pools), options=options)
+    found = [pools_of(decided(world, deployment(gpus(1), policy=PlacementPolicy(profile=name)))) for name in ("default", "cheap")]
+    assert found == [["dear"], ["cheap"]]
+
+
+@pytest.mark.parametrize("options", [SAFE, PACKED], ids=["safe", "packed"])
+def test_18_4_2_replicas_may_be_treated_as_gone(options: SchedulerOptions) -> None:
+    world = filled(options, 1, 4, 4)
+    overlay = FleetOverlay(world, NOW)
+    compiled = compile_template((gpus(8),), MatchRules())
+    uids = [entry.uid for entry in world.entries()]
+
+    def failed(without: Collection[str]) -> int:
+        budget = SearchBudget()
+        return fit_devices(overlay, compiled, overlay.clusters["a"], ("ml", "next"), budget=budget, without=without).failed
+
+    assert [failed(()), failed(uids[:1]), failed(uids)] == [0, 0, -1]
