@@ -19,6 +19,8 @@ from typing import Any
 if not __package__:  # run by its path; the tests are no installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from temporalio.service import RPCError
+
 from api_types import names, queues
 from api_types.messages.signals import ENTITIES, FleetSchedulerSignals, signals_of
 from tests.bench.one_line import one_line
@@ -103,7 +105,7 @@ async def placing(fleet: ProtocolFleet, count: int, turn: str) -> float:
         seen = await fleet.describe(document["metadata"]["name"])
         for placement in (seen or {}).get("status", {}).get("placements", ()):
             replica = names.workflow_id("ModelReplica", NAMESPACE, placement["replica"])
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(RPCError):  # it has ended by itself
                 await fleet.client.get_workflow_handle(replica).signal("force", {"scope": "all"})
 
     async def gone() -> bool:

@@ -92,26 +92,24 @@ async def _started(plugin: ExecPlugin, environment: dict[str, str]) -> AsyncIter
     # be waited for too.
     source, sink = os.pipe()
     output = StreamReader()
-    try:
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(output), os.fdopen(source, "rb"))
-        try:
+    with contextlib.ExitStack() as opened:
+        with os.fdopen(sink, "wb"):
+            reader = os.fdopen(source, "rb")
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(output), reader)
+            opened.callback(transport.close)
             process = await asyncio.create_subprocess_exec(
                 plugin.command, *plugin.args, env=environment, stdin=DEVNULL, stdout=sink, stderr=DEVNULL, start_new_session=True
             )
-        except BaseException:
-            transport.close()
-            raise
-    finally:
-        os.close(sink)
-    try:
-        yield process, output
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        raise
-    finally:
-        transport.close()
+        async with contextlib.AsyncExitStack() as unless_read:
+            unless_read.push_async_callback(_kill, process)
+            yield process, output
+            unless_read.pop_all()
+
+
+async def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 async def _read(source: StreamReader) -> bytes:
