@@ -31,7 +31,7 @@ FORBIDDEN = 403
 
 
 async def a_namespace(cluster: ClusterUnderTest, **annotations: str) -> str:
-    """Make a namespace of somebody else on the cluster."""
+    """Make a namespace of another owner on the cluster."""
     name = f"argocd-{secrets.token_hex(4)}"
     metadata = {"name": name, "annotations": annotations, "labels": {"team": "platform"}}
     assert await (await cluster.api()).create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

@@ -1,6 +1,5 @@
-"""A start state that somebody made up is not believed: on a real server, for every workflow of the registry, in every way to start one."""
+"""A start state that a client made up is not believed: on a real server, for every workflow of the registry, in every way to start one."""
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -19,17 +18,15 @@ from temporalio.client import (
     ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
     ScheduleSpec,
-    WorkflowFailureError,
-    WorkflowHandle,
 )
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError
 
 from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.entities import StartReplica
 from api_types.resources.kinds import BY_KIND
 from api_types.settings import QueueSettings, Settings, WorkerSettings
+from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.run_before import serving_runs_before, start_continued
@@ -39,8 +36,6 @@ from workflows.model_deployment.state import DeploymentState
 
 pytestmark = pytest.mark.testbed
 
-# A run that cannot fail would be asked for ever.
-WITHIN = 60
 REFUSED = "start argument 1: must be null; only a run that continues another one has a state"
 # Events before the one that ends a run: its start, and its task that is scheduled, started and completed.
 ENDED_WITH = 4
@@ -48,7 +43,7 @@ DEPLOYMENT = "modeldeployment/ml/chat"
 # What a first run would have to believe: it names a credential, a uid and a generation.
 MADE_UP: dict[str, Any] = {"uid": "made-up", "generation": 7, "epoch": 5, "spec": {"authSecret": {"name": "kubeconfig"}}}
 BIRTH = StartReplica(
-    uid="born", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
+    uid="told", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
 ).wire()
 
 
@@ -79,15 +74,6 @@ def id_and_queue(kind: str) -> tuple[str, str]:
     return names.workflow_id(kind, "ml" if BY_KIND[kind].namespaced else "", "r"), queues.WORKFLOWS
 
 
-async def refusal(handle: WorkflowHandle[Any, Any]) -> str:
-    with pytest.raises(WorkflowFailureError) as failed:
-        await asyncio.wait_for(handle.result(), WITHIN)
-    cause = failed.value.cause
-    assert isinstance(cause, ApplicationError)
-    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
-    return cause.message
-
-
 async def test_no_workflow_believes_a_state_that_was_made_up(client: Client) -> None:
     async with serving(client):
         for workflow in (*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS):
@@ -95,19 +81,19 @@ async def test_no_workflow_believes_a_state_that_was_made_up(client: Client) -> 
             made_up = {**MADE_UP, "birth": BIRTH}
             handle = await client.start_workflow(workflow.kind, made_up, id=workflow_id, task_queue=queue)
             if workflow.kind != "ModelReplica":
-                assert (await refusal(handle)).startswith(REFUSED), workflow.kind
+                assert (await refusal_of(handle)).startswith(REFUSED), workflow.kind
                 continue
             # Its deployment tells it what it is, and nothing beside that is read.
             account = await handle.query("account")
             described = (await handle.query("describe"))["metadata"]
-            assert (account["uid"], described["uid"], described["generation"]) == ("born", "born", 1)
+            assert (account["uid"], described["uid"], described["generation"]) == ("told", "told", 1)
 
 
 async def test_a_second_payload_of_the_scheduler_is_not_believed_either(client: Client) -> None:
     async with serving(client):
         workflow_id, queue = id_and_queue("FleetScheduler")
         handle = await client.start_workflow("FleetScheduler", args=[None, {"fleet": ["x"]}], id=workflow_id, task_queue=queue)
-        assert (await refusal(handle)).startswith("start argument 2: must be null")
+        assert (await refusal_of(handle)).startswith("start argument 2: must be null")
 
 
 async def test_a_cron_schedule_repeats_a_state_and_no_run_believes_it(client: Client) -> None:
@@ -149,7 +135,7 @@ async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -
 
     await eventually(attempt, lambda number: number > 1, what="the retry")
     async with serving(client):
-        assert (await refusal(handle)).startswith(REFUSED)
+        assert (await refusal_of(handle)).startswith(REFUSED)
 
 
 async def test_a_schedule_starts_with_a_state_and_it_is_not_believed(client: Client) -> None:
@@ -163,7 +149,7 @@ async def test_a_schedule_starts_with_a_state_and_it_is_not_believed(client: Cli
 
     async with serving(client):
         workflow_id = await eventually(started, bool, what="the start")
-        assert (await refusal(client.get_workflow_handle(workflow_id))).startswith(REFUSED) or workflow_id != DEPLOYMENT
+        assert (await refusal_of(client.get_workflow_handle(workflow_id))).startswith(REFUSED) or workflow_id != DEPLOYMENT
 
 
 async def test_a_state_that_the_run_before_carried_is_believed_also_after_a_reset(client: Client) -> None:

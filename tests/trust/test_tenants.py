@@ -1,7 +1,7 @@
 """What one namespace might try against another, and against the platform, through manifests alone.
 
 Every text that a tenant can write is in the tables: the fields are walked, from the table of kinds on, so a field that is added later fails
-here until somebody says what it can reach. Each attempt is refused at both doors, that of the client and that of the workflow, to which a
+here until the tables say what it can reach. Each attempt is refused at both doors, that of the client and that of the workflow, to which a
 signal can be sent by hand; or what is rendered of it stays in the tenant's namespace.
 """
 
@@ -27,13 +27,13 @@ from activities.secrets.store import StoredSecret
 from activities.workloads.copies import needed_copies
 from api_types import labels, names
 from api_types.errors import InvalidInput
-from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
 from api_types.pins import apiversions
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import KINDS
 from api_types.settings import Settings, WorkloadSettings
 from api_types.validation.manifests import InvalidManifest, admit
 from client.manifests.checks import CHECKS
+from tests.activities.environment.orders import an_apply
 from tests.activities.render import builders as rendering
 from tests.api_types import builders
 from workflows.entity.admission import admitted
@@ -364,17 +364,6 @@ async def test_a_reference_leaves_its_namespace_by_no_name(tmp_path: Path, name:
     fields: dict[str, Any] = {"pull_secrets": [name]}
     if kind != "imagePullSecrets":
         fields = {"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": "k"}}}]}
-    order = ApplyReplica(
-        connection=Connection(cluster="eu", namespace="modelplane-system", name="eu"),
-        facts=ClusterFacts(),
-        namespace="ml",
-        name="r",
-        uid="u",
-        generation=1,
-        deployment="d",
-        cluster="eu",
-        index=0,
-        spec={"clusterName": "eu", "engines": [rendering.an_engine("main", rendering.a_member(**fields))]},
-    )
+    order = an_apply("r", rendering.an_engine("main", rendering.a_member(**fields)))
     with pytest.raises(InvalidInput, match="must be a lower-case DNS name"):
         await needed_copies(store, order, RenderSettings(secrets_propagation="all"))

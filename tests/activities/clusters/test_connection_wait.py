@@ -13,7 +13,7 @@ from activities.clusters.connection_wait import ConnectionWait
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
 from tests.environment.idle_clusters import IdleCluster
 
-# Nobody waits so long.
+# No test waits so long.
 NEVER = (100_000.0, 100_000.0)
 AT_ONCE = (0.0, 0.0)
 POLLS = 20

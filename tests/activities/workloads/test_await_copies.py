@@ -10,8 +10,8 @@ from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import TransientError
-from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
 from tests.activities.environment.asking import asked_by
+from tests.activities.environment.orders import an_apply
 from tests.activities.render.builders import a_member, an_engine
 
 
@@ -23,18 +23,7 @@ async def test_the_wait_ends_when_the_last_of_what_is_missing_is_there(tmp_path:
     store, no_clusters = SecretDirectory(tmp_path), None
     activities = WorkloadActivities(no_clusters, store, RenderSettings(secrets_propagation="all"))  # type: ignore[arg-type]
     env = [a_reference("secretKeyRef", "hub"), a_reference("configMapKeyRef", "tuning")]
-    order = ApplyReplica(
-        connection=Connection(cluster="eu", namespace="modelplane-system", name="eu"),
-        facts=ClusterFacts(),
-        namespace="ml",
-        name="qwen-eu-0",
-        uid="u",
-        generation=1,
-        deployment="qwen",
-        cluster="eu",
-        index=0,
-        spec={"clusterName": "eu", "engines": [an_engine("main", a_member(env=env))]},
-    )
+    order = an_apply("qwen-eu-0", an_engine("main", a_member(env=env)))
 
     async def look() -> None:
         await asked_by("modelreplica/ml/qwen-eu-0").run(activities.await_copies, order)

@@ -15,8 +15,9 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.render.inputs.settings import RenderSettings
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ClusterUnreachable
-from api_types.messages.cluster_work import Applied, ApplyReplica, ClusterFacts, Connection
+from api_types.messages.cluster_work import Applied, ApplyReplica, Connection
 from tests.activities.environment.asking import asked_by
+from tests.activities.environment.orders import an_apply
 from tests.environment.api_server import ApiServer, api_server
 
 SLOTS = 10
@@ -54,18 +55,7 @@ class HttpPool(ClusterPool):
 
 
 def an_order(cluster: str, number: int) -> ApplyReplica:
-    return ApplyReplica(
-        connection=Connection(cluster=cluster, namespace="s", name=cluster),
-        facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1"),
-        namespace="ml",
-        name=f"r{number}",
-        uid=f"u{number}",
-        generation=1,
-        deployment="d",
-        cluster=cluster,
-        index=0,
-        spec={"clusterName": cluster, "engines": [{"name": "main", "members": [MEMBER]}]},
-    )
+    return an_apply(f"r{number}", {"name": "main", "members": [MEMBER]}, cluster=cluster)
 
 
 class Slots:

@@ -1,4 +1,4 @@
-"""A namespace that is deleted while its objects are replaced, and is made anew by somebody else: nothing is put there."""
+"""A namespace that is deleted while its objects are replaced, and is made anew by another client: nothing is put there."""
 
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from activities.cluster_objects.namespaces import NOT_ALLOWED
 from activities.render.inputs.settings import RenderSettings
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import PermissionDenied, error_reason
-from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from api_types.messages.cluster_work import Connection
 from tests.activities.environment.asking import asked_by
+from tests.activities.environment.orders import an_apply
 from tests.activities.render.builders import an_engine
 from tests.environment.idle_clusters import IdleCluster
 
@@ -52,18 +53,7 @@ async def test_nothing_is_applied_to_a_namespace_that_others_have_made_meanwhile
     cluster = KeepingCluster()
     (tmp_path / "secrets").mkdir()
     work = WorkloadActivities(cluster, SecretDirectory(tmp_path / "secrets"), RenderSettings())
-    order = ApplyReplica(
-        connection=Connection(cluster="eu", namespace="modelplane-system", name="eu", key="kubeconfig"),
-        facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1"),
-        namespace="argocd",
-        name="qwen-0",
-        uid="u1",
-        generation=1,
-        deployment="qwen",
-        cluster="eu",
-        index=0,
-        spec={"clusterName": "eu", "engines": [an_engine()]},
-    )
+    order = an_apply("qwen-0", an_engine(), namespace="argocd")
     asked = asked_by("modelreplica/argocd/qwen-0")
     applied = await asked.run(work.apply_replica, order)
     workload = next(each for each in cluster.objects if each.kind.kind == "Deployment")

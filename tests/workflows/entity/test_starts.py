@@ -1,23 +1,18 @@
 """Starts by hand that no object can be: on a real server they fail at once, say why, and leave the id to others."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
-from temporalio.exceptions import ApplicationError
 
 from activities.messaging.search_attributes import PUBLISHED_MEMO
 from api_types import names, queues
 from api_types.messages.entities import StartReplica
+from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
 
 pytestmark = pytest.mark.testbed
-
-# A run that cannot fail would be asked for ever.
-WITHIN = 60
 
 BIRTH = StartReplica(
     uid="u", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
@@ -70,15 +65,10 @@ async def fleet() -> AsyncIterator[ProtocolFleet]:
 
 
 async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any]) -> str:
-    """Start a workflow that fails; gives the message of its failure. It is not started again, whatever retry its starter asks for."""
+    """Start a workflow that fails; gives the message of its failure."""
     queue = queues.SCHEDULER if kind == "FleetScheduler" else queues.WORKFLOWS
     handle = await fleet.client.start_workflow(kind, args=arguments, id=workflow_id, task_queue=queue)
-    with pytest.raises(WorkflowFailureError) as failed:
-        await asyncio.wait_for(handle.result(), WITHIN)
-    cause = failed.value.cause
-    assert isinstance(cause, ApplicationError)
-    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
-    return cause.message
+    return await refusal_of(handle)
 
 
 async def test_an_object_is_started_under_its_own_id_and_with_what_it_can_read_or_fails(fleet: ProtocolFleet) -> None:

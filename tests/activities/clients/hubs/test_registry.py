@@ -91,6 +91,11 @@ async def failed(image: Artifact, registry: OciRegistry | None = None, login: st
     return caught.value
 
 
+def at(url: str, inside: Any, server: Any) -> str:
+    """Fill in where the server that must not be asked is, and the port of the one that sends there."""
+    return url.format(inside=inside.host, port=port(inside.host), here=port(server.host))
+
+
 def a_challenge(realm: str) -> Chunks:
     challenge = f'Bearer realm="{realm}",service="registry",scope="repository:models/qwen:pull"'
     return whole(b'{"errors": []}', "401 Unauthorized", WWW_Authenticate=challenge)
@@ -132,7 +137,7 @@ async def test_a_token_server_inside_is_not_asked_and_nothing_of_it_is_sent_on(c
     def registry(request: Request) -> Chunks:
         if request.path.startswith("/to-inside"):
             return whole(b"", "302 Found", Location=f"https://inside.example:{port(inside.host)}/token")
-        return a_challenge(realm.format(inside=inside.host, port=port(inside.host), here=port(server.host)))
+        return a_challenge(at(realm, inside, server))
 
     def secret(_: Request) -> Chunks:
         return whole(b'{"token": "secret-of-the-metadata-service"}')
@@ -236,8 +241,7 @@ async def test_a_redirect_that_must_not_be_followed_is_not(certificate: Certific
     def registry(request: Request) -> Chunks:
         if request.path == "/x":
             return whole(MANIFEST)
-        where = location.format(inside=inside.host, port=port(inside.host), here=port(server.host))
-        return whole(b"", "302 Found", Location=where)
+        return whole(b"", "302 Found", Location=at(location, inside, server))
 
     async with impostor(lambda _: whole(MANIFEST), certificate, INSIDE) as inside, impostor(registry, certificate) as server:
         assert isinstance(await failed(an_image(named(server))), ServerError)

@@ -1,4 +1,4 @@
-"""Until everything was listed once nobody is signalled: a part of the objects looks as if the others were deleted. W6 of the protocol."""
+"""No workflow is signalled until all was listed once: a part of the objects looks as if the rest were deleted. W6 of the protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator
