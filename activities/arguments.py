@@ -85,7 +85,7 @@ class _Check(ActivityInboundInterceptor):
         for number, argument in enumerate(input.args, 1):
             if isinstance(argument, Refused):
                 problem = f"{name}: argument {number}: {argument.problem}"
-                # The workflow that gave it has written it with a key that this worker may get. Nobody waits for any other activity.
+                # The workflow that gave it has written it with a key that this worker may get. No workflow waits for any other activity.
                 if argument.undecrypted and activity.info().workflow_id:
                     raise UnreadableArgument(problem)
                 raise InvalidInput(problem)

@@ -18,7 +18,7 @@ CLUSTERS = "modelplane-clusters"
 class ClusterWork(StrEnum):
     """The classes of work on clusters. The value is the suffix of the task queue; short calls run on the base queue itself.
 
-    The base queue gets at most one task per cluster at a time, and each ends soon. So a task that nobody takes there means that no worker
+    The base queue gets at most one task per cluster at a time, and each ends soon. So a task that waits there means that no worker
     serves it, while a task on any other class's queue may be waiting for a slot.
     """
 

@@ -1,7 +1,7 @@
 """Namespaces of what is applied: created on demand, and kept when it is deleted.
 
 Tenants choose the names of namespaces, and a cluster may have others of those names: a tenant named `argocd` must not get pods beside Argo
-CD, which could read its Secrets. So a namespace that we did not create is used only where somebody who administers the cluster allows it.
+CD, which could read its Secrets. So a namespace that we did not create is used only where an administrator of the cluster allows it.
 """
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId

@@ -74,7 +74,7 @@ class Start(Enum):
 
     `COMPLETED`: it is gone, and all were told. What is late of that would be taken for the end of a run that came after it.
     `TAKEN`: the other one runs. `UNFINISHED`: it was terminated or failed. What it applied is still there, and with a run of another uid on
-    top nobody could read any more whose that is.
+    top its owner could not be read any more.
     """
 
     RUNS = "runs"

@@ -86,7 +86,7 @@ class WorkloadActivities:
             await self._ensure_namespaces(cluster, order, found)
             replaced = await _delete_replaced(deleter, order, rendered, found)
             if replaced:
-                # They may be gone with their namespace, and somebody else may have created one of its name since.
+                # They may be gone with their namespace, and another tenant may have created one of its name since.
                 await self._ensure_namespaces(cluster, order, found)
             inventory, changed = await self._write_copies(cluster, order, prepared)
             known = {entry.id: entry for entry in order.inventory}

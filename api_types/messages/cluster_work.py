@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from api_types.base import Id, Message, Text
 from api_types.queues import base_queue_problem
 
-# A longer time than this is one that nobody waits for; added to the present it might leave the calendar.
+# No operator means a longer time than this; added to the present it might leave the calendar.
 _YEAR_SECONDS = 366 * 24 * 3600
 
 

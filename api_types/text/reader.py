@@ -4,7 +4,7 @@ YAML 1.2 with the core schema: `yes`, `on` and dates are strings, only `true` an
 parser's events, because its own constructors have more types than manifests, and lose how a number was written: an error about `1.30`
 must not show 1.3.
 
-A text comes from anybody. What would be large or slow to build is refused while it is built: aliases and merge keys that expand, depth,
+A client may send any text. What would be large or slow to build is refused while it is built: aliases and merge keys that expand, depth,
 long numbers, keys that collide. So is text that is not Unicode: half of a surrogate pair can be escaped in a document, and neither stored
 nor printed.
 """

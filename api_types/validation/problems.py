@@ -1,6 +1,6 @@
 """Errors in a document, and their format: `<Kind> <namespace>/<name>: <field path>: <problem>`.
 
-Names, fields and values in them come from anybody, and they are shown in terminals and kept in conditions. So each error is one line of
+Names, fields and values in them come from any client, and they are shown in terminals and kept in conditions. So each error is one line of
 bounded length, and there is a bound on how many are shown.
 """
 

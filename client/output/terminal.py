@@ -1,6 +1,6 @@
 """The edge to the terminal: nothing that comes from outside is obeyed by it.
 
-Names, messages and logs are written by anybody: a worker, a cluster, a manifest of somebody else. Escape sequences in them would recolour,
+Names, messages and logs have many authors: a worker, a cluster, another user's manifest. Escape sequences in them would recolour,
 move or hide text, or answer for the user. So everything that a command prints goes through a stream that shows control characters as
 escapes. Only what draws by itself (`progress.py`) writes to the stream below, and escapes its texts.
 """

@@ -4,7 +4,7 @@ Each payload is encrypted with AES-256-GCM under the active key. The id of the k
 they encrypted, and keys can be rotated one program at a time: configure the new key everywhere, then make it the active one.
 
 Search attributes are not encrypted: Temporal has to search them. Nor are the texts of failures, which hold no secret: the SDK decrypts
-neither those of queries nor those of tasks, and without them nobody could tell why a workflow stands still.
+neither those of queries nor those of tasks, and without them no operator could tell why a workflow stands still.
 
 A payload is bound to its workflow: the id of that is in the metadata too, and authenticated. What was encrypted for one workflow is not
 taken by another, nor by its activities. What earlier versions encrypted names no workflow, and is read everywhere.

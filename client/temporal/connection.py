@@ -64,7 +64,7 @@ def unreachable(settings: Settings, error: Exception) -> Unreachable:
 
 
 def _check_key_is_sent_encrypted(temporal: TemporalSettings) -> None:
-    """Refuse to send an API key in the clear; nobody else reads what stays on this machine. Raises `Refused`."""
+    """Refuse to send an API key in the clear; what stays on this machine crosses no network. Raises `Refused`."""
     host = temporal.address.rpartition(":")[0].strip("[]")
     encrypted = temporal.tls or temporal.tls_server_ca or temporal.tls_client_cert
     if temporal.api_key_file and not encrypted and not _is_loopback(host):

@@ -17,7 +17,7 @@ from api_types.errors import QUERY_REFUSED
 
 PAUSE_SECONDS = 0.2
 # A query is answered within milliseconds, unless the worker has to replay the workflow first. The first attempt ends after this time, and
-# each after a lost one takes twice as long: a worker that is behind answers also what nobody waits for any more. None takes more than a
+# each after a lost one takes twice as long: a worker that is behind answers also what no client waits for any more. None takes more than a
 # third of the caller's time, for that would leave none for another.
 ATTEMPT_SECONDS = 5.0
 ATTEMPT_SHARE = 1 / 3

@@ -1,4 +1,4 @@
-"""How the supervisor and everybody else speak of processes: through small files.
+"""How the supervisor and other processes speak of processes: through small files.
 
 `processes/<name>.json` says what shall run, `run/<name>.json` what does. A pid alone proves nothing, since the kernel reuses it; the
 start time beside it, as the kernel counts it, tells the two apart.

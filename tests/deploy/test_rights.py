@@ -215,7 +215,7 @@ def test_a_worker_has_no_other_role_and_none_in_all_namespaces() -> None:
 
 @pytest_asyncio.fixture
 async def person(rights: Rights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Somebody with a kubeconfig and no rights."""
+    """A user with a kubeconfig and no rights."""
     token = await operator.token_of(rights.cluster, rights.namespace, "person")
     kubeconfig = (await rights.cluster.store.get("modelplane-system", "prod-eu-kubeconfig", "kubeconfig")).decode()
     (tmp_path / "kubeconfig").write_text(operator.with_token(kubeconfig, token))

@@ -56,7 +56,7 @@ async def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: P
         client = await client_of(home)
 
         async def one(name: str) -> None:
-            await client.start_workflow("Any", id=name, task_queue="nobody")
+            await client.start_workflow("Any", id=name, task_queue="unserved")
             acknowledged.append(name)
 
         starts = [asyncio.create_task(one(f"w{number}")) for number in range(AT_ONCE)]

@@ -67,7 +67,7 @@ def bad_inputs(model: Any) -> dict[str, list[RawValue]]:
         "list": [value([[], {}])],
         "fields of wrong types": [value(wrong or 7)],
         "bytes": [raw(b"\x00\xff\xfe", {"encoding": b"binary/plain"})],
-        "an unknown encoding": [raw(b"data", {"encoding": b"of/nobody"})],
+        "an unknown encoding": [raw(b"data", {"encoding": b"of/none"})],
         "no encoding": [raw(b"{}", {})],
         "encrypted, without the key": [raw(b"\x01" * 40, {"encoding": b"binary/encrypted", "encryption-key-id": b"lost"})],
         "marked as unreadable": [raw(b"", {"encoding": b"modelplane/unreadable", "problem": b"p" * 50_000})],

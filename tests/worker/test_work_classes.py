@@ -24,7 +24,7 @@ def test_every_activity_on_clusters_has_one_class(tmp_path: Path) -> None:
     classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
     served = Counter(each.__name__ for of_class in classes.values() for each in of_class.activities)
     defined = {name for owner in OWNERS for name, member in vars(owner).items() if hasattr(member, "__temporal_activity_definition")}
-    # A cluster waits for a worker on the queue of the task that nobody took.
+    # A cluster waits for a worker on the queue of the task that no worker took.
     assert served == Counter({**dict.fromkeys(defined, 1), "await_worker": 2})
 
 

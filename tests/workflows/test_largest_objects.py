@@ -96,7 +96,7 @@ async def test_the_largest_class_cluster_and_cache_live_a_whole_life() -> None:
             await plane.apply(document)
         await plane.ready("InferenceCluster", CLUSTER)
         await plane.ready("ModelCache", "largest", NAMESPACE)
-        # Everything changes, and everybody who has a copy is told.
+        # Everything changes, and every entity that has a copy is told.
         for document in (largest_class(0, version=2), largest_cluster(2), largest_cache(2)):
             await plane.apply(document)
         for kind, namespace in (("InferenceCluster", ""), ("ModelCache", NAMESPACE)):

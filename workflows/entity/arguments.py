@@ -1,6 +1,6 @@
 """Reading the one argument of a signal, an update or a query, whatever was sent.
 
-Temporal decodes arguments before a handler sees them: of a signal it drops what does not decode, and nobody is told. So handlers take what
+Temporal decodes arguments before a handler sees them: of a signal it drops what does not decode, and tells no sender. So handlers take what
 was sent as it is, and read it here. What cannot be read has words for it.
 """
 

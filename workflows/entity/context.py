@@ -96,7 +96,7 @@ class EntityContext(Generic[StateT_co]):
         self.mark_changed()
 
     def record_refusal(self, reason: str, message: str) -> None:
-        """Record what was sent and is not done. It changes nothing, so nothing is reconciled and nobody's change conflicts with it."""
+        """Record what was sent and is not done. It changes nothing, so nothing is reconciled and no user's change conflicts with it."""
         self.state.events = with_event(self.state.events, "Warning", reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
 
     def mark_changed(self) -> None:
@@ -174,7 +174,7 @@ async def _ends_within(task: "asyncio.Future[Any]", limit: timedelta) -> bool:
 
 
 def _read_result(task: "asyncio.Future[Any]") -> None:
-    """Read the error of a task that nobody waits for, or Python would log that it was never retrieved."""
+    """Read the error of a task that no coroutine waits for, or Python would log that it was never retrieved."""
     if not task.cancelled():
         task.exception()
 

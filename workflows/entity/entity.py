@@ -229,7 +229,7 @@ class Entity(ABC, Generic[StateT]):
 
     @handles(EntitySignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:
-        """Refuse the cancellation of this workflow: its objects would be left on clusters, and nobody would know of them."""
+        """Refuse the cancellation of this workflow: its objects would be left on clusters, and no workflow would know of them."""
         reason = f" ({message.reason})" if message.reason else ""
         self.context.record_refusal(
             CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the object instead"

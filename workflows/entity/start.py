@@ -3,8 +3,8 @@
 Whoever may start workflows may start one of ours under any id, with anything. What is raised of that must be a failure of the workflow: any
 other error fails its first task again and again, and the id is held for ever by a run that answers nothing.
 
-A state is believed only if the run before has carried it. In one that somebody made up anything may stand: another object's connection,
-or a credential that is none of its namespace.
+A state is believed only if the run before has carried it. In one that a Temporal client made up anything may stand: the
+connection of another object, or a credential that is none of its namespace.
 """
 
 from collections.abc import Sequence

@@ -83,7 +83,7 @@ class SchedulerController:
     def _forgotten(self) -> list[Order]:
         """Report to deployments that are being deleted that nothing is charged to them any more, and that nothing is unknown of them.
 
-        A terminated replica whose account comes later would have nobody who deletes its objects.
+        A terminated replica whose account comes later would have no deployment that deletes its objects.
         """
         cache, deleting = self.cache, self.cache.state.deleting_deployments
         released = {
@@ -105,8 +105,8 @@ class SchedulerController:
     def _epoch(self) -> list[Order]:
         """Announce an epoch that is new. A rebuild has announced its own to each entity that it read.
 
-        After a takeover nobody waits for that who is not asked in any case, but those to whom the lost scheduler was just sending. So it
-        lets the clusters answer first, for the fleet decides nothing before.
+        After a takeover only those deployments wait for it that the lost scheduler was just sending to; all others are asked in any case.
+        So it lets the clusters answer first, for the fleet decides nothing before.
         """
         state = self.cache.state
         if state.announced == state.epoch or self._announces_later():
@@ -171,8 +171,8 @@ class SchedulerController:
     def checked(self, doubts: Sequence[Doubt], answers: Mapping[str, Any], unresponsive: Collection[str]) -> None:
         """Take over what replicas answered about which the ledger and their deployments disagree; facts arrive as messages.
 
-        One that is being deleted, itself or with its deployment, and that its deployment does not know has nobody who deletes it: its
-        deployment does, and starts its workflow anew for that if it has to.
+        One that is being deleted, itself or with its deployment, and that its deployment does not know is deleted by no other object: its
+        deployment does that, and starts its workflow anew for that if it has to.
         """
         cache = self.cache
         facts = cache.verification.facts(doubts, answers, unresponsive, cache.now())

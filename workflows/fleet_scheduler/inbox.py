@@ -272,7 +272,7 @@ class Inbox:
         for each in asked:
             cache.await_account(each, [cluster])
         if left := len(unknown) - len(asked):
-            message = f"cluster {cluster} has objects of {left} more replicas that nobody knows: they are not asked for"
+            message = f"cluster {cluster} has objects of {left} more replicas that no object reports: they are not asked for"
             self._record("UnknownReplicas", message)
 
     def _may_be_gone(self, message: ReportCluster) -> bool:

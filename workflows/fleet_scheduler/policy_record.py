@@ -1,7 +1,7 @@
 """The record of the fleet policy: a memo of the scheduler's own workflow.
 
-A scheduler that lost its state reads it from the run before, which the server keeps for the namespace's retention. Nobody else has the
-policy, so without a record the defaults hold, and the scheduler says that until a policy is set.
+A scheduler that lost its state reads it from the run before, which the server keeps for the namespace's retention. No other workflow
+has the policy, so without a record the defaults hold, and the scheduler says that until a policy is set.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """Condition `SchedulingDisabled` of an InferenceCluster: who keeps new replicas away from it, since when and why.
 
-The taint in the spec is what the scheduler follows, and says none of that. Where nobody disabled scheduling there is no such condition: one
-that is False would read as a thing that the cluster waits for.
+The taint in the spec is what the scheduler follows, and says none of that. Where scheduling is enabled there is no such condition: one that
+is False would read as a thing that the cluster waits for.
 """
 
 from typing import Any

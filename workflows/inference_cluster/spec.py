@@ -19,7 +19,7 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
 
 
 def call_queue(connection: Connection) -> str:
-    """Name the task queue of short calls, the only one that is never busy for long: a task that nobody takes there has no worker."""
+    """Name the task queue of short calls, the only one that is never busy for long: a task that waits there has no worker."""
     return queues.cluster_queue(connection.task_queue, ClusterWork.CALL)
 
 

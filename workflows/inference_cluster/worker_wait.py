@@ -1,4 +1,4 @@
-"""How an InferenceCluster waits for a worker of a task queue that nobody serves, or that has no free slot for its observer.
+"""How an InferenceCluster waits for a worker of a task queue that no worker serves, or that has no free slot for its observer.
 
 A connect or an observer that waits in the task queue without a limit would look like one that works. So both fail after a short time, the
 conditions say which task queue is not served, and from then on a task that does nothing waits there instead: that costs no history, and

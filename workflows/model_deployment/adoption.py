@@ -3,8 +3,8 @@
 A new deployment finds them in visibility. One that runs and that visibility did not list reports later, and is adopted then.
 
 One that was terminated is only remembered. If it is still wanted the scheduler says so, and nothing is started that it has not charged. If
-the deployment is deleted, it is started again to delete what it has applied: where the scheduler and a cluster were lost too, nobody else
-could name it.
+the deployment is deleted, it is started again to delete what it has applied: where the scheduler and a cluster were lost too, no other
+object could name it.
 """
 
 from temporalio import workflow

@@ -68,7 +68,7 @@ class TrackedReplica(Message):
         """
         entry = placement.entry
         was_bound = entry.get("state", reasons.BOUND) != reasons.RESERVED
-        # What still waits for nodes was started by nobody.
+        # What still waits for nodes was not started by any deployment.
         was_given_to_another = entry.get("origin", ("",))[0] not in ("", deployment_uid) and not placement.after
         return cls.of(placement, after=placement.after, generation=generation, restarted=was_bound or was_given_to_another)
 

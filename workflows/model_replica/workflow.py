@@ -59,7 +59,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
 
     @staticmethod
     def _first_state(arguments: tuple[Any, ...]) -> ModelReplicaState | None:
-        """Read what a first run is told; of a state, which nobody has carried there, only that."""
+        """Read what a first run is told; of a state, which no run has carried there, only that."""
         first = read_first(arguments, FirstStart)
         return ModelReplicaState(start=first.start) if first else None
 

@@ -1,4 +1,4 @@
-"""Which addresses the worker must not connect to when somebody else chose them.
+"""Which addresses the worker must not connect to when a tenant or a server chose them.
 
 A host is checked twice: as it is written, so that a mistake is said at once, and the address of every connection that is opened for it
 (`connections.py`), because a name may resolve to anything and to something else each time.

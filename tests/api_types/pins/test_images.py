@@ -1,4 +1,4 @@
-"""Images are named so that everybody gets the same one: by version, and by digest where an operator gives one."""
+"""Images are named so that every node gets the same one: by version, and by digest where an operator gives one."""
 
 import pytest
 from pydantic import ValidationError

@@ -186,7 +186,7 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes_and_re
     cli: Cli, here: Running, testbed_owner: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     testbed_owner.stop_process(WORKER)
-    # Nobody is going to answer.
+    # No worker is going to answer.
     monkeypatch.setattr(requests, "ANSWER_SECONDS", 1.0)
     try:
         result = eventually(lambda: cli("get", "ic"), lambda seen: "?" in seen.out)

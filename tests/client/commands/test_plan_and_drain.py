@@ -66,7 +66,7 @@ def test_a_drain_that_would_lose_replicas_is_refused_and_its_budget_holds_where_
     other = next(name for name in here.clusters if name != drained)
     file = a_file(tmp_path, manifest(tenant, drain={"maxUnavailable": 1}))
     assert cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
-    # Nobody waits for it: the scheduler alone has the deployment ask again.
+    # No user waits for it: the scheduler alone has the deployment ask again.
     assert cli("drain", drained).out == f"inferencecluster/{drained} drain requested\n"
     eventually(lambda: cli("get", "mr", "-n", tenant), lambda seen: (seen.out.count(drained), seen.out.count(f" {other} ")) == (0, 2))
     assert cli("apply", "-f", file, "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0

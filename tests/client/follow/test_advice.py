@@ -98,7 +98,7 @@ def test_the_check_finds_a_reason_that_the_kind_does_not_set(kind: str, reason: 
     assert reason not in reasons_of(kind)
 
 
-# Reasons on which nobody has to act: the control plane does, or their messages say what to do.
+# Reasons on which no user has to act: the control plane does, or their messages say what to do.
 _BY_ITSELF = "the control plane goes on by itself"
 _ANOTHER = "another condition of the object says why"
 _MESSAGE = "the message says what to do"

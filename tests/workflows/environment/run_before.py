@@ -1,4 +1,4 @@
-"""The run before, for tests that begin in the midst of an object's life: a state is believed only if a run before has carried it.
+"""The run before, for tests that begin after an object's first run: a state is believed only if a run before has carried it.
 
 This needs a worker of the test's own, and so the rights of one; a client alone cannot do it.
 """

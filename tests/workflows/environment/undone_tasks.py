@@ -26,8 +26,8 @@ from tests.workflows.environment.run_before import serving_runs_before, start_co
 from worker import build_activities, build_workers
 from workflows.entity.state import EntityState
 
-# Nobody serves it: what is sent to a workflow there stays in its history.
-UNSERVED = "nobody"
+# No worker serves it: what is sent to a workflow there stays in its history.
+UNSERVED = "unserved"
 UNREADABLE: Any = "an attempt that is undone"
 # Of counted processor time; what is sent at all is sent within a second.
 WITHIN = 15
@@ -80,7 +80,7 @@ class UndoneTasks:
     messaging: InterruptedClient = field(default_factory=InterruptedClient)
 
     async def start(self, entity: EntityRef[Any], state: EntityState) -> None:
-        """Start an entity in the midst of its life."""
+        """Start an entity after earlier runs."""
         kind, identity = _identity(entity.workflow_id)
         await start_continued(self.client, kind, entity.workflow_id, state.model_dump(mode="json", by_alias=True), **identity)
 

@@ -27,7 +27,7 @@ FOUND_UNDONE = {
     8: "a placement is given back whose replica was started by a task that was undone",
     100027: "a deployment is deleted while the account of a terminated replica of it is missing",
     300317: "the account of a terminated cluster arrives after the report of the next one of its name",
-    1000513: "a deployment is deleted while nobody knows of a replica that was terminated, as its scheduler and its cluster were",
+    1000513: "a deployment is deleted while no object knows of a replica that was terminated, as its scheduler and its cluster were",
     1001818: "a late request is decided again by the next scheduler, and a new replica gets the uid of one that is gone",
     1002396: "a terminated replica that a cluster names later is not started again, for its deployment does not hear of it",
     1001944: "a replica that was terminated is started again on nodes that were given to another one meanwhile",

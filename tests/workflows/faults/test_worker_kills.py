@@ -104,7 +104,7 @@ async def test_wkl_115_w4_w6_a_teardown_resumes_where_its_worker_was_killed_and_
         status = plane.get(CLUSTER, rolled)["status"]
         return [status.get("updatedReplicas"), status.get("availableReplicas"), status.get("replicas")]
 
-    # The whole transition is over before anybody watches again.
+    # The whole transition is over before any worker watches again.
     await eventually(counts, lambda seen: seen == [1, 1, 1], what="the rollout of the engine")
     await asyncio.to_thread(plane.worker.start)
     await plane.gone("ModelDeployment", "model", leaving)

@@ -44,7 +44,7 @@ async def test_a_real_scheduler_goes_on_after_malformed_signals() -> None:
 
 
 async def test_a_scheduler_that_is_started_by_hand_rebuilds() -> None:
-    # Nothing else runs, so nobody tells it an epoch: it has drawn one itself, as it does when it begins to rebuild.
+    # Nothing else runs, so no message tells it an epoch: it has drawn one itself, as it does when it begins to rebuild.
     async with protocol_fleet(clients=1) as fleet:
         before = await eventually(lambda: fleet.scheduler("describe"), bool, what="the first scheduler")
         await fleet.client.start_workflow(

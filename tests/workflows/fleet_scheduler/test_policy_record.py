@@ -87,7 +87,7 @@ async def test_a_policy_that_nobody_has_any_more_is_missed_until_one_is_set() ->
         await fleet.terminate_scheduler()
         assert (await answered(fleet))["lost"] == ""
         await set_profile(fleet, "dense")
-        # Nobody starts another one before the record is gone.
+        # No worker starts another one before the record is gone.
         await fleet.lose_workers()
         await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
         await forget_closed_runs(fleet.client)

@@ -246,7 +246,7 @@ def test_a_cluster_that_makes_up_replicas_holds_up_itself_and_fills_nothing() ->
         cycle(made, report("c", 1 + number, replicas=[f"ml/made-up-{number}-{index}" for index in range(UNKNOWN_REPLICAS_MAX)]))
     assert len(made.state.unresponsive) == UNKNOWN_REPLICAS_MAX
     assert {name: info.view.accounted for name, info in made.fleet.clusters.items()} == {"a": True, "c": False}
-    said = f"cluster c has objects of {UNKNOWN_REPLICAS_MAX} more replicas that nobody knows"
+    said = f"cluster c has objects of {UNKNOWN_REPLICAS_MAX} more replicas that no object reports"
     assert [event.message.partition(":")[0] for event in made.state.events] == [said]
     # Those that were answered for make room for others.
     made.state.unresponsive.clear()

@@ -84,7 +84,7 @@ async def test_an_idle_day_costs_no_entity_more_than_300_events(plane: ControlPl
 
 async def events_of_a_day(plane: ControlPlane) -> dict[str, Counter[str]]:
     """Wait until all is at rest, let a day pass, and count the events that it cost every workflow, by type."""
-    # The first resync sees everybody for the first time, and repeats its reports.
+    # The first resync sees every entity for the first time, and repeats its reports.
     await asyncio.sleep(2.5 * periods.RESYNC.total_seconds() + 5)
     before = await histories(plane)
     await asyncio.sleep(COMPRESSED.total_seconds())

@@ -20,7 +20,7 @@ async def test_a_run_that_no_worker_took_is_passed_over(testbed: Running, tmp_pa
     async with connected(testbed) as client:
         name = uuid.uuid4().hex
         handle = await client.start_workflow(
-            "ModelDeployment", None, id=names.workflow_id("ModelDeployment", "nobody", name), task_queue=f"no-worker-{name}"
+            "ModelDeployment", None, id=names.workflow_id("ModelDeployment", "unserved", name), task_queue=f"no-worker-{name}"
         )
         try:
             replay = asyncio.create_task(replay_all(client, began, tmp_path))

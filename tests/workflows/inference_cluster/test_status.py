@@ -91,7 +91,7 @@ CASES = [
         UNAVAILABLE,
     ),
     Case(
-        "a cluster whose task queue nobody serves is unknown",
+        "a cluster whose task queue no worker serves is unknown",
         a_cluster(failure=Failure("WaitingForWorker", "no worker"), **NEW),
         ("Unknown", "WaitingForWorker"),
         WAITING,

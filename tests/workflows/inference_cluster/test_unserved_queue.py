@@ -1,4 +1,4 @@
-"""A cluster whose task queue nobody serves says so and recovers by itself, on a real server with clusters that are stood in for."""
+"""A cluster whose task queue no worker serves says so and recovers by itself, on a real server with clusters that are stood in for."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -72,7 +72,7 @@ def test_an_answer_to_a_request_that_left_no_trace_is_void_and_makes_the_deploym
     again.placed(undone)
     (request,) = named(again.next_orders({}), "place")
     assert (request["kept"], request["sequence"] > int(undone.request_id.rpartition("/")[2])) == ([], True)
-    # Nor does a repeat of it, or an answer that nobody has asked for.
+    # Nor does a repeat of it, or an answer that was not asked for.
     for request_id in (undone.request_id, "d/1/x", f"d/1/{'9' * 5_000}", "another/1/9999999999999", ""):
         again.placed(undone.model_copy(update={"request_id": request_id}))
         assert again.next_orders({}) == []

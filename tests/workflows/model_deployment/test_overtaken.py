@@ -46,7 +46,7 @@ async def test_every_replica_gets_the_last_template_and_the_last_count_holds() -
                 await fleet.apply(with_image(document, f"registry.example/engine:{number}"), request_id=f"{name}/image/{number}")
             await fleet.scale(name, REPLICAS, f"{name}/last")
 
-        # Each draws from its own generator: of a common one their order, which nobody repeats, would decide who draws what.
+        # Each draws from its own generator: of a common one their order, which no run repeats, would decide who draws what.
         chances = generator()
         await asyncio.gather(*(change_often(name, Random(chances.random())) for name in DEPLOYMENTS))  # noqa: S311 - repeatable on purpose
         last = [f"registry.example/engine:{CHANGES - 1}"] * REPLICAS

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from api_types import labels
+from api_types.base import AHEAD_MS_MAX
 from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually, reason
 from tests.workflows.environment.topologies import (
     CLUSTER,
@@ -31,9 +32,9 @@ pytestmark = pytest.mark.testbed
 FIRST, SECOND, THIRD = (f"registry.example/engine:{number}" for number in (1, 2, 3))
 
 
-def late() -> int:
-    """Give a number after all that the cluster sends during a test, and within the hour that receivers believe."""
-    return int(time.time() * 1000) + 1_800_000
+def sequence_ahead() -> int:
+    """Give a number above all that the cluster sends during a test, and within what receivers take."""
+    return int(time.time() * 1000) + AHEAD_MS_MAX // 2
 
 
 def pods(plane: ControlPlane, namespace: str) -> dict[str, str]:
@@ -267,7 +268,7 @@ async def test_wkl_79_a_cluster_without_connection_info_keeps_what_runs_there(pl
     replica = plane.handle("ModelReplica", (await the_replica(plane, "kept", namespace))["metadata"]["name"], namespace)
     view = await connection_of(plane)
     await replica.signal(
-        "cluster_changed", {**view, "sequence": (sequence := late()), "connected": False, "connection": None, "facts": None}
+        "cluster_changed", {**view, "sequence": (sequence := sequence_ahead()), "connected": False, "connection": None, "facts": None}
     )
 
     async def accepted() -> str:
@@ -288,7 +289,7 @@ async def test_wkl_114_a_replica_of_a_deleted_cluster_ends_and_lists_what_it_lef
     await plane.ready("ModelDeployment", "lost", namespace)
     name = (await the_replica(plane, "lost", namespace))["metadata"]["name"]
     view = await connection_of(plane)
-    await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": late(), "present": False})
+    await plane.handle("ModelReplica", name, namespace).signal("cluster_changed", {**view, "sequence": sequence_ahead(), "present": False})
     await plane.delete("ModelDeployment", "lost", namespace)
     await plane.gone("ModelDeployment", "lost", namespace)
     left = await plane.handle("ModelReplica", name, namespace).query("describe")

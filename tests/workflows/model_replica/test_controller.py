@@ -305,6 +305,6 @@ def test_a_replica_whose_deployment_does_not_run_says_that_it_is_orphaned_and_go
     assert replica.events("Orphaned") == [("ModelDeployment ml/qwen does not run", 2)]
     replica.step()
     assert (replica.condition("Ready")[0], replica.endpoints(), replica.deletions()) == ("True", [URL], [])
-    # One that is being deleted has nobody to tell either, and that is no news.
+    # One that is being deleted has no receiver either, and that is no news.
     replica.delete().controller.reports.sent(report, found=False)
     assert replica.events("Orphaned")[0][1] == 2

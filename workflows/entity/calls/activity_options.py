@@ -58,7 +58,7 @@ WHOLE_CACHE = LocalActivityConfig(
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
 )
 
-# For how long nobody may take a task of a cluster's base queue until the queue counts as unserved. A worker that serves it always has a
+# For how long a task of a cluster's base queue waits until the queue counts as unserved. A worker that serves it always has a
 # slot for such a task (`queues.ClusterWork`), so this is far more than it needs; with a heartbeat timeout before it, it is within a minute.
 UNSERVED_AFTER = timedelta(seconds=20)
 
@@ -79,7 +79,7 @@ CONNECT = ClusterOptions(
     ),
 )
 
-# A task that does nothing, on a task queue that nobody serves or whose workers have no free slot. It waits there without a limit, which
+# A task that does nothing, on a task queue that no worker serves or whose workers have no free slot. It waits there without a limit, which
 # costs no history, and ends when a worker takes it.
 AWAIT_WORKER = ActivityConfig(
     start_to_close_timeout=timedelta(seconds=10),
@@ -171,7 +171,7 @@ LONG_WAIT = ClusterOptions(
 )
 
 # Watching a cluster for as long as this run of its workflow lasts, or waiting until it can be connected. A worker that is lost is noticed
-# with the heartbeat timeout; the next attempt is scheduled within seconds, and fails if nobody takes it: heartbeat, interval and
+# with the heartbeat timeout; the next attempt is scheduled within seconds, and fails if no worker takes it: heartbeat, interval and
 # schedule-to-start are less than a minute.
 WATCH = ClusterOptions(
     ClusterWork.WATCH,

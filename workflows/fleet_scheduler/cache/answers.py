@@ -15,7 +15,7 @@ class AnswerCache:
 
     def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
         self.by_request = answers
-        # Of requests that are decided again; only a different answer is sent. Nobody may ever ask for one of these again.
+        # Of requests that are decided again; only a different answer is sent. It may be that no deployment asks for one of these again.
         self._superseded: dict[str, dict[str, Any]] = {}
         self._sizes = {request_id: wire_size(answer) for request_id, answer in answers.items()}
         self._bytes = sum(self._sizes.values())

@@ -21,7 +21,7 @@ class KnownVersions:
         return self._present.get(name) or self._ended.get(name) or Version()
 
     def has_room(self, name: str) -> bool:
-        """Tell whether a name is known, or one more may be: names that nobody has may be sent without end."""
+        """Tell whether a name is known, or one more may be: names of objects that do not exist may be sent without end."""
         return name in self._present or len(self._present) < FLEET_OBJECTS_MAX
 
     def accept(self, name: str, uid: str, sequence: int) -> bool:

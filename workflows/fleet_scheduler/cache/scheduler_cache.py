@@ -118,7 +118,7 @@ class SchedulerCache:
         following = state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
         if fits(following):
             return following
-        # So many messages cannot be carried. A rebuild asks everybody who sent one, but for the users who wrote the policy.
+        # So many messages cannot be carried. A rebuild asks every entity that sent one; a policy was sent by a user.
         policies = [signal for signal in state.inbox if signal.name == FleetSchedulerSignals.SET_POLICY.name]
         newest = [signal for signal in policies if wire_size(signal.payload) <= 2 * POLICY_BYTES_MAX][-1:]
         left_out |= {"queue": {}, "asked_again": [], "survey": None}

@@ -14,13 +14,13 @@ accounts of all entities. The rules of that, with what a repeat, a loss, a late 
   those that no deployment has listed are queried themselves. So a deployment or a replica that visibility leaves out is charged.
 * **Two listings.** Visibility is written after the fact: a row may be late, and one that moves from page to page may be in neither. So
   deployments and replicas are listed twice, at least two seconds apart, and the second time those are read that the first left out. What is
-  started is charged even if both listings leave it out. What is not, nobody but its deployment knows: one that runs and that both leave
+  started is charged even if both listings leave it out. What is not, only its deployment knows: one that runs and that both leave
   out could start, until it next hears of this scheduler, what the lost one gave it.
-* **What stands there.** Clusters are read last. Each names the replicas of which its watch sees objects; one that nobody has reported is
+* **What stands there.** Clusters are read last. Each names the replicas of which its watch sees objects; one that no object has reported is
   queried by its name, and until it has answered its cluster takes no new replica. So is a replica whose deployment does not run, or whose
   workflow was terminated, and that visibility leaves out.
-* **Clusters that nobody has heard of.** A cluster that replicas are charged on and that no listing has is queried by its name, also if it
-  is closed. Until it has answered no replica is evicted because its cluster is gone; one that was terminated is not.
+* **Clusters that no listing has.** One that replicas are charged on is queried by its name, also if it is closed.
+  Until it has answered no replica is evicted because its cluster is gone; one that was terminated is not.
 * **Who does not answer** holds up its own cluster and nothing else: that takes no new replica. It is asked again beside the decisions, by
   an activity that waits until one of them answers (`unresponsive`), 5 s to 5 min apart, and writes nothing meanwhile.
 * **Unknown uid.** A request that lists a replica which the ledger does not have waits until the account of its deployment is read, and so

@@ -78,7 +78,7 @@ class Accounts:
         self.gone |= {replica.uid: None for replica in replicas if replica.gone}
         for replica, entry in read:
             state = reasons.RELEASING if replica.deleting else reasons.BOUND if replica.started else reasons.RESERVED
-            # What has started waits for nobody's nodes any more.
+            # What has started waits for no other replica's nodes any more.
             reuse = () if replica.started else entry.reuse
             known = replace(entry, uid=replica.uid, state=state, reuse=reuse, ready=replica.ready, serving=replica.serving)
             self.entries[replica.uid] = known

@@ -84,7 +84,7 @@ class Adoption:
                 self._cache.verification.add(entry)
 
     def await_unknown_clusters(self, entries: Iterable[LedgerEntry]) -> None:
-        """Have the clusters asked that replicas are charged on and that nobody has heard of.
+        """Have the clusters asked that replicas are charged on and that no listing has.
 
         Visibility left them out, or their workflows were terminated, and their replicas stay. Of one that was deleted they are evicted.
         """

@@ -29,7 +29,7 @@ _PAGE = ActivityConfig(
 _REPLICAS = ["ModelReplica"]
 _DEPLOYMENTS = ["ModelDeployment"]
 # Deployments before replicas: a replica that is started meanwhile is in one of the answers. Both are listed a second time, because one
-# listing may leave some out. Clusters are last: each names the replicas of which it sees objects, and only those that nobody else has
+# listing may leave some out. Clusters are last: each names the replicas of which it sees objects, and only those that no object has
 # reported are asked for.
 _STEPS = (_DEPLOYMENTS, _REPLICAS, _DEPLOYMENTS, _REPLICAS, ["InferenceClass", "InferenceCluster"])
 _SECOND_DEPLOYMENTS, _SECOND_REPLICAS = 2, 3

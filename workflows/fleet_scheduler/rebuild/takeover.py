@@ -1,7 +1,7 @@
 """How a scheduler that starts without state continues that of one that was lost.
 
 A closed workflow can still be queried: a worker replays its history, so it answers with all that it had decided. What it decided is in its
-history before anybody hears of it (batches of signals are sent by normal activities). So the state has all that was decided, whatever the
+history before any receiver has it (batches of signals are sent by normal activities). So the state has all that was decided, whatever the
 lost scheduler was doing; what it was just sending, and what arrived after its last task, may be lost and is sent again.
 
 A run that was lost before it knew anything is passed over, and visibility is late: what is found may be the state of an earlier scheduler

@@ -336,7 +336,7 @@ def test_a_deployment_that_does_not_answer_is_asked_about_its_reservation_ever_m
         expired = made.reservations.expired(clock())
         made.reservations.asked((entry.uid for entry in expired), clock())
         asked += [minute] * len(expired)
-        # Other messages ask nobody again.
+        # Other messages have no deployment asked again.
         assert made.reservations.expired(clock()) == []
     assert asked == [10, 20, 40, 80, 160]
 

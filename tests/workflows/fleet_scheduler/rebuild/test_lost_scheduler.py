@@ -27,7 +27,7 @@ from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 
 pytestmark = pytest.mark.testbed
 
-UNSERVED = "nobody-serves-this"
+UNSERVED = "unserved"
 
 
 class StaleVisibility:
@@ -76,7 +76,7 @@ async def uids(fleet: ProtocolFleet) -> dict[str, str]:
 
 
 async def mute(client: Client, kind: str, ids: Iterable[str], **attributes: Any) -> None:
-    """Start entities whose task queue nobody serves."""
+    """Start entities whose task queue no worker serves."""
 
     async def one(name: str) -> None:
         namespace = NAMESPACE if kind in ("ModelDeployment", "ModelReplica") else ""
@@ -301,7 +301,7 @@ async def test_w4_a_worker_that_is_killed_after_the_decision_answers_it_later_an
 
 
 async def test_clusters_whose_accounts_are_more_than_a_payload_are_read() -> None:
-    # As many bytes as 400 clusters of eight pools with two devices each, which no rebuild could read at once. Nobody connects to them: what
+    # As many bytes as 400 clusters of eight pools with two devices each, which no rebuild could read at once. They are not connected: what
     # they publish of their pools is in their accounts all the same.
     async with protocol_fleet(clients=1) as fleet:
         clusters = many(100, 8, 4)
