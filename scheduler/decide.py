@@ -21,15 +21,13 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.nomination import nominate
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation
-from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
+from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, refresh_policy, reserved_entry
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
-from scheduler.placement.constraints import required_anti_affinity
 from scheduler.placement.cycle import SchedulingCycle
-from scheduler.placement.placer import deployment_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +92,11 @@ def _run_cycles(
 ) -> Iterator[ExplainedDecision]:
     for request in requests:
         own = overlay.fork() if request.dry_run else overlay
-        cycle = SchedulingCycle(own, request, own.options.priority_of(request.deployment.policy.priority_class))
+        policy = EntryPolicy.of(request.deployment, own.options)
+        refresh_policy(own.ledger, (request.deployment.namespace, request.deployment.name), policy)
+        cycle = SchedulingCycle(own, request, policy.priority)
         cycle.run()
-        decision = _build_decision(cycle)
+        decision = _build_decision(cycle, policy)
         clusters = cluster_details(cycle) if is_explained(decision) else {}
         cycle.finish()
         if own.rules.reserve_for_queue:
@@ -113,16 +113,23 @@ def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) 
         overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
 
 
-def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
+def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> bool:
     """Make a decision part of the fleet; applying it twice changes nothing more.
 
     `asked` is the deployment that was decided about; it is needed only for one that waits with reserved capacity (`waiting_since`).
+
+    Returns:
+        Whether replicas that were there before have got another policy: then those that wait may be answered otherwise, though nothing
+        was freed.
+
     """
     if decision.dry_run:
-        return
+        return False
     reservation = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
-    changed = _apply_to_ledger(fleet.ledger, decision)
-    changed = fleet.set_queue_reservation((decision.namespace, decision.deployment), reservation) or changed
+    owner = (decision.namespace, decision.deployment)
+    refreshed = refresh_policy(fleet.ledger, owner, _policy_of(decision))
+    changed = _apply_to_ledger(fleet.ledger, decision) or refreshed
+    changed = fleet.set_queue_reservation(owner, reservation) or changed
     for cluster, pool in decision.refused:
         fleet.refused[decision.namespace, decision.deployment, cluster, pool] = decision.now
     _drop_expired_refusals(fleet, decision.now)
@@ -131,6 +138,7 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     _drop_expired_preemptions(fleet, decision.now)
     if changed or decision.victims or decision.refused:
         fleet.version += 1
+    return refreshed
 
 
 def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:
@@ -176,16 +184,17 @@ def _reserved_for(decision: Decision) -> ReservedFor:
     return ReservedFor(
         namespace=decision.namespace,
         deployment=decision.deployment,
-        priority=decision.priority,
         since=decision.now,
-        labels=decision.labels,
-        min_available=decision.min_available,
-        avoids=decision.avoids,
         origin=(decision.deployment_uid, decision.request_id),
+        policy=_policy_of(decision),
     )
 
 
-def _build_decision(cycle: SchedulingCycle) -> Decision:
+def _policy_of(decision: Decision) -> EntryPolicy:
+    return EntryPolicy(decision.priority, decision.priority_class, decision.labels, decision.min_available, decision.avoids)
+
+
+def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
     deployment = cycle.deployment
     placements = sorted([*_kept_placements(cycle), *cycle.placed], key=lambda p: (p.cluster, p.index, p.uid))
     shortfall = max(0, deployment.replicas - len(placements))
@@ -220,15 +229,12 @@ def _build_decision(cycle: SchedulingCycle) -> Decision:
         digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,
-        priority=cycle.priority,
         now=cycle.overlay.now,
         dry_run=cycle.request.dry_run,
-        labels=deployment_labels(deployment),
-        min_available=deployment.policy.min_available,
         deployment_uid=deployment.uid,
         refused=tuple(sorted(set(cycle.refused))),
         waiting_since=_waiting_since(cycle) if shortfall else -1,
-        avoids=required_anti_affinity(deployment),
+        **policy._asdict(),
     )
 
 

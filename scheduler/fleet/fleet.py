@@ -72,14 +72,27 @@ class Fleet:
             self.version += 1
 
     def set_options(self, options: SchedulerOptions) -> None:
-        """Replace the fleet's policy; it applies to new placements only."""
+        """Replace the fleet's policy; it applies to new placements only, but what a priority class is worth applies to all."""
         if options != self.options:
+            self._reprioritize(options)
             self.options = options
             # What counts as full depends on how capacity is counted.
             self.full_clusters.clear()
             if options.queue_order != STRICT_ORDER:
                 self.queue_reservations.clear()
             self.version += 1
+
+    def _reprioritize(self, options: SchedulerOptions) -> None:
+        known = {*self.options.priority_classes, *options.priority_classes}
+        changed = {name: options.priority_of(name) for name in known if options.priority_of(name) != self.options.priority_of(name)}
+        if not changed:
+            return
+        for entry in list(self.ledger.entries()):
+            if entry.priority_class in changed:
+                self.ledger.put(replace(entry, priority=changed[entry.priority_class]))
+        for owner, waiting in self.queue_reservations.items():
+            priority = changed.get(waiting.deployment.policy.priority_class, waiting.priority)
+            self.queue_reservations[owner] = replace(waiting, priority=priority)
 
     def set_queue_reservation(self, owner: Owner, reservation: QueueReservation | None) -> bool:
         """Record that a deployment waits for capacity, or (None) no longer does; True if that changed anything."""

@@ -63,7 +63,7 @@ def _row(entry: LedgerEntry, texts: _Table, placed: _Table, rest: _Table) -> lis
         entry.name_counter,
         entry.min_available,
         # Most entries have none of these, and those of one deployment have the same.
-        rest.number((entry.reuse, entry.labels, entry.avoids, entry.nominated_for)),
+        rest.number((entry.reuse, entry.labels, entry.avoids, entry.nominated_for, entry.priority_class)),
     ]
 
 
@@ -78,7 +78,7 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
-        reuse, labels, avoids, nominated_for = rest[more]
+        reuse, labels, avoids, nominated_for, priority_class = rest[more]
         yield LedgerEntry(
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
@@ -97,14 +97,17 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
             avoids=avoids,
             nominated_for=nominated_for,
             origin=origin,
+            priority_class=priority_class,
         )
 
 
 def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
-    reuse, labels, avoids, nominated_for = item
+    # Rows of an older scheduler have no class.
+    reuse, labels, avoids, nominated_for, *priority_class = item
     return (
         tuple((pool, nodes) for pool, nodes in reuse),
         tuple((key, value) for key, value in labels),
         tuple((key, tuple(namespaces), tuple((a, b) for a, b in wanted)) for key, namespaces, wanted in avoids),
         (nominated_for[0], nominated_for[1]) if nominated_for else None,
+        priority_class[0] if priority_class else "",
     )

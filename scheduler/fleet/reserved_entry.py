@@ -1,41 +1,90 @@
-"""The ledger entry of a new placement: the same while its batch is decided and when its decision is applied.
+"""The ledger entry of a new placement, and what the entries of a deployment keep of its policy.
 
-The two have different sources, the request and the recorded decision, so what they give is a value of its own.
+Both are the same while a batch is decided and when its decisions are applied. These have different sources, the request and the recorded
+decision, so what they give is a value of its own. Others are decided by the policy in the entries: whom they may preempt, from whom they
+have to keep away. It is that of the deployment as it was decided last, not as it was when each replica was placed.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.fleet.ledger import Ledger
 from scheduler.model.decision import AntiAffinity, Placement
-from scheduler.model.inputs import LedgerEntry
+from scheduler.model.identity import Owner
+from scheduler.model.inputs import DeploymentView, LedgerEntry
+from scheduler.model.policy import SchedulerOptions
 from scheduler.model.reasons import RESERVED
 
 
-class ReservedFor(NamedTuple):
-    """The deployment that nodes are reserved for, as the fields of its ledger entries of the same names."""
+class EntryPolicy(NamedTuple):
+    """What the ledger entries of a deployment keep of its policy, as the fields of the same names."""
 
-    namespace: str
-    deployment: str
     priority: int
-    since: int
+    priority_class: str
     labels: tuple[tuple[str, str], ...]
     min_available: int
     avoids: AntiAffinity
+
+    @staticmethod
+    def of(deployment: DeploymentView, options: SchedulerOptions) -> EntryPolicy:
+        """Read it from a deployment; the fleet's policy says what its priority class is worth."""
+        policy = deployment.policy
+        return EntryPolicy(
+            priority=options.priority_of(policy.priority_class),
+            priority_class=policy.priority_class,
+            labels=tuple(sorted(deployment.labels.items())),
+            min_available=policy.min_available,
+            avoids=tuple(
+                (term.topology_key, term.namespaces, tuple(sorted(term.match_labels.items())))
+                for term in policy.anti_affinity
+                if not term.weight
+            ),
+        )
+
+    def is_of(self, entry: LedgerEntry) -> bool:
+        """Whether an entry has this policy."""
+        return self == (entry.priority, entry.priority_class, entry.labels, entry.min_available, entry.avoids)
+
+    def given_to(self, entry: LedgerEntry) -> LedgerEntry:
+        """Give an entry with this policy."""
+        return entry if self.is_of(entry) else replace(entry, **self._asdict())
+
+
+class ReservedFor(NamedTuple):
+    """The deployment that nodes are reserved for; `since` and `origin` are the fields of its ledger entries of the same names."""
+
+    namespace: str
+    deployment: str
+    since: int
     origin: tuple[str, str]
+    policy: EntryPolicy
 
 
 def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEntry:
     """Give the ledger entry of a new placement."""
     return LedgerEntry(
         uid=placement.uid,
+        namespace=reserved_for.namespace,
+        deployment=reserved_for.deployment,
         cluster=placement.cluster,
         index=placement.index,
         name=placement.replica_name,
         engines=placement.engines,
         state=RESERVED,
+        since=reserved_for.since,
         template=placement.template,
         name_counter=placement.name_counter,
         reuse=placement.reuse,
-        **reserved_for._asdict(),
+        origin=reserved_for.origin,
+        **reserved_for.policy._asdict(),
     )
+
+
+def refresh_policy(ledger: Ledger, owner: Owner, policy: EntryPolicy) -> bool:
+    """Give every entry of a deployment its present policy; True if that changed any."""
+    outdated = [entry for entry in ledger.owned(*owner).values() if not policy.is_of(entry)]
+    for entry in outdated:
+        ledger.put(policy.given_to(entry))
+    return bool(outdated)

@@ -177,6 +177,7 @@ class Decision:
     deployment_uid: str = ""
     refused: tuple[tuple[str, str], ...] = ()
     avoids: AntiAffinity = ()
+    priority_class: str = ""
 
     @property
     def waits_for_capacity(self) -> bool:

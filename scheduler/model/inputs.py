@@ -225,6 +225,7 @@ class LedgerEntry:
         labels: of its deployment, by which affinity terms of others find it.
         avoids: required anti-affinity of its deployment.
         origin: uid of the deployment and id of the request that placed it, from which its uid was made; empty when unknown.
+        priority_class: of its deployment; empty for none, and for an entry of a scheduler that did not keep it.
         nominated_for: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
 
     """
@@ -249,6 +250,7 @@ class LedgerEntry:
     avoids: AntiAffinity = ()
     nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
+    priority_class: str = ""
 
     def as_bound(self, since: int) -> LedgerEntry:
         """Give the entry once its replica was started: what it waited for is gone, and no nodes of others pay for it any more."""

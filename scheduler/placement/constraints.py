@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.model.decision import AntiAffinity
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
 
@@ -203,15 +202,6 @@ class Constraints:
             if info is not None and phase == self._deployment.policy.cache_required:
                 found |= 1 << info.rank
         return ClusterSet(found)
-
-
-def required_anti_affinity(deployment: DeploymentView) -> AntiAffinity:
-    """Give the required anti-affinity of a deployment as its replicas carry it."""
-    return tuple(
-        (term.topology_key, term.namespaces, tuple(sorted(term.match_labels.items())))
-        for term in deployment.policy.anti_affinity
-        if not term.weight
-    )
 
 
 def _domain(overlay: FleetOverlay, info: ClusterInfo, key: str) -> ClusterSet:

@@ -13,14 +13,14 @@ from api_types.names import replica_name
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.fleet.reserved_entry import ReservedFor, reserved_entry
+from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, reserved_entry
 from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Placement
 from scheduler.model.identity import replica_uid
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
-from scheduler.placement.constraints import Constraints, required_anti_affinity
+from scheduler.placement.constraints import Constraints
 from scheduler.placement.filters import passing, run_filters
 from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.limits.quota import QuotaGate
@@ -43,12 +43,9 @@ class ReplicaPlacer:
         self.priority = quota.priority
         self._reserved_for = ReservedFor(
             *self._owner,
-            priority=quota.priority,
             since=overlay.now,
-            labels=deployment_labels(self.deployment),
-            min_available=self.deployment.policy.min_available,
-            avoids=required_anti_affinity(self.deployment),
             origin=(self.deployment.uid, request.request_id),
+            policy=EntryPolicy.of(self.deployment, overlay.options),
         )
         found = run_filters(overlay, self.deployment, compiled)
         self.passing = passing(found, overlay.index.everything)
@@ -243,11 +240,6 @@ def _lowest_free(taken: set[int]) -> int:
     while index in taken:
         index += 1
     return index
-
-
-def deployment_labels(deployment: DeploymentView) -> tuple[tuple[str, str], ...]:
-    """Give the labels by which affinity terms of others find this deployment."""
-    return tuple(sorted(deployment.labels.items()))
 
 
 def place_gang(placer: ReplicaPlacer, size: int) -> Sequence[Placement]:

@@ -16,12 +16,12 @@ from scheduler.decide import ExplainedDecision
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view, network_domain
 from scheduler.fleet.replica_manifests import ledger_entry
+from scheduler.fleet.reserved_entry import EntryPolicy
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
 from scheduler.model.fields import Fields
 from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.placement.constraints import required_anti_affinity
 from scheduler.planning.settle import settle_and_explain
 from scheduler.planning.trees import decision_tree
 from scheduler.planning.whatif import Changes, plan
@@ -131,16 +131,7 @@ def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[Ledge
     for manifest in documents.replicas:
         replica = ledger_entry(manifest)
         owner = owners.get((replica.namespace, replica.deployment))
-        if owner is None:
-            yield replica
-            continue
-        yield replace(
-            replica,
-            labels=tuple(sorted(owner.labels.items())),
-            priority=options.priority_of(owner.policy.priority_class),
-            min_available=owner.policy.min_available,
-            avoids=required_anti_affinity(owner),
-        )
+        yield replica if owner is None else EntryPolicy.of(owner, options).given_to(replica)
 
 
 def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:

@@ -193,6 +193,23 @@ def test_priority_decides_first_and_documents_are_shown_in_their_order() -> None
     assert [(d["name"], len(d["placements"])) for d in (low, high)] == [("calm", 0), ("urgent", 1)]
 
 
+PROTECTED: dict[str, Tree] = {"by its priority": {"priorityClassName": "top"}, "by minAvailable": {"minAvailable": 1}}
+
+
+@pytest.mark.parametrize("scheduling", PROTECTED.values(), ids=PROTECTED)
+def test_18_4_2_a_replica_is_protected_by_the_manifest_of_its_deployment(scheduling: Tree) -> None:
+    """The manifest of the ModelReplica has neither: the preemptor is decided before, or the class is worth more than any default."""
+    options = SchedulerOptions(priority_classes={"high": 100, "top": 1000})
+    urgent = a_deployment("urgent", spec={"scheduling": {"priorityClassName": "high", "preemptionPolicy": "LowerPriority"}})
+    vip = a_deployment("vip", spec={"scheduling": scheduling})
+    fleet = [a_class(), a_cluster("a", a_pool(nodeCount=1)), a_replica("vip-0", "vip", "a", 0)]
+    one, other = planned(*fleet, urgent, vip, options=options)
+    assert (one["placements"], one["evictions"]) == ([], [])
+    assert [(p["replica"], p["action"]) for p in other["placements"]] == [("vip-0", "Keep")]
+    unprotected, _ = planned(*fleet, urgent, a_deployment("vip"), options=options)
+    assert [eviction["replica"] for eviction in unprotected["evictions"]] == ["vip-0"]
+
+
 def test_a_cache_among_the_documents_narrows_and_a_missing_one_holds() -> None:
     cache = {
         "kind": "ModelCache",

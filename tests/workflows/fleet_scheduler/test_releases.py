@@ -77,6 +77,20 @@ def test_the_deployment_that_preempts_is_told_when_the_replica_of_the_other_one_
     assert sent(made, "released") == []
 
 
+def test_who_waits_is_decided_again_when_another_deployment_gives_up_its_protection() -> None:
+    made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
+    cycle(made, ("place", place(deployment(name="low", policy=PlacementPolicy(min_available=1)))))
+    started(made)
+    high = deployment(name="high", policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+    cycle(made, ("place", place(high)))
+    assert by_owner(made).keys() == {"low"}
+    kept = KnownReplica(uid=by_owner(made)["low"].uid, name=by_owner(made)["low"].name, cluster="a")
+    edited = place(deployment(name="low"), 2, [kept])
+    cycle(made, ("place", edited))
+    cycle(made)
+    assert by_owner(made).keys() == {"low", "high"}
+
+
 def test_nobody_is_told_of_a_replica_that_nothing_waits_for() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     cycle(made, ("place", place(deployment(want=2))))

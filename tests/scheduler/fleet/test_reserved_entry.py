@@ -1,0 +1,156 @@
+"""The policy in ledger entries is that of their deployment as it was decided last (18.3, 18.4)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.decide import apply, decide
+from scheduler.fleet import snapshot
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
+from scheduler.model.policy import STRICT_ORDER, AffinityTerm, PlacementPolicy, SchedulerOptions
+from scheduler.model.wire import from_wire, to_wire
+from tests.scheduler.builders import NOW, actions, cluster, decided, deployment, fleet, places, settled
+
+OPTIONS = SchedulerOptions(priority_classes={"high": 100, "top": 1000})
+
+
+def vip(**policy: Any) -> DeploymentView:
+    return deployment(name="vip", policy=PlacementPolicy(**policy))
+
+
+def urgent(name: str = "urgent") -> DeploymentView:
+    return deployment(name=name, policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+
+
+def apart_from(**labels: str) -> PlacementPolicy:
+    return PlacementPolicy(anti_affinity=(AffinityTerm(labels),))
+
+
+def entry_of(world: Fleet, name: str = "vip") -> LedgerEntry:
+    (entry,) = world.owned("ml", name).values()
+    return entry
+
+
+def placed(view: DeploymentView, options: SchedulerOptions = OPTIONS, nodes: int = 1) -> Fleet:
+    """A fleet of one cluster where a deployment has been placed."""
+    world = fleet(cluster("a", nodes), options=options)
+    settled(world, view, request_id="first")
+    return world
+
+
+PROTECTED: Mapping[str, Mapping[str, Any]] = {"its priority": {"priority_class": "top"}, "minAvailable": {"min_available": 1}}
+
+
+@pytest.mark.parametrize("policy", PROTECTED.values(), ids=PROTECTED)
+def test_18_4_2_what_protects_a_deployment_after_its_placement_protects_its_replicas(policy: Mapping[str, Any]) -> None:
+    world = placed(vip())
+    assert decided(world, urgent()).victims
+    settled(world, vip(**policy), request_id="edited")
+    assert not decided(world, urgent()).victims
+
+
+def test_18_4_2_a_protection_that_is_taken_back_protects_no_more() -> None:
+    world = placed(vip(priority_class="top", min_available=1))
+    assert not decided(world, urgent()).victims
+    settled(world, vip(), request_id="edited")
+    assert decided(world, urgent()).victims
+
+
+def test_18_4_2_later_requests_of_a_batch_see_the_policy_of_earlier_ones() -> None:
+    world = placed(vip())
+    requests = [ScheduleRequest("edited", vip(min_available=1)), ScheduleRequest("asks", urgent())]
+    together = decide(world, requests, NOW)
+    assert together[1].victims == ()
+    alone = []
+    for request in requests:
+        alone += decide(world, [request], NOW)
+        apply(world, alone[-1])
+    assert alone == together
+
+
+def test_18_4_2_a_question_leaves_the_policy_as_it_is() -> None:
+    world = placed(vip())
+    requests = [ScheduleRequest("asks", vip(min_available=1), dry_run=True), ScheduleRequest("urgent", urgent())]
+    assert decide(world, requests, NOW)[1].victims
+    settled(world, vip(min_available=1), dry_run=True)
+    assert entry_of(world).min_available == 0
+
+
+def test_18_3_anti_affinity_that_is_added_later_keeps_others_away() -> None:
+    world = placed(vip(), nodes=2)
+    other = deployment(name="other", labels={"app": "noisy"})
+    assert places(decided(world, other)) == ["a/0"]
+    settled(world, replace(vip(), policy=apart_from(app="noisy")), request_id="edited")
+    assert places(decided(world, other)) == []
+
+
+def test_18_3_labels_that_are_added_later_are_found_by_the_terms_of_others() -> None:
+    world = placed(vip(), nodes=2)
+    other = deployment(name="other", policy=apart_from(app="vip"))
+    assert places(decided(world, other)) == ["a/0"]
+    settled(world, replace(vip(), labels={"app": "vip"}), request_id="edited")
+    assert places(decided(world, other)) == []
+
+
+def test_a_releasing_replica_gets_the_policy_too() -> None:
+    world = placed(vip())
+    entry = entry_of(world)
+    world.put_replica(entry.as_releasing(NOW))
+    settled(world, replace(vip(), policy=apart_from(app="noisy")), request_id="edited")
+    assert [known.avoids for known in world.entries()] == [(("", (), (("app", "noisy"),)),)] * 2
+
+
+def test_i4_a_decision_that_only_changes_the_policy_is_keep_and_changes_the_fleet_once() -> None:
+    world = placed(vip())
+    before = world.version
+    seen = []
+    for number in range(3):
+        decision = decided(world, vip(priority_class="high"), request_id=f"edited-{number}")
+        assert actions(decision) == {"a/0": "Keep"}
+        seen.append((apply(world, decision), world.version))
+    assert seen == [(True, before + 1), (False, before + 1), (False, before + 1)]
+    assert world.audit() == []
+
+
+def test_18_4_1_a_class_that_changes_its_worth_changes_that_of_running_replicas() -> None:
+    world = placed(vip(priority_class="top"))
+    assert entry_of(world).priority == 1000
+    world.set_options(replace(OPTIONS, priority_classes={"high": 100, "top": 50}))
+    assert (entry_of(world).priority, entry_of(world).priority_class) == (50, "top")
+    assert decided(world, urgent()).victims
+    world.set_options(replace(OPTIONS, priority_classes={"high": 100}))
+    assert entry_of(world).priority == 0
+
+
+def test_18_4_10_a_class_that_changes_its_worth_changes_the_order_of_those_that_wait() -> None:
+    options = replace(OPTIONS, queue_order=STRICT_ORDER)
+    world = placed(deployment(name="full"), options)
+    settled(world, vip(priority_class="high"))
+    world.set_options(replace(options, priority_classes={"high": 7}))
+    assert [waiting.priority for waiting in world.queue_reservations.values()] == [7]
+
+
+def test_the_policy_is_carried_over_and_recorded() -> None:
+    view = replace(vip(priority_class="top", min_available=1), labels={"app": "vip"})
+    world = placed(replace(view, policy=replace(view.policy, anti_affinity=apart_from(app="noisy").anti_affinity)))
+    entry = entry_of(world)
+    assert (entry.priority, entry.priority_class, entry.min_available) == (1000, "top", 1)
+    assert entry_of(snapshot.load(snapshot.dump(world))) == entry
+    assert from_wire(LedgerEntry, to_wire(entry)) == entry
+
+
+def test_a_row_without_a_priority_class_keeps_its_priority_until_its_deployment_is_decided() -> None:
+    world = placed(vip(priority_class="top"))
+    tree = pack_rows(list(world.entries()))
+    tree["rest"] = [item[:4] for item in tree["rest"]]
+    (old,) = unpack_rows(tree)
+    assert (old.priority, old.priority_class) == (1000, "")
+    world.put_replica(old)
+    world.set_options(replace(OPTIONS, priority_classes={"high": 100, "top": 5}))
+    assert entry_of(world).priority == 1000
+    settled(world, vip(priority_class="top"), request_id="again")
+    assert (entry_of(world).priority, entry_of(world).priority_class) == (5, "top")
