@@ -1,7 +1,7 @@
 """The speed of placement and protocol beside their targets, measured in one run: `python -m tests.bench` prints one JSON line a row.
 
 `ratio` is what was measured over the target where less is better, and the other way round where more is: at most 1 is met.
-Each measurement is a process of its own, so that no row warms another one up. Takes seven minutes, and for
+Each measurement is a process of its own, so that no row warms another one up. Takes ten minutes, and for
 the rows about a lost scheduler as long as 10,000 replicas take to start.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.lost_scheduler import TARGETS as LOST_SCHEDULER
+from tests.bench.policies import GROWTH, SCENARIOS
 from tests.bench.storm import TARGETS as STORM
 from tests.bench.temporal_burst import LARGE_BURST, LARGE_BURST_SECONDS
 from tests.bench.temporal_burst import TARGETS as THROUGH_TEMPORAL
@@ -65,6 +66,17 @@ def report(row: str, measured: float, target: float, *, more_is_better: bool = F
     sys.stdout.flush()
 
 
+def policies() -> None:
+    """Measure the decisions of which policies make more work."""
+    seen = {name: run("policies.py", "--scenario", name) for name in SCENARIOS}
+    for name, scenario in SCENARIOS.items():
+        for figure, most in scenario.at_most.items():
+            report(f"{name}: {figure} a replica", seen[name][figure], most)
+    for growth in GROWTH:
+        ratio = seen[growth.many]["p50_ms"] / seen[growth.few]["p50_ms"]
+        report(f"{growth.many}: p50 over p50 with {growth.few}", round(ratio, 3), growth.at_most)
+
+
 def main() -> None:
     """Measure all rows."""
     argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__).parse_args()
@@ -76,6 +88,7 @@ def main() -> None:
             report(f"{name}: {figure}", seen[figure], most)
     costs = [run("decide.py", clusters=1_000, pools=4, replicas=existing)["p50_ms"] for existing in (FEW, MANY)]
     report(f"decide, 1000 clusters x 4 pools: p50 with {MANY} existing over p50 with {FEW}", round(costs[1] / costs[0], 3), GROWS_AT_MOST)
+    policies()
     through = run("temporal_burst.py")
     for figure, most in THROUGH_TEMPORAL.items():
         report(f"through Temporal: {figure}", through[figure], most)

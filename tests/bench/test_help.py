@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("module", ["", ".decide", ".lost_scheduler", ".steady_state", ".storm", ".targets", ".temporal_burst"])
+@pytest.mark.parametrize(
+    "module", ["", ".decide", ".lost_scheduler", ".policies", ".steady_state", ".storm", ".targets", ".temporal_burst"]
+)
 def test_help_only_prints_the_options(module: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", f"tests.bench{module}", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -1,0 +1,238 @@
+"""What a decision costs under the policies that look at more than one replica; prints one JSON line for a scenario.
+
+Each scenario makes a fleet and then has deployments decided and applied, one at a time, until so many are or the time is over. Figures are
+CPU time for each replica that is asked for, so that a busy machine does not count. A decision that gives another number of places or of
+victims than the scenario says ends the measurement: the figures of a refusal say nothing of a placement.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if not __package__:  # run by its path; the tests are no installed package
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from api_types import labels
+from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.device_sets import make_set
+from scheduler.hardware.template import compile_template
+from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import (
+    ClusterView,
+    DeploymentView,
+    DeviceSet,
+    EngineView,
+    LedgerEntry,
+    MemberView,
+    PoolView,
+    RequestView,
+    ScheduleRequest,
+)
+from scheduler.model.policy import DEVICE_PACKED, AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
+from scheduler.model.rules import MatchRules
+from tests.bench.decide import SELECTOR, percentile
+
+GPUS = 8
+NODES = 4
+POOLS = 8
+OWNED = 10
+"""Replicas of each deployment that is there before."""
+REGIONS = 20
+ZONES = 60
+NOW = 1_700_000_000_000
+URGENT = SchedulerOptions(priority_classes={"high": 100})
+
+
+class Scenario(NamedTuple):
+    """A fleet, what is asked of it, and how much a replica may cost.
+
+    `places` and `victims` are what each decision has to give; without `victims` any number will do, such as where sizes of victims differ.
+    """
+
+    fleet: Callable[[], Fleet]
+    deployment: DeploymentView
+    at_most: Mapping[str, float] = {}
+    places: int = 1
+    victims: int | None = 0
+
+
+class Growth(NamedTuple):
+    """A scenario that may cost only so many times what another one costs."""
+
+    many: str
+    few: str
+    at_most: float
+
+
+def gpus(memory_gi: int = 80) -> DeviceSet:
+    """Make the devices of a node."""
+    return make_set((DeviceEntry("gpu", "DRA", "gpu.nvidia.com", "gpu.nvidia.com", GPUS, capacity=(("memory", f"{memory_gi}Gi"),)),))
+
+
+def an_engine(nodes: int = 1, count: int = GPUS) -> EngineView:
+    """Make an engine of so many one-node copies."""
+    return EngineView("main", (MemberView(requests=(RequestView("gpu", count, (SELECTOR,)),)),), copies=nodes)
+
+
+def a_deployment(nodes: int = 1, replicas: int = 1, count: int = GPUS, name: str = "asked", **fields: Any) -> DeploymentView:
+    """Make a deployment whose replicas need so many nodes each."""
+    return DeploymentView("bench", name, uid=f"uid-{name}", replicas=replicas, engines=(an_engine(nodes, count),), template="t", **fields)
+
+
+def with_clusters(clusters: int, pools: Sequence[PoolView], options: SchedulerOptions) -> Fleet:
+    """Make an empty fleet; the clusters are spread over regions and zones."""
+    fleet = Fleet(options)
+    for i in range(clusters):
+        where = {labels.REGION: f"region-{i % REGIONS}", labels.ZONE: f"zone-{i % ZONES}"}
+        fleet.put_cluster(ClusterView(f"cluster-{i:05d}", where, (), ready=True, gateway_address="10.0.0.1", pools=tuple(pools)))
+    return fleet
+
+
+def put(fleet: Fleet, view: DeploymentView, number: int, cluster: int, pool: str, **fields: Any) -> None:
+    """Put a replica that runs into the fleet."""
+    name = f"cluster-{cluster:05d}"
+    info = fleet.clusters[name]
+    devices = info.device_set(pool)
+    assert devices is not None
+    placed = compile_template(view.engines, MatchRules()).place(0, pool, devices)
+    if "slots" in fields:
+        placed = replace(placed, members=tuple(replace(member, slots=fields["slots"]) for member in placed.members))
+        del fields["slots"]
+    entry = LedgerEntry(
+        f"uid-{number}",
+        view.namespace,
+        view.name,
+        name,
+        number,
+        f"replica-{number}",
+        (placed,),
+        ready=True,
+        serving=True,
+        template="t",
+        labels=tuple(sorted(view.labels.items())),
+        **fields,
+    )
+    fleet.put_replica(entry)
+
+
+def full(clusters: int = 10_000, **fields: Any) -> Fleet:
+    """Make a fleet without a free node: ten replicas fill the pools of each cluster, six of four nodes and four of two."""
+    sets = [gpus(memory) for memory in (80, 96, 141, 192)]
+    pools = [PoolView(f"pool-{j}", NODES, sets[j % len(sets)], f"class-{j % len(sets)}") for j in range(POOLS)]
+    fleet = with_clusters(clusters, pools, URGENT)
+    # A deployment has one replica on each of ten clusters.
+    for cluster in range(clusters):
+        for i in range(OWNED):
+            pool, nodes = (f"pool-{i}", NODES) if i < POOLS - 2 else (f"pool-{POOLS - 2 + i % 2}", NODES // 2)
+            view = a_deployment(nodes, name=f"low-{cluster // OWNED}-{i}")
+            put(fleet, view, cluster * OWNED + i, cluster, pool, **fields)
+    return fleet
+
+
+def urgent(nodes: int) -> DeploymentView:
+    """Make a deployment that may preempt all that is there."""
+    return a_deployment(nodes, policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+
+
+def neighbours(clusters: int = 200, deployments: int = 400) -> Fleet:
+    """Make a fleet with deployments that are spread over it, each of one of twenty applications, and all of one team."""
+    fleet = with_clusters(clusters, [PoolView(f"pool-{j}", 32, gpus(), "class") for j in range(NODES)], SchedulerOptions())
+    for number in range(deployments * OWNED):
+        owner = number // OWNED
+        view = a_deployment(name=f"there-{owner}", labels={"app": f"app-{owner % 20}", "team": "ml"})
+        put(fleet, view, number, (number * 7 + owner) % clusters, f"pool-{number % NODES}")
+    return fleet
+
+
+def choosy() -> DeploymentView:
+    """Make a deployment that prefers some applications, avoids another one and its team, and prefers to be even over zones."""
+    policy = PlacementPolicy(
+        topology_spread=(TopologySpread(labels.ZONE, when_unsatisfiable="ScheduleAnyway"),),
+        affinity=(AffinityTerm({"app": "app-1"}, labels.REGION, weight=10), AffinityTerm({"app": "app-2"}, weight=3)),
+        anti_affinity=(AffinityTerm({"app": "app-3"}, labels.ZONE, weight=5), AffinityTerm({"team": "ml"}, weight=2)),
+    )
+    return a_deployment(replicas=OWNED, policy=policy, labels={"app": "app-1"})
+
+
+def under_quota(replicas: int, clusters: int = 200) -> Fleet:
+    """Make a fleet where a namespace has a quota, and so many replicas."""
+    quotas = (Quota("bench", max_nodes=1_000_000), Quota("bench", max_devices=1_000_000, device_selector=SELECTOR))
+    fleet = with_clusters(clusters, [PoolView(f"pool-{j}", 64, gpus(), "class") for j in range(NODES)], SchedulerOptions(quotas=quotas))
+    for number in range(replicas):
+        put(fleet, a_deployment(name=f"there-{number // OWNED}"), number, number % clusters, f"pool-{number // clusters % NODES}")
+    return fleet
+
+
+def packed(replicas: int = 400, nodes: int = 200) -> Fleet:
+    """Make one cluster, with so many replicas of one, two and four GPUs, three on each node."""
+    options = SchedulerOptions(accounting=DEVICE_PACKED, packed_enforced=True)
+    fleet = with_clusters(1, [PoolView("pool", nodes, gpus(), "class")], options)
+    for number in range(replicas):
+        view = a_deployment(count=(1, 2, 4)[number % 3], name=f"there-{number // OWNED}-{number % 3}")
+        put(fleet, view, number, 0, "pool", slots=(number // 3,))
+    return fleet
+
+
+PREEMPTION = {"p99_ms": 50}
+SCENARIOS: Mapping[str, Scenario] = {
+    "preemption, 1 node": Scenario(full, urgent(1), PREEMPTION, victims=1),
+    "preemption, 4 nodes": Scenario(full, urgent(4), PREEMPTION, victims=None),
+    "preemption, more nodes than any pool has": Scenario(full, urgent(5), PREEMPTION, places=0),
+    "preemption, no replica can be spared": Scenario(lambda: full(min_available=OWNED), urgent(1), PREEMPTION, places=0),
+    "preferred affinity and spread": Scenario(neighbours, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED),
+    "quota, 80 replicas": Scenario(lambda: under_quota(80), a_deployment()),
+    "quota, 8000 replicas": Scenario(lambda: under_quota(8_000), a_deployment()),
+    "device-packed, beside 400 replicas on a cluster": Scenario(packed, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),
+    "device-packed, 400 replicas at once on a cluster": Scenario(
+        lambda: packed(0, nodes=2_000), a_deployment(replicas=400, count=2), {"p50_ms": 20}, places=400
+    ),
+}
+GROWTH = (Growth("quota, 8000 replicas", "quota, 80 replicas", 1.5),)
+
+
+def measure(scenario: Scenario, turns: int, seconds: float) -> dict[str, Any]:
+    """Decide and apply fresh deployments, and say what each replica costs. The first decision compiles the template, and is not counted."""
+    fleet, asked = scenario.fleet(), scenario.deployment
+    spent = []
+    until = time.monotonic() + seconds
+    for turn in range(turns + 1):
+        view = replace(asked, name=f"{asked.name}-{turn}", uid=f"{asked.uid}-{turn}")
+        started = time.process_time()
+        (decision,) = decide(fleet, [ScheduleRequest(f"ask-{turn}", view)], NOW)
+        apply(fleet, decision, view)
+        spent.append((time.process_time() - started) * 1000 / asked.replicas)
+        if len(decision.placements) != scenario.places or scenario.victims not in (None, len(decision.victims)):
+            found = f"{len(decision.placements)} places, {len(decision.victims)} victims: {decision.conditions}"
+            raise SystemExit(f"a decision is not what is measured: {found}")
+        if turn and time.monotonic() > until:
+            break
+    counted = sorted(spent[1:])
+    return {
+        "decisions": len(counted),
+        "first_ms": round(spent[0], 3),
+        "p50_ms": round(percentile(counted, 0.5), 3),
+        "p99_ms": round(percentile(counted, 0.99), 3),
+        "python": platform.python_version(),
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Read from the command line what is measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", choices=tuple(SCENARIOS), required=True)
+    parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=30, help="no decision is begun after so long")
+    chosen = parser.parse_args(arguments)
+    figures = measure(SCENARIOS[chosen.scenario], chosen.turns, chosen.seconds)
+    sys.stdout.write(json.dumps({"scenario": chosen.scenario, **figures}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
