@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.device_matching import member_need
 from scheduler.hardware.template import CompiledTemplate, charges, place_member
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, MemberPlacement, RetainedNote
-from scheduler.model.inputs import DeploymentView, EngineView, KeptReplica, LedgerEntry, MemberView
+from scheduler.model.inputs import DeploymentView, DeviceSet, EngineView, KeptReplica, LedgerEntry, MemberView
+from scheduler.model.rules import MatchRules
 from scheduler.placement.limits.queue_limits import eviction_text, not_admitted
 
 
@@ -144,7 +146,11 @@ def taint_text(key: str, value: str, effect: str) -> str:
 def _check_placement(
     overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, info: ClusterInfo, kept: RetainedReplica
 ) -> RetainedNote | None:
-    """Compare a placement with the template: set in `kept` what follows, and give the note of a drift."""
+    """Compare a placement with the template: set in `kept` what follows, and give the note of a drift.
+
+    One engine that was edited and does not fit its pins any more replaces the replica, whatever drifted under the others. One that was
+    edited and still fits does not, for a replica on drifted pools keeps its whole template.
+    """
     entry = kept.entry
     current = {engine.engine: engine for engine in entry.engines}
     kept.detail = _template_difference(deployment.engines, current, len(entry.engines))
@@ -152,16 +158,18 @@ def _check_placement(
         kept.replace_reason = reasons.TEMPLATE_CHANGED
         return None
     target = []
+    drifted = ""
     for i, engine in enumerate(deployment.engines):
         placed, problem = _on_pins(compiled, info, i, engine, current[engine.name])
         if placed is not None:
             target.append(placed)
-            continue
-        edited = not overlay.rules.tolerate_drift or _edited(compiled, i, engine, current[engine.name], info)
-        if not edited:
-            return RetainedNote(reasons.DRIFTED, entry.name, problem)
-        kept.replace_reason, kept.detail = reasons.PIN_MISMATCH, problem
-        return None
+        elif not overlay.rules.tolerate_drift or _edited(compiled, i, engine, current[engine.name], info):
+            kept.replace_reason, kept.detail = reasons.PIN_MISMATCH, problem
+            return None
+        else:
+            drifted = drifted or problem
+    if drifted:
+        return RetainedNote(reasons.DRIFTED, entry.name, drifted)
     kept.target = tuple(target)
     return None
 
@@ -212,20 +220,26 @@ def _edited(compiled: CompiledTemplate, i: int, engine: EngineView, current: Eng
 
     A pool that is no longer published cannot have drifted: its pods match no node, so the replica has to be replaced.
     """
-    if any(info.device_set(member.pool) is None for member in current.members):
-        return True
-    return any(
-        _member_edited(member, known, need.digest)
-        for member, known, need in zip(engine.members, current.members, compiled.needs[i], strict=True)
-    )
+    # Members without requests have no digest, and an engine has one member with requests at least.
+    has_digests = any(member.need for member in current.members)
+    for member, known, need in zip(engine.members, current.members, compiled.needs[i], strict=True):
+        devices = info.device_set(known.pool)
+        if devices is None or (known.need != need.digest if has_digests else _claims_edited(member, known, devices, compiled.rules)):
+            return True
+    return False
 
 
-def _member_edited(member: MemberView, current: MemberPlacement, need: str) -> bool:
-    if current.need:
-        return current.need != need
-    # Placed before digests were kept: only what resolved is known. A request that is new may have been synthetic then.
+def _claims_edited(member: MemberView, current: MemberPlacement, devices: DeviceSet, rules: MatchRules) -> bool:
+    """Compare a member with what its requests resolved to: the manifest of a replica has no digests.
+
+    Requests that resolved to nothing are not among these. One that the pool has no device for is taken as new, not as one whose synthetic
+    device is gone: requests are edited more often than classes lose devices that nothing claims.
+    """
     wanted = {request.name: (request.count, request.selectors) for request in member.requests}
-    return any(wanted.get(known.name) != (known.count, known.selectors) for known in current.requests)
+    claimed = {known.name for known in current.requests}
+    if any(wanted.get(known.name) != (known.count, known.selectors) for known in current.requests):
+        return True
+    return any(request.name not in claimed and not member_need((request,), rules).fit(devices).fits for request in member.requests)
 
 
 def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[RetainedNote]:

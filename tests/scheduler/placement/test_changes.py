@@ -8,6 +8,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import CacheView, DeploymentView, EngineView
 from scheduler.model.policy import Drain, PlacementPolicy, Rollout
 from tests.scheduler.builders import (
+    IS_NIC,
     NOW,
     actions,
     alone,
@@ -40,6 +41,14 @@ SMALL = engine("main", alone(ask(below("200Gi"))))
 LARGE = engine("main", alone(ask(at_least("200Gi"))))
 TWO_POOLS = (pool("small", 2, gpu("141Gi")), pool("large", 2, gpu("200Gi")))
 ALL_AT_ONCE = PlacementPolicy(Rollout("AllAtOnce"))
+
+
+def without_digests(world: Fleet, uid: str) -> None:
+    """Leave of a replica what its manifest has."""
+    entry = world.replica(uid)
+    assert entry is not None
+    bare = tuple(replace(e, members=tuple(replace(m, need="", draw=()) for m in e.members)) for e in entry.engines)
+    world.put_replica(replace(entry, engines=bare))
 
 
 def test_129_an_edit_that_the_pin_fails_moves_the_identity_to_another_pool() -> None:
@@ -94,15 +103,62 @@ def test_a_drifted_replica_keeps_its_template() -> None:
 def test_a_stamp_from_before_digests_is_compared_by_what_it_claims() -> None:
     world = fleet(cluster("a", 2))
     view = deployment()
-    uid = put_replicas(world, view, "a/0")[0]
-    entry = world.replica(uid)
-    assert entry is not None
-    bare = tuple(replace(e, members=tuple(replace(m, need="", draw=()) for m in e.members)) for e in entry.engines)
-    world.put_replica(replace(entry, engines=bare))
+    without_digests(world, put_replicas(world, view, "a/0")[0])
     world.put_cluster(cluster("a", pool("p", 2, gpu("140Gi"))))
     assert [note.reason for note in decided(world, view).notes] == ["Drifted"]
     edited = deployment(engine("main", alone(ask(at_least("142Gi")))), template="v2")
     assert [note.reason for note in decided(world, edited).notes] == ["ReplacementBlocked"]
+
+
+def test_a_request_that_is_new_since_a_stamp_without_digests_is_an_edit() -> None:
+    world = fleet(cluster("a", 2))
+    view = deployment(engine("main", alone(ask(), ask(IS_NIC, name="nic"))))
+    without_digests(world, put_replicas(world, deployment(), "a/0")[0])
+    assert [note.reason for note in decided(world, view).notes] == ["ReplacementBlocked"]
+
+
+def test_a_request_that_a_stamp_does_not_list_was_synthetic_where_the_pool_has_such_a_device() -> None:
+    both = (gpu(), nic(claim="Synthetic"))
+    world = fleet(cluster("a", pool("p", 2, *both)))
+    view = deployment(engine("main", alone(ask(), ask(IS_NIC, name="nic"))))
+    without_digests(world, put_replicas(world, view, "a/0")[0])
+    assert actions(decided(world, view)) == {"a/0": "Keep"}
+    world.put_cluster(cluster("a", pool("p", 2, gpu("140Gi"), nic(claim="Synthetic"))))
+    assert [note.reason for note in decided(world, view).notes] == ["Drifted"]
+
+
+def test_a_leader_that_claims_from_now_on_is_an_edit() -> None:
+    world = fleet(cluster("a", 2))
+    put_replicas(world, deployment(engine("main", leader(), worker(1))), "a/0")
+    view = deployment(engine("main", leader(ask(count=5), ask(count=5, name="more")), worker(1)), template="v2")
+    assert [note.reason for note in decided(world, view).notes] == ["ReplacementBlocked"]
+
+
+# Two engines on a pool each: e0 wants at least 141Gi of "old", whose class became 140Gi; e1 wants "new".
+EDITS = [
+    ("e1 no longer fits its pin", at_least("200Gi"), {"a/0": "Replace"}, []),
+    ("e1 still fits its pin", at_least("100Gi"), {"a/0": "Keep"}, ["Drifted"]),
+    ("e1 is as it was", at_least("141Gi"), {"a/0": "Keep"}, ["Drifted"]),
+]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["drifted first", "edited first"])
+@pytest.mark.parametrize(("story", "selector", "action", "notes"), EDITS, ids=[row[0] for row in EDITS])
+def test_132_drift_under_one_engine_hides_no_edit_of_another(
+    story: str, selector: str, action: dict[str, str], notes: list[str], order: tuple[int, int]
+) -> None:
+    del story
+
+    def asks(*selectors: str) -> DeploymentView:
+        engines = [engine(f"e{i}", alone(ask(text))) for i, text in enumerate(selectors)]
+        return deployment(*(engines[i] for i in order), template="v2" if selector in selectors else "v1")
+
+    world = fleet(cluster("a", pool("old", 1, gpu()), pool("new", 1, gpu()), pool("large", 2, gpu("200Gi"))))
+    before = asks(at_least("141Gi"), at_least("141Gi"))
+    put_replicas(world, before, "a/0", pools=[("old", "new")[i] for i in order])
+    world.put_cluster(cluster("a", pool("old", 1, gpu("140Gi")), pool("new", 1, gpu()), pool("large", 2, gpu("200Gi"))))
+    decision = decided(world, asks(at_least("141Gi"), selector))
+    assert (actions(decision), [note.reason for note in decision.notes]) == (action, notes)
 
 
 RESHAPED: list[tuple[str, EngineView, EngineView]] = [

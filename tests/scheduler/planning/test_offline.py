@@ -193,6 +193,17 @@ def test_priority_decides_first_and_documents_are_shown_in_their_order() -> None
     assert [(d["name"], len(d["placements"])) for d in (low, high)] == [("calm", 0), ("urgent", 1)]
 
 
+def test_129_a_request_that_is_added_replaces_a_replica_whose_pool_has_no_such_device() -> None:
+    wired = a_class("wired")
+    wired["spec"]["devices"].append({**wired["spec"]["devices"][0], "name": "nic", "driver": "nic.example.com"})
+    edited = a_deployment()
+    devices = edited["spec"]["template"]["spec"]["engines"][0]["members"][0]["nodeSelector"]["devices"]
+    devices.append({"name": "nic", "selectors": [{"cel": 'device.driver == "nic.example.com"'}]})
+    fleet = [a_class(), wired, a_cluster("a", a_pool("p", nodeCount=1), a_pool("q", "wired", nodeCount=1)), a_replica("m-0", "m", "a", 0)]
+    (placement,) = planned(*fleet, edited)[0]["placements"]
+    assert (placement["action"], [engine["pool"] for engine in placement["engines"]]) == ("Replace", ["q"])
+
+
 PROTECTED: dict[str, Tree] = {"by its priority": {"priorityClassName": "top"}, "by minAvailable": {"minAvailable": 1}}
 
 
