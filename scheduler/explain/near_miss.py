@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.fleet.cluster_index import ClusterInfo
-from scheduler.placement.limits.device_accounting import Fragmentation, counts_devices, fragmentation, pods_on
+from scheduler.hardware.charged_devices import pods_on
+from scheduler.placement.limits.device_accounting import Fragmentation, counts_devices, fragmentation
 from scheduler.placement.placer import ReplicaPlacer
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, reusing_group
+from scheduler.hardware.charged_devices import ClusterLoad
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import LedgerEntry
+from scheduler.model.inputs import LedgerEntry, PoolView
 from scheduler.model.reasons import RELEASING
 
 _NONE: Mapping[str, LedgerEntry] = {}
@@ -30,6 +31,7 @@ class Ledger:
         "_charged_nodes",
         "_clusters",
         "_entries",
+        "_loads",
         "_names",
         "_owners",
         "_parent",
@@ -46,6 +48,8 @@ class Ledger:
         self._owners: dict[Owner, dict[str, LedgerEntry]] = {}
         self._clusters: dict[str, dict[str, LedgerEntry]] = {}
         self._names: dict[str, dict[str, None]] = {}
+        # Only of clusters that have been asked for.
+        self._loads: dict[str, ClusterLoad] = {}
         self._with_anti_affinity: dict[str, LedgerEntry] = {}
         self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
         self.freed = self._charged_nodes.freed
@@ -103,6 +107,18 @@ class Ledger:
             return self._clusters[cluster]
         return self._parent.on_cluster(cluster) if self._parent else _NONE
 
+    def load(self, cluster: str, pools: Sequence[PoolView]) -> ClusterLoad:
+        """Give what is charged to the published pools of a cluster in devices; it may not be changed."""
+        if self._parent and cluster not in self._clusters:
+            return self._parent.load(cluster, pools)
+        known = self._loads.get(cluster)
+        if known is None or known.pools is not pools:
+            entries = self.on_cluster(cluster)
+            known = ClusterLoad(pools, entries.values())
+            if entries:
+                self._loads[cluster] = known
+        return known
+
     def predecessors(self, owner: Owner, cluster: str) -> tuple[str, ...]:
         """Name the replicas on a cluster whose nodes a new one of this owner may reuse, once their objects are gone."""
         found = {entry.uid for entry in self.owned(*owner).values() if entry.cluster == cluster and entry.state == RELEASING}
@@ -129,7 +145,7 @@ class Ledger:
         charged = old is not None and charge_key(old) == charge_key(entry)
         if old is not None:
             if not charged:
-                self._charged_nodes.charge(old, -1)
+                self._charge(old, -1)
             if old.name != entry.name:
                 self._own_names(old.name).pop(old.uid, None)
             if old.cluster != entry.cluster:
@@ -143,14 +159,21 @@ class Ledger:
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
         if not charged:
-            self._charged_nodes.charge(entry, 1)
+            self._charge(entry, 1)
+
+    def _charge(self, entry: LedgerEntry, sign: int) -> None:
+        self._own_cluster(entry.cluster)
+        self._charged_nodes.charge(entry, sign)
+        load = self._loads.get(entry.cluster)
+        if load is not None:
+            load.charge(entry, sign)
 
     def remove(self, uid: str) -> LedgerEntry | None:
         """Remove an entry and free its nodes; an unknown uid changes nothing."""
         entry = self.get(uid)
         if entry is None:
             return None
-        self._charged_nodes.charge(entry, -1)
+        self._charge(entry, -1)
         self._with_anti_affinity.pop(uid, None)
         if self._parent:
             self._entries[uid] = None
@@ -192,6 +215,7 @@ class Ledger:
             self._owners.pop(owner, None)
         if not self._clusters.get(entry.cluster):
             self._clusters.pop(entry.cluster, None)
+            self._loads.pop(entry.cluster, None)
         if not self._names.get(entry.name):
             self._names.pop(entry.name, None)
 
@@ -205,7 +229,15 @@ class Ledger:
         own = self._clusters.get(cluster)
         if own is None:
             own = self._clusters[cluster] = dict(self._parent.on_cluster(cluster)) if self._parent else {}
+            load = self._parent._known_load(cluster) if self._parent else None  # noqa: SLF001  # see _named
+            if load is not None:
+                self._loads[cluster] = load.copy()
         return own
+
+    def _known_load(self, cluster: str) -> ClusterLoad | None:
+        if cluster in self._clusters or self._parent is None:
+            return self._loads.get(cluster)
+        return self._parent._known_load(cluster)  # noqa: SLF001  # see _named
 
     def _own_names(self, name: str) -> dict[str, None]:
         own = self._names.get(name)
@@ -228,6 +260,9 @@ class Ledger:
         for owner in sorted({*self._owners, *other._owners}):  # same class
             if set(self.owned(*owner)) != set(other.owned(*owner)):
                 found.append(f"deployment {'/'.join(owner)}: its index lists other replicas than the entries do")
+        for cluster, load in sorted(self._loads.items()):
+            recounted = ClusterLoad(load.pools, self.on_cluster(cluster).values())
+            found += [f"{cluster}/{pool}: other devices charged than by recount" for pool in load.differences(recounted)]
         return found
 
 

@@ -13,11 +13,12 @@ from functools import partial
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.charged_devices import pods_on
 from scheduler.hardware.node_fitting import SearchBudget, Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.limits.device_accounting import admits, charged_pods, counts_devices, fit_devices, pods_on, with_slots
+from scheduler.placement.limits.device_accounting import admits, charged_pods, counts_devices, fit_devices, with_slots
 from scheduler.placement.limits.queue_limits import QueueLimits, refused_positions
 from scheduler.placement.limits.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of

@@ -11,34 +11,24 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
+from scheduler.fleet.charged_nodes import reusing_group
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.charged_devices import Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
 from scheduler.hardware.node_fitting import CUT_SHORT, STEPS_MAX, PoolOrder, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
-from scheduler.model.decision import EnginePlacement, MemberPlacement
+from scheduler.model.decision import EnginePlacement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
 from scheduler.model.policy import DEVICE_PACKED, DEVICE_SAFE, WHOLE_NODES
 
 # A step here packs pods on the nodes of a pool; in steps of the search that counts nodes alone.
 _STEPS_PER_POOL = 30
-
-Vector = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Pods:
-    """Pods alike of one member: how many, what each takes, on how many nodes its siblings can block it."""
-
-    size: Vector
-    count: int
-    siblings: int = 0
-    slots: tuple[int, ...] = ()
 
 
 def counts_devices(overlay: FleetOverlay) -> bool:
@@ -57,39 +47,21 @@ def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
     return overlay.rules.count_devices and accounting_of(overlay, pool) == DEVICE_PACKED
 
 
-def capacity_of(pool: PoolView) -> Vector:
-    """Give the claimable devices of one node, entry by entry."""
-    return tuple(0 if entry.claim == "Synthetic" else max(0, entry.count) for entry in pool.device_set.entries)
-
-
-def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
-    """Give the pods of a placed member; one whose draw is not known counts as taking whole nodes."""
-    drawn = dict(member.draw)
-    entries = pool.device_set.entries
-    claimed = tuple(0 if entry.claim == "Synthetic" else drawn.get(entry.name, 0) for entry in entries)
-    size = claimed if drawn else capacity_of(pool)
-    ganged = member.role in ("Leader", "Worker")
-    siblings = (member.pods - 1) // max(1, member.pods_per_node) if ganged else 0
-    return Pods(size, member.pods * copies, siblings, member.slots)
-
-
-def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
-    """Give the claiming pods of placed engines on one pool."""
-    return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
-
-
-def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> list[Pods]:
-    """Give the pods that the ledger charges to a pool for others than the owner's releasing replicas.
+def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> PoolLoad:
+    """Give what the ledger charges to a pool for others than the owner's releasing replicas; it may not be changed.
 
     `without` are uids of replicas that are treated as gone.
     """
-    found = []
-    for entry in overlay.ledger.on_cluster(info.name).values():
-        nominated_for = entry.nominated_for or (entry.namespace, entry.deployment)
-        if entry.uid in without or (entry.state == reasons.RELEASING and nominated_for == owner):
-            continue
-        found += pods_on(entry.engines, pool)
-    return found
+    ledger = overlay.ledger
+    load = ledger.load(info.name, info.pools).on(pool)
+    if not without and not ledger.releasing(*owner, info.name):
+        return load
+    load = load.copy()
+    for entry in ledger.on_cluster(info.name).values():
+        if entry.uid in without or (entry.state == reasons.RELEASING and reusing_group(entry)[:2] == owner):
+            for group in pods_on(entry.engines, pool):
+                load.add(group, -1)
+    return load
 
 
 def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
@@ -114,43 +86,14 @@ def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
     return True
 
 
-def pack(capacity: Vector, nodes: int, charged: Sequence[Pods], added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
-    """Give slots for added pods, the largest first into the tightest slot; None if one finds none or a charged pod has no slot."""
-    left = [list(capacity) for _ in range(nodes)]
-    for group in charged:
-        if len(group.slots) != group.count:
-            return None
-        for slot in group.slots:
-            if slot >= nodes:
-                continue
-            left[slot] = [a - b for a, b in zip(left[slot], group.size, strict=True)]
-    chosen: list[tuple[int, ...]] = [()] * len(added)
-    for i in sorted(range(len(added)), key=lambda i: (-sum(added[i].size), i)):
-        group = added[i]
-        slots: list[int] = []
-        for _ in range(group.count):
-            fitting = [
-                n
-                for n in range(nodes)
-                if all(a >= b for a, b in zip(left[n], group.size, strict=True)) and not (group.siblings and n in slots)
-            ]
-            if not fitting:
-                return None
-            best = min(fitting, key=lambda n: (sum(left[n]), n))
-            left[best] = [a - b for a, b in zip(left[best], group.size, strict=True)]
-            slots.append(best)
-        chosen[i] = tuple(slots)
-    return chosen
-
-
-def admits(overlay: FleetOverlay, pool: PoolView, charged: Sequence[Pods], added: Sequence[Pods]) -> bool:
+def admits(overlay: FleetOverlay, pool: PoolView, charged: PoolLoad, added: Sequence[Pods]) -> bool:
     """Whether a pool takes more pods beside those charged to it."""
     if accounting_of(overlay, pool) == WHOLE_NODES:
         # A pod takes its node whole, whatever it claims there.
-        return sum(group.count for group in (*charged, *added)) <= pool.nodes
-    if packs(overlay, pool) and all(len(group.slots) == group.count for group in charged):
-        return pack(capacity_of(pool), pool.nodes, charged, added) is not None
-    return is_safe(capacity_of(pool), pool.nodes, [*charged, *added])
+        return charged.count + sum(group.count for group in added) <= pool.nodes
+    if packs(overlay, pool) and not charged.without_slot:
+        return charged.pack(added) is not None
+    return is_safe(charged.capacity, pool.nodes, [*charged.pods(), *added])
 
 
 def fit_devices(
@@ -178,7 +121,7 @@ def fit_devices(
 
     """
     fit = compiled.on(info.layout)
-    charged = [charged_pods(overlay, info, pool, owner, without) for pool in info.pools]
+    charged: dict[int, PoolLoad] = {}
     choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(fit.engines)]
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in info.pools]
@@ -202,6 +145,8 @@ def fit_devices(
                 continue
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
+            if p not in charged:
+                charged[p] = charged_pods(overlay, info, pool, owner, without)
             if not admits(overlay, pool, charged[p], [*added[p], *more]):
                 continue
             added[p] += more
@@ -228,7 +173,7 @@ def with_slots(
     for pool in [pool for pool in info.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = pack(capacity_of(pool), pool.nodes, charged_pods(overlay, info, pool, owner, without), added)
+        found = charged_pods(overlay, info, pool, owner, without).pack(added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
@@ -268,7 +213,7 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
         if first is None:
             continue
         charged = charged_pods(overlay, info, pool, ("", ""))
-        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in charged))
+        free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in charged.pods()))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):
             more = _admitted(overlay, pool, charged, tuple(size if e == first else 0 for e in range(len(capacity))))
@@ -279,7 +224,7 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
     return found
 
 
-def _admitted(overlay: FleetOverlay, pool: PoolView, charged: Sequence[Pods], size: Vector) -> int:
+def _admitted(overlay: FleetOverlay, pool: PoolView, charged: PoolLoad, size: Vector) -> int:
     """Count the pods of one size that a pool would still admit."""
     low, high = 0, max(1, pool.nodes * max(capacity_of(pool)))
     while low < high:

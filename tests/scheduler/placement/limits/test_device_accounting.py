@@ -11,12 +11,13 @@ from scheduler.decide import decide_and_explain
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.charged_devices import Pods, PoolLoad
 from scheduler.hardware.node_fitting import SearchBudget
 from scheduler.hardware.template import compile_template
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.model.rules import MatchRules
-from scheduler.placement.limits.device_accounting import Pods, fit_devices, is_safe, pack
+from scheduler.placement.limits.device_accounting import fit_devices, is_safe
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -200,10 +201,16 @@ def test_a_random_scheduler_never_finds_an_admitted_pod_without_a_node(seed: int
             chosen[:] = [a + b for a, b in zip(chosen, pod.size, strict=True)]
 
 
+def load(nodes: int, *pods: Pods) -> PoolLoad:
+    found = PoolLoad((8,), nodes)
+    for group in pods:
+        found.add(group)
+    return found
+
+
 def test_packing_takes_the_tightest_slot() -> None:
-    standing_pods = [Pods((6,), 1, slots=(0,)), Pods((2,), 1, slots=(1,))]
-    assert pack((8,), 2, standing_pods, [Pods((2,), 1)]) == [(0,)]
-    assert pack((8,), 2, [Pods((6,), 1)], [Pods((2,), 1)]) is None
+    assert load(2, Pods((6,), 1, slots=(0,)), Pods((2,), 1, slots=(1,))).pack([Pods((2,), 1)]) == [(0,)]
+    assert load(2, Pods((6,), 1)).pack([Pods((2,), 1)]) is None
 
 
 SHARED = SchedulerOptions(class_accounting={"shared": "device-safe"})
