@@ -20,7 +20,15 @@ from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
 from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
-from scheduler.placement.rollout import Budget, budget_of, changeable, drained_replicas, is_outdated, unavailable_limit
+from scheduler.placement.rollout import (
+    Budget,
+    budget_of,
+    changeable,
+    drained_replicas,
+    is_outdated,
+    partitioned_replicas,
+    unavailable_limit,
+)
 from scheduler.placement.scale_down import surplus_replicas
 
 
@@ -151,7 +159,7 @@ class SchedulingCycle:
         """Evict surplus replicas; gives the surge that is still allowed while a rollout replaces replicas."""
         surplus = len(self.kept) - self.deployment.replicas
         surge = 0
-        old = sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in self.kept)
+        old = sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in changeable(self.deployment, self.kept))
         if old:
             surge = budget_of(self.overlay, self.deployment, self.kept).surge
             # Only replicas that already carry the current template may be there in excess.
@@ -159,11 +167,12 @@ class SchedulingCycle:
         if surplus <= 0:
             return surge
         scaled_down = reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted"
-        mismatched = [k for k in self.kept if k.replace_reason]
-        for kept in surplus_replicas(self.overlay, self.deployment, mismatched, surplus):
+        partitioned = partitioned_replicas(self.deployment, self.kept)
+        mismatched = [k for k in self.kept if k.replace_reason and k.entry.uid not in partitioned]
+        for kept in surplus_replicas(self.overlay, self.deployment, mismatched, partitioned, surplus):
             self._evict_kept(kept, *(scaled_down if self.held else (kept.replace_reason, kept.detail)))
             surplus -= 1
-        for kept in surplus_replicas(self.overlay, self.deployment, self.kept, surplus):
+        for kept in surplus_replicas(self.overlay, self.deployment, self.kept, partitioned, surplus):
             self._evict_kept(kept, *scaled_down)
         return surge
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.model import reasons
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.retain import RetainedReplica, same_placement
@@ -84,8 +85,24 @@ def is_outdated(deployment: DeploymentView, kept: RetainedReplica) -> bool:
 
 def changeable(deployment: DeploymentView, kept: Sequence[RetainedReplica]) -> list[RetainedReplica]:
     """Give the replicas that the partition lets change, those that serve no traffic first, then by name."""
-    ranked = sorted(kept, key=lambda k: (k.entry.cluster, k.entry.index))[deployment.policy.rollout.partition :]
+    partitioned = partitioned_replicas(deployment, kept)
+    ranked = [k for k in kept if k.entry.uid not in partitioned]
     return sorted(ranked, key=lambda k: (k.entry.serving or k.entry.ready, k.entry.ready, k.entry.name))
+
+
+def partitioned_replicas(deployment: DeploymentView, kept: Sequence[RetainedReplica]) -> frozenset[str]:
+    """Give the uids of the replicas that keep the old template: the first of those that have it, by cluster and index.
+
+    New replicas have the current template. They are not counted, for one that a surge places before the others in this order would
+    otherwise take the place of one that has to stay, and with each step another one.
+    """
+    partition = deployment.policy.rollout.partition
+    if not partition:
+        return frozenset()
+    mismatched = (reasons.PIN_MISMATCH, reasons.TEMPLATE_CHANGED)
+    found = (k for k in kept if k.replace_reason in mismatched or is_outdated(deployment, k))
+    old = sorted(found, key=lambda k: (k.entry.cluster, k.entry.index))
+    return frozenset(k.entry.uid for k in old[:partition])
 
 
 def drained_replicas(deployment: DeploymentView, kept: Sequence[RetainedReplica], now: int) -> list[RetainedReplica]:

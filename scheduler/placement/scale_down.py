@@ -1,29 +1,36 @@
 """Which replicas are removed when there are more than wanted.
 
 Replicas that serve no traffic come first: those on clusters that are being deleted, not Ready or without gateway, then those not Ready,
-then those on a tainted cluster. After that the most loaded cluster, the later name, the higher index. The others are never moved.
+then those on a tainted cluster. Those that a partition keeps on the old template come after the others. Then the most loaded cluster, the
+later name, the higher index. The others are never moved.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.retain import RetainedReplica
 
-Rank = tuple[int, int, int]
+Rank = tuple[int, int, int, int]
 
 
 def surplus_replicas(
-    overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[RetainedReplica], surplus: int
+    overlay: FleetOverlay, deployment: DeploymentView, kept: Sequence[RetainedReplica], partitioned: Collection[str], surplus: int
 ) -> list[RetainedReplica]:
-    """Choose `surplus` replicas to remove, in the order in which they are removed."""
+    """Choose `surplus` replicas to remove, in the order in which they are removed; a partition keeps those of the uids `partitioned`."""
     load = Counter(k.entry.cluster for k in kept)
-    ranks = {k.entry.uid: _health_rank(overlay, deployment, k) if overlay.rules.remove_unhealthy_first else (0, 0, 0) for k in kept}
+    ranks = {
+        k.entry.uid: (
+            *(_health_rank(overlay, deployment, k) if overlay.rules.remove_unhealthy_first else (0, 0, 0)),
+            int(k.entry.uid not in partitioned),
+        )
+        for k in kept
+    }
     heap = [(_key(k, ranks[k.entry.uid], load[k.entry.cluster]), i) for i, k in enumerate(kept)]
     heapq.heapify(heap)
     chosen: list[RetainedReplica] = []
@@ -40,7 +47,7 @@ def surplus_replicas(
     return chosen
 
 
-def _health_rank(overlay: FleetOverlay, deployment: DeploymentView, kept: RetainedReplica) -> Rank:
+def _health_rank(overlay: FleetOverlay, deployment: DeploymentView, kept: RetainedReplica) -> tuple[int, int, int]:
     info = overlay.clusters.get(kept.entry.cluster)
     broken = info is None or info.view.deleting or not info.view.ready or not info.view.gateway_address
     tainted = info is not None and untolerated(info.taints, deployment.tolerations) is not None
@@ -49,8 +56,8 @@ def _health_rank(overlay: FleetOverlay, deployment: DeploymentView, kept: Retain
 
 def _key(kept: RetainedReplica, rank: Rank, load: int) -> tuple[Rank, int, _Reversed, int]:
     """Order for a heap that gives the smallest first: every value is reversed."""
-    broken, unready, tainted = rank
-    return ((-broken, -unready, -tainted), -load, _Reversed(kept.entry.cluster), -kept.entry.index)
+    broken, unready, tainted, free = rank
+    return ((-broken, -unready, -tainted, -free), -load, _Reversed(kept.entry.cluster), -kept.entry.index)
 
 
 class _Reversed:
