@@ -1,0 +1,101 @@
+"""What no decision misses: room for one more replica, and the best set of victims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.model.inputs import LedgerEntry
+from tests.scheduler.laws.policies.books import nodes_of
+from tests.scheduler.laws.policies.search import Filler, Victims
+from tests.scheduler.laws.policies.steps import Step
+
+Found = Iterator[str]
+# Sets of victims that are tried for one decision.
+SETS_MAX = 64
+
+
+def _missing(step: Step) -> int:
+    """How many replicas have to be placed together next; 0 when nothing may be placed."""
+    left = step.decision.desired - len(step.decision.placements)
+    return 0 if step.is_held or step.surges else min(left, max(1, step.view.policy.gang_replicas))
+
+
+def i9_filling_never_stops_while_more_fits(step: Step) -> Found:
+    size = _missing(step)
+    if size > 0 and step.filler.takes(size):
+        yield f"{size} more would fit without preemption"
+
+
+def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
+    size = _missing(step)
+    if size <= 0 or step.view.policy.preemption != "LowerPriority":
+        return
+    for tried, victims in enumerate(step.filler.largest_sets(step.filler.lower(), per_deployment=1)):
+        if tried == SETS_MAX:
+            return
+        if victims and step.filler.takes(size, {victim.uid for victim in victims}):
+            yield f"{size} more would fit without {[(v.cluster, v.name) for v in victims]}"
+            return
+
+
+def no_victim_could_have_stayed(step: Step) -> Found:
+    """With everything placed as it was, no victim's removal was for nothing."""
+    for victim in step.victims:
+        state = step.after.with_entries(victim)
+        others = {uid: entry for uid, entry in state.entries.items() if entry not in step.new}
+        start = type(state)(state.clusters, others, state.options, state.preempted_at, state.now, state.larger)
+        filler = Filler(start, step.view, step.priority)
+        if _placed_again(filler, step.new):
+            yield f"{victim.name} on {victim.cluster} could have stayed"
+
+
+def _placed_again(filler: Filler, new: list[LedgerEntry]) -> bool:
+    """Whether the same replicas fit again, each on its cluster, in their order by name."""
+    now = filler.state
+    for number, entry in enumerate(sorted(new, key=lambda e: (e.cluster, e.index))):
+        if entry.cluster not in filler.candidates:
+            return False
+        pools = next(filler.arrangements(now, entry.cluster), None)
+        if pools is None:
+            return False
+        now = now.with_entries(filler.placed(now, entry.cluster, pools, number))
+    return True
+
+
+def cost_of(victims: Victims, needed: int) -> tuple[object, ...]:
+    """Order sets of victims as 18.4#2 does, up to their ages and names."""
+    freed = sum(sum(nodes_of(victim.engines).values()) for victim in victims)
+    return (
+        max(victim.priority for victim in victims),
+        len(victims),
+        sum(victim.priority for victim in victims),
+        freed - needed,
+        tuple(sorted(-victim.since for victim in victims)),
+        tuple(sorted(f"{victim.cluster}/{victim.namespace}/{victim.name}" for victim in victims)),
+    )
+
+
+def the_victims_are_the_cheapest(step: Step) -> Found:
+    """Where exactly one replica was missing."""
+    if step.missing_before_fill != 1 or not step.victims or step.filled != 1 or step.surges or step.succeeded or step.updated:
+        return
+    filler = Filler(step.before, step.view, step.priority)
+    evicted = {eviction.uid for eviction in step.decision.evictions}
+    needed = sum(nodes_of(step.new[0].engines).values())
+    # Whole nodes say what is left over; where devices are counted that is not defined.
+    depth = 3 if step.before.counts_devices else 6
+    chosen = cost_of(tuple(step.victims), needed)[:depth]
+    for cluster in filler.candidates:
+        for victims in filler.sets(cluster, per_deployment=1):
+            cost = cost_of(victims, needed)[:depth]
+            if cost < chosen and filler.takes_one(cluster, {*(v.uid for v in victims), *evicted}):
+                yield f"{[v.name for v in victims]} on {cluster} cost {cost}, {[v.name for v in step.victims]} {chosen}"
+                return
+
+
+COMPLETE = (
+    i9_filling_never_stops_while_more_fits,
+    i9_preemption_never_stops_while_it_would_help,
+    no_victim_could_have_stayed,
+    the_victims_are_the_cheapest,
+)
