@@ -1,5 +1,6 @@
 """Every handler of a signal, with every mistake: it never raises, and refuses in a few words what cannot be its message."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.refused: list[str] = []
+        self.arrivals: Counter[str] = Counter()
 
     def refuse_malformed(self, message: type, problems: str) -> None:
         assert message

@@ -4,6 +4,7 @@ import logging
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ class Receiver:
     def __init__(self) -> None:
         self.received: list[Message | None] = []
         self.refused: list[tuple[str, str]] = []
+        self.arrivals: Counter[str] = Counter()
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         self.refused.append((message.__name__, problems))

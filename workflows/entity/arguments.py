@@ -6,9 +6,9 @@ was sent as it is, and read it here. What cannot be read has words for it.
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 from temporalio import workflow
@@ -26,9 +26,6 @@ PROBLEM_BYTES_MAX = 1000
 """What is said of one argument: it is kept in events and conditions."""
 _PROBLEMS_MAX = 8
 
-# How many payloads of each id a run of a workflow was sent.
-_ARRIVALS: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()
-
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _SIGNATURE = inspect.Signature([inspect.Parameter("self", _KIND), inspect.Parameter("payload", _KIND, annotation=RawValue)])
 
@@ -37,12 +34,15 @@ class UnusableMessage(ValueError):
     """A message that can be read, with something in it of which nothing can be made; a handler raises it before it changes anything."""
 
 
-def read_signal(payloads: Sequence[Any]) -> Any:
-    """Give the argument of a signal, None without one. Raises `UnusableMessage`."""
+def read_signal(payloads: Sequence[Any], arrivals: Counter[str]) -> Any:
+    """Give the argument of a signal, None without one. Raises `UnusableMessage`.
+
+    `arrivals` counts the encrypted payloads of each id that this run of the workflow was sent.
+    """
     argument = _only(payloads)
     if not isinstance(argument, RawValue):
         return argument
-    _check_refusals(argument.payload)
+    _check_refusals(argument.payload, arrivals)
     return _read(argument.payload)
 
 
@@ -102,7 +102,7 @@ def _read(payload: Payload) -> Any:
     return value
 
 
-def _check_refusals(payload: Payload) -> None:
+def _check_refusals(payload: Payload, arrivals: Counter[str]) -> None:
     """Have a payload that was refused once be refused by every replay, and one that was read never be refused.
 
     The keys of a worker may change between the two, and a replay has to do what was done. So each refusal is recorded, as a patch.
@@ -111,7 +111,7 @@ def _check_refusals(payload: Payload) -> None:
     arrival_id = payload.metadata.get(unreadable.ARRIVAL_ID)
     if arrival_id is None:
         return
-    patch = _patch_of_next(arrival_id.decode(errors="replace"))
+    patch = _patch_of_next(arrival_id.decode(errors="replace"), arrivals)
     if payload.metadata.get("encoding") == unreadable.ENCODING:
         if workflow.patched(patch):
             raise UnusableMessage(_problem(payload))
@@ -122,11 +122,10 @@ def _check_refusals(payload: Payload) -> None:
         raise UnusableMessage("its key was not known when it arrived: send it again")
 
 
-def _patch_of_next(arrival_id: str) -> str:
+def _patch_of_next(arrival_id: str, arrivals: Counter[str]) -> str:
     """Name the record of the next payload with this id: an equal one may have been read before, or refused, and a patch holds for a run."""
-    arrivals = _ARRIVALS.setdefault(workflow.instance(), {})
-    earlier = arrivals.get(arrival_id, 0)
-    arrivals[arrival_id] = earlier + 1
+    earlier = arrivals[arrival_id]
+    arrivals[arrival_id] += 1
     return f"refused-{arrival_id}-{earlier}" if earlier else f"refused-{arrival_id}"
 
 

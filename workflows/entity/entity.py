@@ -8,6 +8,7 @@ modules beside this one.
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -54,6 +55,7 @@ class Entity(ABC, Generic[StateT]):
         self._publisher = Publisher(self.context)
         self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue)
         self._resync_due = False
+        self.arrivals: Counter[str] = Counter()
 
     # --- the loop ---------------------------------------------------------------------------------------------------------------------
 

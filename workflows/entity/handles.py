@@ -4,6 +4,7 @@ A signal cannot be refused by its receiver, and a handler that raises blocks its
 message of that signal goes to `refuse_malformed` in place of the handler.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -17,6 +18,9 @@ from workflows.entity.arguments import UnusableMessage, problems_of, read_reques
 
 class SignalHandler(Protocol):
     """A workflow with handlers of typed signals."""
+
+    arrivals: Counter[str]
+    """How many encrypted payloads of each id this run was sent."""
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record that a signal's argument was not such a message."""
@@ -108,7 +112,7 @@ def _registered(
 ) -> Callable[[HandlerT, Any], None]:
     def take(self: HandlerT, payloads: Sequence[Any]) -> None:
         try:
-            read(self, read_signal(payloads))
+            read(self, read_signal(payloads, self.arrivals))
         except UnusableMessage as error:
             self.refuse_malformed(signal.message, str(error))
 

@@ -10,6 +10,7 @@ unknown.
 
 import asyncio
 import contextlib
+from collections import Counter
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, ClassVar
@@ -61,6 +62,7 @@ class FleetSchedulerWorkflow:
         self.is_first_run = state is None or not state.epoch
         self.state = state or SchedulerState()
         self.state.take_over(second or SecondPayload())
+        self.arrivals: Counter[str] = Counter()
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
         self.controller = SchedulerController(self.cache, self.inbox, workflow.logger)
