@@ -72,7 +72,8 @@ class FleetSchedulerWorkflow:
         self.ledger_audit = LedgerAudit(self.cache)
         self.policy_keeper = PolicyKeeper(self.cache)
         self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue)
-        self.queued = False
+        # The run before had no room for the requests of these deployments.
+        self.queued = bool(self.cache.resyncs)
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run

@@ -22,7 +22,7 @@ def id_of(kind: str, name: str = "qwen-eu-0") -> str:
 
 def a_continued_run(workflow_id: str) -> SimpleNamespace:
     """Give what a workflow knows of its run: here one that continues another, so that it takes any state."""
-    return SimpleNamespace(workflow_id=workflow_id, continued_run_id="the run before", attempt=1, cron_schedule=None)
+    return SimpleNamespace(workflow_id=workflow_id, run_id="this run", continued_run_id="the run before", attempt=1, cron_schedule=None)
 
 
 class Serverless:

@@ -5,6 +5,7 @@ process and read the live cache, while the workflow does nothing but store what 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,6 +28,8 @@ DIFFERENCES_MAX = 100
 DIFFERENCE_BYTES_MAX = 1_000
 # After a takeover, how long clusters that do not answer delay the announcement of the epoch.
 ANNOUNCE_AFTER_MS = 60_000
+# What of the carried extras their senders can be asked for again: requests, by deployment.
+WAITING_REQUESTS = ("unplaced", "withheld")
 # What a text takes in a list beside itself; base85 has no character that JSON escapes.
 _QUOTES = 3
 
@@ -79,11 +82,12 @@ def pack_cache(wanted: PackPage) -> PackedFleet:
 def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
     carried_extras = cache.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
-    extras = pack(carried_extras)
     parts = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
-    texts = [extras, answers, *parts]
-    if len(extras) + len(answers) > limits.LIST_BYTES_MAX or sum(map(len, texts)) > limits.CARRIED_BYTES_MAX:
+    room = min(limits.LIST_BYTES_MAX, limits.CARRIED_BYTES_MAX - sum(map(len, parts))) - len(answers)
+    extras = _packed_within(room, carried_extras)
+    if len(extras) > room:
         return [PackedFleet(too_large=True)]
+    texts = [extras, answers, *parts]
     pages = [PackedFleet(carried_extras=extras, answers=answers)]
     room = limits.LIST_BYTES_MAX - len(extras) - len(answers)
     for part in parts:
@@ -94,6 +98,43 @@ def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
         room -= len(part) + _QUOTES
     digest = hashlib.sha256(b"\n".join(text.encode() for text in texts)).hexdigest()
     return [page.model_copy(update={"pages": len(pages), "digest": digest}) for page in pages]
+
+
+def _packed_within(room: int, extras: dict[str, Any]) -> str:
+    """Pack what is carried beside the fleet, without requests that have no room; their deployments are asked for them again.
+
+    Of the namespace whose requests take most the largest is left out, until the rest fits. So the requests of one tenant neither have all
+    entities read anew with each run, nor take the place of another tenant's. May give more than there is room for: all else is needed.
+    """
+    packed = pack(extras)
+    if len(packed) <= room:
+        return packed
+    sizes = {(group, owner): len(pack(place)) for group in WAITING_REQUESTS for owner, place in extras[group].items()}
+    totals = Counter[str]()
+    by_namespace: dict[str, list[tuple[int, str, str]]] = {}
+    for (group, owner), size in sizes.items():
+        totals[_namespace(owner)] += size
+        by_namespace.setdefault(_namespace(owner), []).append((size, owner, group))
+    for requests in by_namespace.values():
+        requests.sort()
+    extras = {**extras, **{group: dict(extras[group]) for group in WAITING_REQUESTS}, "resyncs": list(extras["resyncs"])}
+    while len(packed) > room and totals:
+        excess = len(packed) - room
+        while excess > 0 and totals:
+            namespace = max(totals, key=lambda name: (totals[name], name))
+            size, owner, group = by_namespace[namespace].pop()
+            del extras[group][owner]
+            extras["resyncs"].append(owner.split("/"))
+            excess -= size
+            totals[namespace] -= size
+            if not by_namespace[namespace]:
+                del totals[namespace]
+        packed = pack(extras)
+    return packed
+
+
+def _namespace(owner: str) -> str:
+    return owner.partition("/")[0]
 
 
 def packed_at_once(cache: cache_registry.RegisteredCache) -> PackedFleet:

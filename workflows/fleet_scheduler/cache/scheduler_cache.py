@@ -88,6 +88,7 @@ class SchedulerCache:
             "deletingDeployments": state.deleting_deployments,
             "evictions": [list(astuple(eviction)) for eviction in self.evictions],
             "awaitedReleases": self.awaited_releases,
+            "resyncs": [list(owner) for owner in self.resyncs],
             "reservations": self.reservations.wire(),
             "verification": self.verification.wire(),
             "versions": {"deployments": self.deployments.wire(), "clusters": self.clusters.wire()},
@@ -102,6 +103,7 @@ class SchedulerCache:
         self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
         self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
         state.withheld = {owner: PlacementRequest.model_validate(place) for owner, place in extras.get("withheld", {}).items()}
+        self.request_resync((namespace, name) for namespace, name in extras.get("resyncs", ()))
         self.reservations.load(extras["reservations"])
         self.verification.load(extras["verification"])
         self.deployments.load(extras["versions"]["deployments"])

@@ -1,16 +1,23 @@
 """What the scheduler hands over to its next run: what fits is the same there, and what does not fit is rebuilt."""
 
+import base64
+import random
 import uuid
 
 import pytest
+from temporalio import workflow
 
 from api_types.errors import StaleSnapshot
-from api_types.messages.scheduling import ReportClass
+from api_types.limits import SELECTORS_BYTES_MAX
+from api_types.messages.scheduling import PlacementRequest, ReportClass
+from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payloads import limits
 from api_types.payloads.packing import unpack
 from scheduler.fleet import snapshot
-from tests.scheduler.builders import cluster, deployment
+from tests.scheduler.builders import alone, ask, cluster, deployment, engine
+from tests.workflows.environment.serverless import a_continued_run
 from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, carried, cycle, reopened
+from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache import cache_registry, carry_over
 from workflows.fleet_scheduler.cache.carry_over import (
@@ -23,7 +30,12 @@ from workflows.fleet_scheduler.cache.carry_over import (
     newest_answers,
     pack_cache,
 )
+from workflows.fleet_scheduler.cache.queue import owner_of
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
+from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.orders import Send
+from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 
 
 def noise(what: object) -> str:
@@ -85,6 +97,51 @@ def test_h5_a_cache_larger_than_one_payload_is_packed_and_carried_in_two(monkeyp
     again = reopened(state, clock)
     assert not again.state.rebuild
     assert (again.carried_extras(), again.state.inbox, sorted(again.fleet.clusters)) == (extras, inbox, clusters)
+
+
+def waiting(namespace: str, number: int, size: int) -> PlacementRequest:
+    """Give a request with selectors of so many bytes that do not compress."""
+    source = random.Random(f"{namespace}/{number}")  # noqa: S311  # the same in every run
+    texts = [base64.urlsafe_b64encode(source.randbytes(600)).decode() for _ in range(size // 860)]
+    selectors = tuple(f'device.attributes["gpu.nvidia.com"].productName == "{text}"' for text in texts)
+    return place(deployment(engine("main", alone(ask(*selectors))), name=f"d-{number}", namespace=namespace))
+
+
+def test_sch_14_requests_of_one_namespace_that_have_no_room_are_left_out_and_asked_for_again() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1))
+    cycle(made)
+    # As large as selectors may be.
+    large = [waiting("large", number, SELECTORS_BYTES_MAX) for number in range(60)]
+    small = [waiting("small", number, 2_000) for number in range(100)]
+    made.state.unplaced = {owner_of(request): request for request in (*large[:40], *small)}
+    made.state.withheld = {owner_of(request): request for request in large[40:]}
+    again = reopened(carried(made), clock)
+    assert (again.state.rebuild, list(again.fleet.clusters)) == (False, ["a"])
+    kept = again.state.unplaced | again.state.withheld
+    assert set(map(owner_of, small)) < set(kept)
+    left_out = {f"{namespace}/{name}" for namespace, name in again.resyncs}
+    assert left_out == set(map(owner_of, (*large, *small))) - set(kept)
+    # What has room is carried.
+    assert 20 < len(kept) - len(small) < 40
+    (order,) = SchedulerController(again, Inbox(again, LOG), LOG).due()
+    assert isinstance(order, Send)
+    assert {(signal.workflow_id, signal.signal) for signal in order.signals} == {
+        (f"modeldeployment/{owner}", "resync") for owner in left_out
+    }
+
+
+@pytest.mark.parametrize("asked_again", [[("ml", "m")], []], ids=["some", "none"])
+def test_sch_14_the_next_run_has_the_deployments_ask_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, asked_again: list[tuple[str, str]]
+) -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    cycle(made)
+    made.request_resync(asked_again)
+    monkeypatch.setattr(workflow, "info", lambda: a_continued_run(FLEET_SCHEDULER_ID))
+    monkeypatch.setattr(workflow, "memo_value", lambda _, default: default)
+    following = FleetSchedulerWorkflow(carried(made).model_dump(mode="json", by_alias=True))
+    assert (list(following.cache.resyncs), following.queued) == (asked_again, bool(asked_again))
 
 
 def test_h5_pages_that_were_packed_by_different_versions_are_not_put_together() -> None:
