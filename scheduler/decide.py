@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.cel.limits import BATCH_WORK_MAX
 from scheduler.explain import conditions
-from scheduler.explain.cluster_report import ClusterDetail, cluster_details
+from scheduler.explain.cluster_report import ClusterDetail, cluster_details, placer_after
 from scheduler.explain.diagnosis import diagnose
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
@@ -97,7 +97,7 @@ def _run_cycles(
         cycle = SchedulingCycle(own, request, policy.priority)
         cycle.run()
         decision = _build_decision(cycle, policy)
-        clusters = cluster_details(cycle) if is_explained(decision) else {}
+        clusters = cluster_details(cycle, placer_after(cycle)) if is_explained(decision) else {}
         cycle.finish()
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
@@ -201,7 +201,8 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
     diagnosis = Diagnosis()
     if shortfall:
         held = cycle.held or ("the selectors cannot be used" if cycle.invalid else "")
-        diagnosis = diagnose(cycle.overlay, deployment, cycle.placer.compiled if cycle.placer else cycle.compiled, cycle.placer, held)
+        compiled = cycle.placer.compiled if cycle.placer else cycle.compiled
+        diagnosis = diagnose(cycle.overlay, deployment, compiled, cycle.placer, held=held, missing=shortfall)
         diagnosis = replace(diagnosis, preemption=cycle.preemption)
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)
     condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=cycle.invalid, diagnosis=diagnosis)

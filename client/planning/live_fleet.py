@@ -76,6 +76,7 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
     )
     # A scheduler that had ended has its policy again when its ledger is complete.
     fleet = Fleet(read_policy(await _policy(plane)))
+    fleet.class_names = frozenset(seen.target.name for seen in classes)
     clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
     for seen in clusters:
         fleet.put_cluster(cluster_view(seen.tree), now_ms())

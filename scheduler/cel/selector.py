@@ -42,7 +42,7 @@ class Match:
 Result = TypeVar("Result")
 
 
-def _with_enough_stack(work: Callable[[], Result]) -> Result:
+def with_enough_stack(work: Callable[[], Result]) -> Result:
     """Run `work`; if the caller left too little of Python's stack, run it again in a thread with a stack of its own.
 
     The walks of this package do not recurse, but types and values may be nested a few hundred levels. The outcome of a selector
@@ -99,7 +99,7 @@ class Selector:
         if isinstance(seen, EvalError):
             return Match(matched=False, error=seen.reason)
         try:
-            result, cost, steps = _with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
+            result, cost, steps = with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
         except Aborted as stopped:
             return Match(matched=False, error=str(stopped), work=stopped.work)
         except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
@@ -129,7 +129,7 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
     """
     if not 0 < max_cost <= KUBERNETES_COST_MAX:
         raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
-    compiled = _with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
+    compiled = with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
     if isinstance(compiled, SelectorError):
         # A new exception each time: a cached one would collect the tracebacks of every caller.
         raise SelectorError(compiled.problem, line=compiled.line, column=compiled.column)

@@ -5,26 +5,38 @@ It visits every pool of the fleet, so it is computed for explanations and plans,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.explain.diagnosis import filter_text
-from scheduler.explain.near_miss import capacity_miss
+from scheduler.explain.diagnosis import filter_text, refusal
+from scheduler.explain.fleet_names import class_text, label_texts, unpublished_text
+from scheduler.explain.gang import gang_begun
+from scheduler.explain.near_miss import Miss, capacity_miss, device_text
+from scheduler.explain.selector_gap import SelectorGap, selector_gap
+from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, unit_name
 from scheduler.fleet.capacity import is_stale
-from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.hardware.node_fitting import STEPS_MAX
-from scheduler.hardware.template import CompiledTemplate, charges
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
-from scheduler.model.inputs import DeploymentView
 from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.filters import FilterResult, run_filters
 from scheduler.placement.limits.device_accounting import counts_devices
-from scheduler.placement.limits.queue_limits import QueueLimits
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.retain import taint_text
+
+_NO_NEEDS: tuple[PoolNeed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineGap:
+    """Why the devices of a pool match no request of an engine: the member, and its selector with the closest device."""
+
+    engine: str
+    member: str
+    gap: SelectorGap
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,74 +45,109 @@ class PoolDetail:
 
     reason: str = ""
     detail: str = ""
+    selectors: tuple[EngineGap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetail:
-    """Why a cluster fits no further replica; the reason is a filter code, empty when it would fit one."""
+    """Why a cluster fits no further replica; the reason is a filter code, empty when it would fit one.
+
+    `needs` is what the whole replica needs of each pool it could use, where every engine has a pool with its devices.
+    """
 
     reason: str = ""
     detail: str = ""
     pools: dict[str, PoolDetail] = field(default_factory=dict)
+    needs: tuple[PoolNeed, ...] = ()
 
 
-def cluster_details(cycle: SchedulingCycle) -> dict[str, ClusterDetail]:
+def placer_after(cycle: SchedulingCycle) -> ReplicaPlacer | None:
+    """Give what places one more replica at the end of a cycle, also where nothing may be placed; None if selectors cannot be used."""
+    if cycle.placer is not None or cycle.compiled is None:
+        return cycle.placer
+    quota = cycle.quota or QuotaGate(cycle.overlay, cycle.deployment, cycle.priority)
+    entries = [kept.entry for kept in cycle.kept]
+    return ReplicaPlacer(cycle.overlay, cycle.request, cycle.compiled_for_placing(cycle.compiled), entries, quota)
+
+
+def cluster_details(cycle: SchedulingCycle, placer: ReplicaPlacer | None) -> dict[str, ClusterDetail]:
     """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a scheduling cycle."""
-    overlay, deployment = cycle.overlay, cycle.deployment
-    placer = cycle.placer
-    if placer is None and cycle.compiled is not None:
-        quota = cycle.quota or QuotaGate(overlay, deployment, cycle.priority)
-        placer = ReplicaPlacer(overlay, cycle.request, cycle.compiled_for_placing(cycle.compiled), [k.entry for k in cycle.kept], quota)
-    found = run_filters(overlay, deployment, placer.compiled if placer else None)
-    pool_details = _PoolDetails(placer) if placer else None
-    details: dict[str, ClusterDetail] = {}
-    for info in overlay.index.ranked:
-        reason, text = _cluster_reason(deployment, info, found, placer)
-        pools = {} if pool_details is None else pool_details.of(info)
-        pools |= {name: PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first") for name in info.duplicates}
-        details[info.name] = ClusterDetail(reason, text, pools)
-    return details
+    if placer is None:
+        found = run_filters(cycle.overlay, cycle.deployment, None)
+        return {info.name: ClusterDetail(*_filtered(cycle, info, found)) for info in cycle.overlay.index.ranked}
+    missing = cycle.deployment.replicas - len(cycle.kept) - len(cycle.placed)
+    with gang_begun(placer, missing):
+        report = _Report(cycle, placer)
+        return {info.name: report.of(info) for info in cycle.overlay.index.ranked}
 
 
-def _cluster_reason(
-    deployment: DeploymentView, info: ClusterInfo, found: list[FilterResult], placer: ReplicaPlacer | None
-) -> tuple[str, str]:
+class _Report:
+    """Explains clusters one by one."""
+
+    def __init__(self, cycle: SchedulingCycle, placer: ReplicaPlacer) -> None:
+        self._cycle = cycle
+        self._placer = placer
+        self._found = run_filters(cycle.overlay, cycle.deployment, placer.compiled)
+        self._allowed: ClusterSet = placer.constraints.allowed(placer.own)
+        self._pools = _PoolDetails(placer)
+
+    def of(self, info: ClusterInfo) -> ClusterDetail:
+        """Explain one cluster with its pools."""
+        capacity = PoolCapacity(self._placer, info)
+        pools = self._pools.of(info, capacity)
+        # A second pool of a name has a row of its own: the first is used, and may have a reason too.
+        again = PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first")
+        pools |= {f"{name} (duplicate)": again for name in info.duplicates}
+        reason, text = _filtered(self._cycle, info, self._found, self._placer)
+        if reason:
+            return ClusterDetail(reason, text, pools)
+        trial = self._placer.trial(info)
+        refused = refusal(self._placer, info, trial, self._allowed)
+        needs = _NO_NEEDS
+        if refused and trial.failed >= 0 and not trial.violation:
+            miss = capacity_miss(self._placer, info, trial.failed)
+            needs = miss.needs
+            short = f" (best: {miss.text})" if miss.text else ""
+            cut = "; the search for an arrangement was cut short" if trial.undecided else ""
+            refused = refused[0], f"{refused[1]}{short}{cut}"
+            pools |= dict(_short_together(info, pools, miss))
+        return ClusterDetail(*(refused or ("", "")), pools, needs)
+
+
+def _short_together(info: ClusterInfo, pools: dict[str, PoolDetail], miss: Miss) -> Iterator[tuple[str, PoolDetail]]:
+    """Give the pools that fit each engine alone, and not all that the replica would put there."""
+    for need in miss.needs:
+        if need.gap and not pools[need.pool].reason:
+            text = need.text(info.name).replace(f"of {info.name}/{need.pool} ", "").replace(f" on {info.name}/{need.pool}", "")
+            of = f"{text} of {info.nodes[info.positions[need.pool]]}"
+            yield need.pool, replace(pools[need.pool], reason=reasons.INSUFFICIENT_NODES, detail=of)
+    if miss.pool and not pools[miss.pool].reason:
+        yield miss.pool, replace(pools[miss.pool], reason=reasons.INSUFFICIENT_NODES, detail=miss.text)
+
+
+def _filtered(cycle: SchedulingCycle, info: ClusterInfo, found: list[FilterResult], placer: ReplicaPlacer | None = None) -> tuple[str, str]:
+    """Give the first filter that a cluster fails, with what it lacks; ("", "") if it passes all."""
     for result in found:
         if not result.passing >> info.rank & 1:
-            return result.code, _static_text(result.code, deployment, info, placer)
-    if placer is None:
-        return "", ""
-    trial = placer.trial(info)
-    if trial.violation:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
-    if trial.failed >= 0:
-        engine = placer.compiled.engines[trial.failed].name
-        text = filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)
-        cut = "; the search for an arrangement was cut short" if trial.undecided else ""
-        return reasons.INSUFFICIENT_NODES, f"{text} ({capacity_miss(placer, info, trial.failed).text}){cut}"
-    if not placer.constraints.allowed(placer.own) >> info.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
-    refusal = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
-    return (reasons.POLICY, refusal) if refusal else ("", "")
+            return result.code, _static_text(result.code, cycle, info, placer)
+    return "", ""
 
 
-def _static_text(code: str, deployment: DeploymentView, info: ClusterInfo, placer: ReplicaPlacer | None) -> str:
+def _static_text(code: str, cycle: SchedulingCycle, info: ClusterInfo, placer: ReplicaPlacer | None) -> str:
+    deployment = cycle.deployment
     if code == reasons.TAINTED:
         taint = untolerated(info.taints, deployment.tolerations)
         return filter_text(code, deployment, taint_text(taint.key, taint.value, taint.effect)) if taint else ""
     if code == reasons.LABEL_MISMATCH:
-        return f"wants {_missing(deployment.match_labels, info)}"
+        return f"wants {', '.join(label_texts(info, deployment.match_labels))}"
     if code == reasons.CACHE_FOOTPRINT:
-        return f"ModelCache {deployment.cache.name} wants {_missing(deployment.cache.match_labels, info)}"
+        cache = deployment.cache
+        return f"ModelCache {cache.name} wants {', '.join(label_texts(info, cache.match_labels))}"
+    if code == reasons.NO_POOLS:
+        return f"{filter_text(code, deployment)}{unpublished_text(cycle.overlay, info, '; ')}"
     if code == reasons.NO_POOL_MATCHES and placer is not None:
         return filter_text(code, deployment, placer.compiled.engines[placer.compiled.on(info.layout).blocked].name)
     return filter_text(code, deployment)
-
-
-def _missing(wanted: Mapping[str, str], info: ClusterInfo) -> str:
-    have = info.view.labels
-    unmet = sorted((key, value) for key, value in wanted.items() if have.get(key) != value)
-    return ", ".join(f"{key}={value}, has {have[key]}" if key in have else f"{key}={value}" for key, value in unmet)
 
 
 class _PoolDetails:
@@ -109,23 +156,23 @@ class _PoolDetails:
     def __init__(self, placer: ReplicaPlacer) -> None:
         self._placer = placer
         self._known: dict[tuple[Any, ...], PoolDetail] = {}
+        self._gaps: dict[tuple[int, int, str], SelectorGap | None] = {}
         # Quotas depend on the cluster, device counts on the pods of the pool, reserved capacity on who waits: those details differ by pool.
         self._alike = not (placer.reserved or placer.overlay.refused or placer.quota.limits or counts_devices(placer.overlay))
 
-    def of(self, info: ClusterInfo) -> dict[str, PoolDetail]:
+    def of(self, info: ClusterInfo, capacity: PoolCapacity) -> dict[str, PoolDetail]:
         """Explain the pools of a cluster."""
         placer = self._placer
-        capacity = _PoolCapacity(placer, info)
-        found = {pool.name: self._detail(info, p, capacity) for p, pool in enumerate(info.pools)}
+        found = {pool.name: self._known_detail(info, p, capacity) for p, pool in enumerate(info.pools)}
         if len(placer.compiled.engines) > 1 and placer.trial(info).undecided:
             cut = PoolDetail(reasons.UNDECIDED, f"no arrangement of the engines was found within {STEPS_MAX} steps")
             found = {name: cut if detail == PoolDetail() else detail for name, detail in found.items()}
         return found
 
-    def _detail(self, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> PoolDetail:
+    def _known_detail(self, info: ClusterInfo, p: int, capacity: PoolCapacity) -> PoolDetail:
         pool = info.pools[p]
         if not self._alike or pool.observed is not None or pool.class_missing:
-            return _pool_detail(self._placer, info, p, capacity)
+            return self._detail(info, p, capacity)
         fits = tuple((p in fit.positions, fit.cost, fit.claims) for fit in self._placer.compiled.on(info.layout).engines)
         key = (
             pool.device_set.digest,
@@ -137,84 +184,72 @@ class _PoolDetails:
         )
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _pool_detail(self._placer, info, p, capacity)
+            known = self._known[key] = self._detail(info, p, capacity)
         return known
 
+    def _detail(self, info: ClusterInfo, p: int, capacity: PoolCapacity) -> PoolDetail:
+        pool, placer = info.pools[p], self._placer
+        if pool.class_missing:
+            text = f"{class_text(placer.overlay, pool.class_name)}: only running replicas keep the pool"
+            return PoolDetail(reasons.SELECTOR_NO_MATCH, text)
+        engines = placer.compiled.engines
+        # By position: the members of an engine that may span pools are placed one by one, and have its name.
+        failures = {i: failure for i in range(len(engines)) if (failure := self._failure(info, p, i, capacity)) is not None}
+        text = "; ".join(f"engine {engines[i].name}: {failure.detail}" for i, failure in failures.items())
+        gaps = tuple(gap for failure in failures.values() for gap in failure.selectors)
+        if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
+            text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
+        if len(failures) == len(engines):
+            return PoolDetail(next(iter(failures.values())).reason, text, gaps)
+        placed = [placer.compiled.place(i, pool.name, pool.device_set) for i in range(len(engines)) if i not in failures]
+        over = [placer.quota.refuses(info, (engine,)) for engine in placed]
+        return PoolDetail(reasons.QUOTA_EXCEEDED, over[0], gaps) if all(over) else PoolDetail("", text, gaps)
 
-class _PoolCapacity:
-    """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
-
-    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo) -> None:
-        self.free = placer.reserved.left(info, placer.overlay.free(info))
-        if info.view.queues:
-            self.free = QueueLimits(placer.overlay, info, placer.deployment.namespace).nodes(self.free)
-        reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name)
-        if reusable:
-            self.free = [a + b for a, b in zip(self.free, reusable, strict=True)]
-        self.used = placer.overlay.ledger.used(info.name)
-        self.reserved: dict[str, int] = {}
-        for entry in placer.overlay.ledger.on_cluster(info.name).values():
-            if entry.state == reasons.RESERVED:
-                for name, nodes in charges(entry.engines).items():
-                    self.reserved[name] = self.reserved.get(name, 0) + nodes
-
-
-def _pool_detail(placer: ReplicaPlacer, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> PoolDetail:
-    pool = info.pools[p]
-    if pool.class_missing:
-        return PoolDetail(reasons.SELECTOR_NO_MATCH, f"class {pool.class_name} no longer exists: only running replicas keep the pool")
-    failures = list(_engine_failures(placer, info, p, capacity))
-    text = "; ".join(f"engine {placer.compiled.engines[i].name}: {detail}" for i, _, detail in failures)
-    if pool.observed is not None and is_stale(pool.observed, placer.overlay.now, placer.overlay.options):
-        text = f"{text}; the observed capacity is stale and ignored".lstrip("; ")
-    if len(failures) == len(placer.compiled.engines):
-        return PoolDetail(failures[0][1], text)
-    # By position: the members of an engine that may span pools are placed one by one, and have its name.
-    unfit = {i for i, _, _ in failures}
-    over = [
-        placer.quota.refuses(info, (placer.compiled.place(i, pool.name, pool.device_set),))
-        for i in range(len(placer.compiled.engines))
-        if i not in unfit
-    ]
-    return PoolDetail(reasons.QUOTA_EXCEEDED, over[0]) if all(over) else PoolDetail("", text)
-
-
-def _engine_failures(placer: ReplicaPlacer, info: ClusterInfo, p: int, capacity: _PoolCapacity) -> Iterator[tuple[int, str, str]]:
-    """Give (position, code, detail) for each engine that the pool does not fit."""
-    compiled = placer.compiled
-    fits = compiled.on(info.layout).engines
-    for i, fit in enumerate(fits):
+    def _failure(self, info: ClusterInfo, p: int, i: int, capacity: PoolCapacity) -> PoolDetail | None:
+        """Say why a pool does not fit one engine, None if it does."""
+        placer = self._placer
+        fit = placer.compiled.on(info.layout).engines[i]
         if p not in fit.positions:
-            code, detail = _mismatch(compiled, i, info, p, fit.claims)
-            yield i, code, detail
-        elif counts_devices(placer.overlay):
-            if not placer.trials.admits_alone(info, p, i):
-                yield i, reasons.INSUFFICIENT_NODES, f"needs {capacity_miss(placer, info, i).text.removeprefix('best: needs ')}"
-        elif fit.cost > capacity.free[p]:
-            yield i, *_short(placer, info, p, fit.cost, capacity)
+            return self._mismatch(info, p, i, fit.claims)
+        if counts_devices(placer.overlay):
+            if placer.trials.admits_alone(info, p, i):
+                return None
+            return PoolDetail(reasons.INSUFFICIENT_NODES, device_text(placer, info, p, i))
+        return _short(placer, info, p, fit.cost, capacity) if fit.cost > capacity.free[p] else None
+
+    def _mismatch(self, info: ClusterInfo, p: int, i: int, claims: tuple[bool, ...]) -> PoolDetail:
+        compiled = self._placer.compiled
+        devices = info.pools[p].device_set
+        fits = [need.fit(devices) for need in compiled.needs[i]]
+        for m, (member, fit) in enumerate(zip(compiled.engines[i].members, fits, strict=True)):
+            if not fit.fits:
+                gap = self._gap(i, m, info, p)
+                text = f"{member.role}: {fit.detail}{f'; {gap.detail}' if gap and gap.detail else ''}"
+                return PoolDetail(fit.code, text, (EngineGap(unit_name(compiled, i), member.role, gap),) if gap else ())
+        for member, fit, can_claim in zip(compiled.engines[i].members, fits, claims, strict=True):
+            if can_claim and not fit.resolved:
+                text = f"{member.role} could claim devices on another pool of this cluster, here it would get none"
+                return PoolDetail(reasons.STRANDED, text)
+        return PoolDetail(reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed")
+
+    def _gap(self, i: int, m: int, info: ClusterInfo, p: int) -> SelectorGap | None:
+        devices = info.pools[p].device_set
+        key = (i, m, devices.digest)
+        if key not in self._gaps:
+            need = self._placer.compiled.needs[i][m]
+            self._gaps[key] = selector_gap(need, need.fit(devices).request, devices.entries)
+        return self._gaps[key]
 
 
-def _mismatch(compiled: CompiledTemplate, i: int, info: ClusterInfo, p: int, claims: tuple[bool, ...]) -> tuple[str, str]:
-    devices = info.pools[p].device_set
-    fits = [need.fit(devices) for need in compiled.needs[i]]
-    for member, fit in zip(compiled.engines[i].members, fits, strict=True):
-        if not fit.fits:
-            return fit.code, f"{member.role}: {fit.detail}"
-    for member, fit, can_claim in zip(compiled.engines[i].members, fits, claims, strict=True):
-        if can_claim and not fit.resolved:
-            return reasons.STRANDED, f"{member.role} could claim devices on another pool of this cluster, here it would get none"
-    return reasons.SYNTHETIC_ONLY, "its requests match synthetic devices only, so nothing would be claimed"
-
-
-def _short(placer: ReplicaPlacer, info: ClusterInfo, p: int, needed: int, capacity: _PoolCapacity) -> tuple[str, str]:
+def _short(placer: ReplicaPlacer, info: ClusterInfo, p: int, needed: int, capacity: PoolCapacity) -> PoolDetail:
     pool = info.pools[p]
     free = max(capacity.free[p], 0)
     declared = pool.nodes - capacity.used.get(pool.name, 0)
     waits = placer.reserved.violated(info) if declared >= needed else ""
     if waits:
-        return reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, reserved for others ({waits})"
+        return PoolDetail(reasons.INSUFFICIENT_NODES, f"needs {needed}, {declared} free of {pool.nodes}, reserved for others ({waits})")
     if declared >= needed:
-        return reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} observed free of {declared} declared free"
+        return PoolDetail(reasons.OBSERVED_CAPACITY, f"needs {needed}, {free} observed free of {declared} declared free")
     held = capacity.reserved.get(pool.name, 0)
     reserved = f", reserved {held}" if held else ""
-    return reasons.INSUFFICIENT_NODES, f"needs {needed}, {free} free of {pool.nodes}{reserved}"
+    return PoolDetail(reasons.INSUFFICIENT_NODES, f"needs {needed}, {free} free of {pool.nodes}{reserved}")

@@ -16,7 +16,7 @@ _NOTE_CONDITIONS = {
     reasons.CAPACITY_LOST: (reasons.CAPACITY_LOST, reasons.CAPACITY_LOST),
     reasons.EVICTED: (reasons.EVICTED, reasons.EVICTED),
 }
-_BEFORE_LABELS = (reasons.LABEL_MISMATCH, reasons.CACHE_FOOTPRINT)
+_SELECTORS = frozenset({reasons.LABEL_MISMATCH, reasons.CACHE_FOOTPRINT})
 
 
 def scheduled(deployment: DeploymentView, placed: int, *, observed: bool, invalid: str, diagnosis: Diagnosis) -> Condition:
@@ -46,7 +46,8 @@ def _with_shortfall(deployment: DeploymentView, placed: int, diagnosis: Diagnosi
 
 def no_candidates(diagnosis: Diagnosis) -> bool:
     """Whether no cluster passes the deployment's and its cache's selectors."""
-    return all(group.code in _BEFORE_LABELS for group in diagnosis.groups)
+    codes = {group.code for group in diagnosis.groups}
+    return not diagnosis.clusters or (bool(codes) and codes <= _SELECTORS)
 
 
 def fully_scheduled(deployment: DeploymentView, placed: int, invalid: str, diagnosis: Diagnosis) -> Condition:

@@ -7,12 +7,15 @@ a shortfall. The reasons per cluster and pool are in `cluster_report`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
+from scheduler.explain.fleet_names import absent_labels, unpublished_text
+from scheduler.explain.gang import gang_begun
 from scheduler.explain.near_miss import NearestMiss
-from scheduler.fleet.cluster_index import ClusterSet
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
@@ -23,18 +26,46 @@ from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.retain import taint_text
 
 MESSAGE_MAX = 2_000
+# A cluster that refuses nothing: the decision ended before it was tried, and the next one takes it.
+NOT_TRIED = "have room for the next decision"
+# Clusters in which a class that does not exist is looked for.
+_CLUSTERS_READ = 100
+Counts = Counter[tuple[str, str]]
 
 
 def diagnose(
-    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None, placer: ReplicaPlacer | None, held: str = ""
+    overlay: FleetOverlay,
+    deployment: DeploymentView,
+    compiled: CompiledTemplate | None,
+    placer: ReplicaPlacer | None,
+    *,
+    held: str = "",
+    missing: int = 1,
 ) -> Diagnosis:
-    """Count the clusters by the reason why one more replica does not fit there.
+    """Count the clusters by the reason why one more replica, or the rest of a gang, does not fit there.
 
-    Without a placer only the filters of clusters run; `held` says why nothing may be placed at all.
+    Without a placer only the filters of clusters run; `held` says why nothing may be placed at all, `missing` how many replicas are.
     """
-    counts: Counter[tuple[str, str]] = Counter()
+    if placer is None or compiled is None:
+        return Diagnosis(len(overlay.index.ranked), _groups(*_refused(overlay, deployment, compiled)[:2]), held)
+    with gang_begun(placer, missing) as gang:
+        counts, best, remaining = _refused(overlay, deployment, compiled)
+        nearest = _count_full(overlay, placer, remaining, counts)
+        miss = nearest.miss
+        if miss is not None:
+            text = gang.text(miss) if gang.size > 1 else f"best: {miss.text}" if miss.text else ""
+            best[filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group)] = text
+    tail = f"a gang of {gang.size} replicas is placed as a whole, and {gang.placed} would fit" if gang.size > 1 and miss is None else ""
+    return Diagnosis(len(overlay.index.ranked), _groups(counts, best), held, gang=tail)
+
+
+def _refused(
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate | None
+) -> tuple[Counts, dict[str, str], ClusterSet]:
+    """Count the clusters that fail a filter, say by text what the closest of them lacks, and give those that pass all."""
+    counts: Counts = Counter()
+    best: dict[str, str] = {}
     remaining = overlay.index.everything
-    nearest: NearestMiss | None = None
     for result in run_filters(overlay, deployment, compiled):
         refused = ClusterSet(remaining & ~result.passing)
         remaining = ClusterSet(remaining & result.passing)
@@ -45,15 +76,27 @@ def diagnose(
         elif result.code == reasons.NO_POOL_MATCHES and compiled is not None:
             _count_unmatched(overlay, compiled, refused, counts)
         else:
-            counts[result.code, filter_text(result.code, deployment)] += refused.bit_count()
-    if placer is not None and compiled is not None:
-        nearest = _count_full(overlay, placer, remaining, counts)
-    closest = filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group) if nearest else ""
-    groups = tuple(
-        ReasonGroup(code, text, count, nearest.text if nearest and text == closest else "")
-        for (code, text), count in sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
-    )
-    return Diagnosis(clusters=len(overlay.index.ranked), groups=groups, held=held)
+            text = filter_text(result.code, deployment)
+            counts[result.code, text] += refused.bit_count()
+            best[text] = _missing_name(overlay, deployment, result.code, refused)
+    return counts, best, remaining
+
+
+def _missing_name(overlay: FleetOverlay, deployment: DeploymentView, code: str, refused: ClusterSet) -> str:
+    """Say what is named and does not exist, if that is why clusters fail a filter."""
+    if code == reasons.LABEL_MISMATCH:
+        return absent_labels(overlay, deployment.match_labels)
+    if code == reasons.CACHE_FOOTPRINT:
+        return absent_labels(overlay, deployment.cache.match_labels)
+    if code == reasons.NO_POOLS:
+        first = next((info for info in islice(overlay.index.each(refused), _CLUSTERS_READ) if info.view.unpublished), None)
+        return unpublished_text(overlay, first, f"{first.name}: ") if first else ""
+    return ""
+
+
+def _groups(counts: Counts, best: Mapping[str, str]) -> tuple[ReasonGroup, ...]:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
+    return tuple(ReasonGroup(code, text, count, best.get(text, "")) for (code, text), count in ordered)
 
 
 def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
@@ -74,7 +117,7 @@ def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
     }[code]
 
 
-def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: ClusterSet, counts: Counter[tuple[str, str]]) -> None:
+def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: ClusterSet, counts: Counts) -> None:
     for taints, clusters in overlay.index.tainted.items():
         number = (clusters & refused).bit_count()
         taint = untolerated(taints, deployment.tolerations) if number else None
@@ -83,7 +126,7 @@ def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: Cl
             counts[reasons.TAINTED, text] += number
 
 
-def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: ClusterSet, counts: Counter[tuple[str, str]]) -> None:
+def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: ClusterSet, counts: Counts) -> None:
     for layout, clusters in overlay.index.layouts.items():
         number = (clusters & refused).bit_count()
         if number:
@@ -91,8 +134,7 @@ def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused:
             counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
 
 
-def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counter[tuple[str, str]]) -> NearestMiss:
-    compiled, deployment = placer.compiled, placer.deployment
+def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counts) -> NearestMiss:
     nearest = NearestMiss(placer)
     allowed = placer.constraints.allowed(placer.own)
     full: Counter[int] = Counter()
@@ -103,21 +145,31 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
             nearest.remember(missing, info, 0)
             continue
         trial = placer.trial(info)
-        if trial.violation:
-            counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)] += 1
-        elif trial.failed >= 0:
+        if trial.failed >= 0 and not trial.violation:
             full[trial.failed] += 1
             nearest.measure(info, trial.failed)
-        elif not allowed >> info.rank & 1:
-            violated = placer.constraints.violated(info, placer.own)
-            counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, violated)] += 1
         else:
-            refusal = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
-            if refusal:
-                counts[reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({refusal})")] += 1
+            counts[refusal(placer, info, trial, allowed) or (reasons.UNDECIDED, NOT_TRIED)] += 1
     for engine, number in full.items():
-        counts[reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, compiled.engines[engine].name)] += number
+        text = filter_text(reasons.INSUFFICIENT_NODES, placer.deployment, placer.compiled.engines[engine].name)
+        counts[reasons.INSUFFICIENT_NODES, text] += number
     return nearest
+
+
+def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: ClusterSet) -> tuple[str, str] | None:
+    """Give code and text of what refuses one more replica on a cluster that passes the filters; None where it would be placed.
+
+    `allowed` are the clusters where the placer's rules allow it.
+    """
+    deployment = placer.deployment
+    if trial.violation:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
+    if trial.failed >= 0:
+        return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
+    if not allowed >> info.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
+    exceeded = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
+    return (reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({exceeded})")) if exceeded else None
 
 
 def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
@@ -125,13 +177,12 @@ def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
     if diagnosis.held:
         return diagnosis.held
     start = f"0/{diagnosis.clusters} clusters are available"
+    tail = "".join(f" {text[0].upper()}{text[1:]}." for text in (diagnosis.gang, diagnosis.preemption, diagnosis.suggestion) if text)
+    limit -= len(tail)
     if not diagnosis.groups:
-        return f"{start}."
-    if diagnosis.preemption:
-        tail = f" {diagnosis.preemption[0].upper()}{diagnosis.preemption[1:]}."
-        return headline(replace(diagnosis, preemption=""), limit - len(tail)) + tail
+        return f"{start}.{tail}"
     parts = [f"{g.count} {g.text} ({g.best})" if g.best else f"{g.count} {g.text}" for g in diagnosis.groups]
-    return f"{start}: {joined(parts, limit - len(start) - 3)}."
+    return f"{start}: {joined(parts, limit - len(start) - 3)}.{tail}"
 
 
 def joined(parts: Sequence[str], limit: int, separator: str = ", ") -> str:

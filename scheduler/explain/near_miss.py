@@ -7,20 +7,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, pool_needs, unit_name
 from scheduler.fleet.cluster_index import ClusterInfo
-from scheduler.hardware.charged_devices import pods_on
-from scheduler.placement.limits.device_accounting import Fragmentation, counts_devices, fragmentation
+from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
+from scheduler.model.inputs import PoolView
+from scheduler.placement.limits.device_accounting import Fragmentation, admits, charged_pods, counts_devices, fragmentation
 from scheduler.placement.placer import ReplicaPlacer
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A pool that an engine does not fit: `gap` nodes are missing, or so many devices on one node."""
+    """What a replica lacks on a cluster.
+
+    Attributes:
+        gap: nodes that are missing, or pods that find no devices.
+        cluster: where.
+        text: what is needed beside what is free, "" where the nodes would suffice.
+        needs: nodes per pool; empty where devices are counted.
+        pool: where devices are counted, the pool that takes most of the pods.
+
+    """
 
     gap: int
     cluster: str
-    pool: str
     text: str
+    needs: tuple[PoolNeed, ...] = ()
+    pool: str = ""
 
 
 class NearestMiss:
@@ -43,45 +55,124 @@ class NearestMiss:
         return 0 if most >= engine.cost else engine.cost - max(most, 0)
 
     def measure(self, info: ClusterInfo, engine: int) -> None:
-        """Measure what an engine lacks on a cluster, and remember it if nothing smaller is known."""
-        self.remember(capacity_miss(self._placer, info, engine).gap, info, engine)
+        """Measure what a replica lacks on a cluster where this engine found no pool, and remember it if nothing smaller is known."""
+        if counts_devices(self._placer.overlay):
+            gap = _DeviceMiss(self._placer, info, engine).gap
+        else:
+            gap = sum(need.gap for need in pool_needs(self._placer, info, PoolCapacity(self._placer, info).free))
+        self.remember(gap, info, engine)
 
     def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
-        """Remember what an engine lacks on a cluster if nothing smaller is known."""
+        """Remember what a replica lacks on a cluster if nothing smaller is known."""
         if self._key is None or (gap, info.name) < self._key:
             self._key = (gap, info.name)
             self._found = (info, engine)
             self.group = self._placer.compiled.engines[engine].name
 
     @property
-    def text(self) -> str:
-        """Describe the nearest miss, "" without any."""
-        return capacity_miss(self._placer, *self._found).text if self._found else ""
+    def miss(self) -> Miss | None:
+        """The nearest miss, None without any."""
+        return capacity_miss(self._placer, *self._found) if self._found else None
 
 
 def capacity_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
-    """Give the pool with the smallest gap for an engine, on a cluster whose pools have the devices for it."""
-    fit = placer.compiled.on(info.layout)
-    free = placer.overlay.free(info)
-    reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name) or [0] * len(free)
-    left = [a + b for a, b in zip(free, reusable, strict=True)]
-    for earlier in fit.engines[:engine]:
-        p = next((p for p in earlier.positions if left[p] >= earlier.cost), -1)
-        if p >= 0:
-            left[p] -= earlier.cost
-    cost = fit.engines[engine].cost
-    # The first of equal pools in published order.
-    p = max(fit.engines[engine].positions, key=lambda q: (left[q], -q))
+    """Say what a replica lacks on a cluster whose pools have the devices for it, and where `engine` found no pool."""
     if counts_devices(placer.overlay):
-        return _device_miss(placer, info, engine, p)
-    text = f"best: needs {cost}, {max(left[p], 0)} free on {info.name}/{info.pools[p].name}"
-    return Miss(cost - max(left[p], 0), info.name, info.pools[p].name, text)
+        miss = _DeviceMiss(placer, info, engine)
+        return Miss(miss.gap, info.name, miss.text, pool=info.pools[miss.p].name)
+    needs = pool_needs(placer, info, PoolCapacity(placer, info).free)
+    short = [need for need in needs if need.gap]
+    text = " and ".join(need.text(info.name) for need in short)
+    return Miss(sum(need.gap for need in short), info.name, text, needs)
 
 
-def _device_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int, p: int) -> Miss:
+class _DeviceMiss:
+    """What an engine lacks where devices are counted: the engines before it are put where they fit, and it has the best pool left.
+
+    Attributes:
+        p: the pool that takes most of its pods.
+        gap: pods that find no devices there.
+
+    """
+
+    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> None:
+        self._placer = placer
+        self._info = info
+        self._engine = engine
+        added: dict[int, list[Pods]] = {}
+        self._beside: dict[int, list[int]] = {}
+        fits = placer.compiled.on(info.layout).engines
+        for i in range(engine):
+            for p in fits[i].positions:
+                more = [*added.get(p, ()), *_pods(placer, i, info.pools[p])]
+                if admits(placer.overlay, info.pools[p], _charged(placer, info, p), more):
+                    added[p] = more
+                    self._beside.setdefault(p, []).append(i)
+                    break
+        rows = [(-_fitting(placer, info, p, _pods(placer, engine, info.pools[p]), added.get(p, [])), p) for p in fits[engine].positions]
+        most, self.p = min(rows, default=(0, 0))
+        self._fitting = -most
+        self.gap = max(1, sum(group.count for group in _pods(placer, engine, info.pools[self.p])) - self._fitting)
+
+    @property
+    def text(self) -> str:
+        """Say what the engine needs of the pool beside what is free."""
+        names = ", ".join(unit_name(self._placer.compiled, i) for i in self._beside.get(self.p, ()))
+        text = device_text(self._placer, self._info, self.p, self._engine, self._fitting)
+        return f"{text}, beside {names}" if text and names else text
+
+
+def device_text(placer: ReplicaPlacer, info: ClusterInfo, p: int, engine: int, fitting: int | None = None) -> str:
+    """Say what the pods of an engine need of the devices of a pool, beside what is free; `fitting` of them would find a node."""
     pool = info.pools[p]
-    placed = placer.compiled.place(engine, pool.name, pool.device_set)
-    needed = max((sum(pods.size) for pods in pods_on((placed,), pool)), default=0)
+    pods = _pods(placer, engine, pool)
+    total = sum(group.count for group in pods)
+    if not total:
+        return ""
+    if fitting is None:
+        fitting = _fitting(placer, info, p, pods, [])
+    size = max((group.size for group in pods), key=sum)
+    drawn = [e for e, count in enumerate(size) if count]
+    where = f"{info.name}/{pool.name}"
     found = fragmentation(placer.overlay, info).get(pool.name, Fragmentation(0, 0, 0))
-    text = f"best: needs {needed} devices on one node, {found.largest} sure of {found.free} free on {info.name}/{pool.name}"
-    return Miss(needed - found.largest, info.name, pool.name, text)
+    if total == 1 and len(drawn) == 1 and size[drawn[0]] > found.largest:
+        return f"needs {size[drawn[0]]} devices on one node, {found.largest} sure of {found.free} free on {where}"
+    names = [entry.name for entry in pool.device_set.entries]
+    capacity = capacity_of(pool)
+    charged = list(_charged(placer, info, p).pods())
+    free = [max(0, capacity[e] * pool.nodes - sum(group.size[e] * group.count for group in charged)) for e in range(len(size))]
+    wanted = " and ".join(f"{size[e]} {names[e]}" for e in drawn)
+    there = " and ".join(f"{free[e]} {names[e]}" for e in drawn)
+    if total == 1:
+        return f"needs {wanted} on one node, {there} free on {where}"
+    return f"needs {total} pods with {wanted} each, {fitting} fit on {where} with {there} free"
+
+
+def _pods(placer: ReplicaPlacer, engine: int, pool: PoolView) -> list[Pods]:
+    return pods_on((placer.compiled.place(engine, pool.name, pool.device_set),), pool)
+
+
+def _charged(placer: ReplicaPlacer, info: ClusterInfo, p: int) -> PoolLoad:
+    return charged_pods(placer.overlay, info, info.pools[p], (placer.deployment.namespace, placer.deployment.name))
+
+
+def _fitting(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods], added: list[Pods]) -> int:
+    """Count how many of these pods a pool takes, in their order, beside those that are added already."""
+    pool, charged = info.pools[p], _charged(placer, info, p)
+    taken: list[Pods] = []
+    for group in pods:
+        low, high = 0, group.count
+        while low < high:
+            middle = (low + high + 1) // 2
+            if admits(placer.overlay, pool, charged, [*added, *taken, _first(group, middle)]):
+                low = middle
+            else:
+                high = middle - 1
+        taken.append(_first(group, low))
+        if low < group.count:
+            break
+    return sum(group.count for group in taken)
+
+
+def _first(group: Pods, count: int) -> Pods:
+    return Pods(group.size, count, group.siblings, group.slots[:count])

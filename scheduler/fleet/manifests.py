@@ -51,6 +51,7 @@ def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
     declared = {pool.name("name"): pool for pool in spec.objects("nodePools")}
     capacity = status.object("capacity")
     observed = {pool.name("name"): pool for pool in reversed(capacity.objects("pools"))}
+    published = {pool.name("name") for pool in status.objects("gpuPools")}
     return ClusterView(
         name=name,
         labels=own_labels,
@@ -68,6 +69,7 @@ def cluster_view(manifest: Tree, *, accounted: bool = True) -> ClusterView:
         observed_at=capacity.whole("observedAt"),
         accounted=accounted,
         generation=metadata.whole("generation"),
+        unpublished=tuple((name, pool.text("className")) for name, pool in declared.items() if name not in published),
     )
 
 

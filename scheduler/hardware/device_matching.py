@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, dearest, not_checked
-from scheduler.cel import Match, Selector, SelectorError, compile_selector
+from scheduler.cel import Match, Selector, SelectorError, compile_selector, device_problem
 from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.cel.limits import FLEET_COST_MAX, REQUEST_WORK_MAX
 from scheduler.hardware.assignment import assign_exactly, assign_greedily
@@ -33,6 +33,8 @@ CLAIM_DEVICES_MAX = 32
 # A DRA device is bound to the pod for certain, an extended resource by count only, a synthetic entry not at all.
 # A step of the exact search copies what is assigned so far.
 _WORK_PER_STEP = 50
+# Of a selector in a text: enough to tell it from the others.
+_SELECTOR_SHOWN = 160
 _NOT_EVALUATED = Match(matched=False, error="not evaluated: the selectors before it took too long")
 _PREFERENCE = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
 
@@ -161,17 +163,28 @@ class MemberNeed:
         for number, matched, failed in self._selector_rows(i, entries, matcher):
             errors.extend(failed)
             if not matched and not failed:
-                detail = f"request {request.name}: selector {number} matched 0 of {len(entries)} entries"
+                text = shortened(request.selectors[number - 1])
+                detail = f"request {request.name}: selector {number} matched 0 of {len(entries)} entries: {text}"
                 return reasons.SELECTOR_NO_MATCH, detail
+        malformed = [(entry.name, problem) for entry in entries if (problem := device_problem(entry))]
+        # Only what cannot be read is in the way: each selector that failed on a device has failed on one of those.
+        if malformed and all(error in {problem for _, problem in malformed} for error in errors):
+            name, problem = malformed[0]
+            return reasons.DEVICE_MALFORMED, f"request {request.name}: device {name} of the class cannot be read: {problem}"
         if errors:
-            code = reasons.DEVICE_MALFORMED if all("malformed" in error for error in errors) else reasons.SELECTOR_ERROR
-            return code, f"request {request.name}: {len(errors)} selector errors, first: {errors[0]}"
+            return reasons.SELECTOR_ERROR, f"request {request.name}: {len(errors)} selector errors, first: {errors[0]}"
         return reasons.SELECTOR_NO_MATCH, f"request {request.name}: no entry of {len(entries)} matched all selectors"
 
     def _selector_rows(self, i: int, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> Iterator[tuple[int, int, list[str]]]:
         for number, selector in enumerate(self.selectors[i], 1):
             matches = [matcher.match(selector, entry) for entry in entries]
             yield number, sum(m.matched for m in matches), [m.error for m in matches if m.error]
+
+
+def shortened(selector: str) -> str:
+    """Give a selector in one line, cut off where it is long."""
+    line = " ".join(selector.split())
+    return line if len(line) <= _SELECTOR_SHOWN else f"{line[: _SELECTOR_SHOWN - 3]}..."
 
 
 def selectors_length(requests: tuple[RequestView, ...]) -> int:

@@ -108,7 +108,7 @@ class RetainedNote:
 
 @dataclass(frozen=True, slots=True)
 class ReasonGroup:
-    """So many clusters were refused for this reason; `code` is a filter code."""
+    """So many clusters were refused for this reason; `code` is a filter code, `best` what the closest of them lacks."""
 
     code: str
     text: str
@@ -120,13 +120,16 @@ class ReasonGroup:
 class Diagnosis:
     """Why the next replica is not placed: every cluster counted once, under its first failing filter.
 
-    `held` says why nothing may be placed at all, `preemption` why no replica was preempted.
+    `held` says why nothing may be placed at all, `preemption` why no replica was preempted, `gang` how much of a gang would fit, and
+    `suggestion` what would make one more replica fit.
     """
 
     clusters: int = 0
     groups: tuple[ReasonGroup, ...] = ()
     held: str = ""
     preemption: str = ""
+    gang: str = ""
+    suggestion: str = ""
 
 
 @dataclass(frozen=True, slots=True)

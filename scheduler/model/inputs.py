@@ -109,7 +109,8 @@ class ClusterView:
     """A cluster as published: its labels, taints and readiness, and its capacity; pools in published order.
 
     `accounted` is False while a restarted scheduler does not yet know what runs there: no new replica then. `queues` and `admission` are
-    what a capacity adapter observed at `observed_at` (ms).
+    what a capacity adapter observed at `observed_at` (ms). `unpublished` names the node pools that are declared and not published, with
+    their class: only explanations read it.
     """
 
     name: str
@@ -125,6 +126,7 @@ class ClusterView:
     queues: tuple[QueueView, ...] = ()
     admission: tuple[AdmissionView, ...] = ()
     observed_at: int = 0
+    unpublished: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ NO_POOLS = "NoPools"
 NO_POOL_MATCHES = "NoPoolMatches"
 INSUFFICIENT_NODES = "InsufficientNodes"
 POLICY = "Policy"
+# Nothing refuses: the decision ended before the cluster was tried, or its search was cut short.
+UNDECIDED = "Undecided"
 FILTER_ORDER = (
     LABEL_MISMATCH,
     CACHE_FOOTPRINT,
@@ -27,6 +29,7 @@ FILTER_ORDER = (
     NO_POOL_MATCHES,
     INSUFFICIENT_NODES,
     POLICY,
+    UNDECIDED,
 )
 
 # Why a replica is evicted.
@@ -53,7 +56,6 @@ DEVICE_MALFORMED = "DeviceMalformed"
 DUPLICATE_POOL = "DuplicatePool"
 OBSERVED_CAPACITY = "ObservedCapacity"
 QUOTA_EXCEEDED = "QuotaExceeded"
-UNDECIDED = "Undecided"
 
 # What the deployment has to do about a placement.
 KEEP = "Keep"

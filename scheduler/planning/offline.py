@@ -80,7 +80,15 @@ def offline_cluster(manifest: Tree, classes: Mapping[str, Tree]) -> ClusterView:
     storage = view.cache_storage_class if "cache" in status else _storage_class(manifest)
     pools = view.pools if "gpuPools" in status else tuple(_computed_pools(manifest, classes))
     pools = tuple(pool if pool.price_milli >= 0 else replace(pool, price_milli=price_of(classes.get(pool.class_name))) for pool in pools)
-    return replace(view, ready=view.ready or not conditions, gateway_address=address, cache_storage_class=storage, pools=pools)
+    published = {pool.name for pool in pools}
+    return replace(
+        view,
+        ready=view.ready or not conditions,
+        gateway_address=address,
+        cache_storage_class=storage,
+        pools=pools,
+        unpublished=tuple((name, used) for name, used in view.unpublished if name not in published),
+    )
 
 
 def _storage_class(manifest: Tree) -> str:
@@ -115,6 +123,7 @@ def price_of(manifest: Tree | None) -> int:
 def offline_fleet(documents: Documents, options: SchedulerOptions | None = None) -> Fleet:
     """Build a fleet from clusters, classes and the replicas that exist."""
     fleet = Fleet(options)
+    fleet.class_names = frozenset(documents.classes)
     for manifest in documents.clusters.values():
         fleet.put_cluster(offline_cluster(manifest, documents.classes))
     for replica in _replicas(documents, fleet.options):

@@ -77,6 +77,7 @@ def copy_of(fleet: Fleet) -> Fleet:
     other.queue_reservations = dict(fleet.queue_reservations)
     other.refused = dict(fleet.refused)
     other.rebuilding = fleet.rebuilding
+    other.class_names = fleet.class_names
     other.version = fleet.version
     return other
 

@@ -45,6 +45,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+
+def token_end(text: str, at: int) -> int:
+    """Give the offset behind the token that begins at `at`; `at` itself where none begins."""
+    token = _TOKEN.match(text, at)
+    return token.end() if token else at
+
+
 # Names that cel-python's grammar gives to its keywords and punctuation.
 _GRAMMAR_NAMES = {
     "||": "__ANON_0",

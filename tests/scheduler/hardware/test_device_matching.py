@@ -206,7 +206,10 @@ def test_what_does_not_fit_says_which_filter_refused(story: str, clusters: list[
     assert [group.code for group in decision.diagnosis.groups] == [code]
 
 
-NO_MATCH = "Standalone: request gpu: selector {} matched 0 of 1 entries"
+NO_MATCH = (
+    f"Standalone: request gpu: selector {{}} matched 0 of 1 entries: {IS_NIC}; "
+    "closest device gpu: driver is gpu.nvidia.com, wanted nic.example.com"
+)
 REFUSED: list[tuple[str, PoolView, list[EngineView], str, str]] = [
     ("59 the second selector is false", pool(), [engine("main", alone(ask(IS_GPU, IS_NIC)))], "SelectorNoMatch", NO_MATCH.format(2)),
     ("59 the first selector is false", pool(), [engine("main", alone(ask(IS_NIC, IS_GPU)))], "SelectorNoMatch", NO_MATCH.format(1)),

@@ -129,7 +129,8 @@ def test_the_whole_contract_of_one_decision() -> None:
                 "pools": {
                     "small": {
                         "reason": "SelectorNoMatch",
-                        "detail": "engine main: Standalone: request gpu: selector 1 matched 0 of 1 entries",
+                        "detail": f"engine main: Standalone: request gpu: selector 1 matched 0 of 1 entries: {at_least('141Gi')}; "
+                        "closest device gpu: memory is 24Gi, wanted at least 141Gi",
                     },
                     "big": {"reason": "InsufficientNodes", "detail": "engine main: needs 1, 0 free of 1, reserved 1"},
                 },
@@ -288,4 +289,7 @@ def test_an_engine_that_may_span_pools_is_explained_member_by_member() -> None:
         {**engine, "spanPools": True, "members": [{**alone, "role": "Leader"}, {**alone, "role": "Worker", "worker": {"nodes": 3}}]}
     ]
     decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=2)), wide)[0]
-    assert decision["clusters"]["a"]["pools"]["p"] == {"reason": "", "detail": "engine main: needs 3, 2 free of 2"}
+    assert decision["clusters"]["a"]["pools"]["p"] == {
+        "reason": "InsufficientNodes",
+        "detail": "needs 4 nodes together (main Leader 1, main Worker 3), 2 free of 2",
+    }

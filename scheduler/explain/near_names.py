@@ -1,0 +1,50 @@
+"""Names that are nearly the one that was written: attributes, labels, classes, priority classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+# Of longer names the beginnings are compared; among more names than this none is looked for: an explanation is no search.
+_LENGTH_MAX = 64
+_NAMES_MAX = 1_000
+# A name is near if at most every third character differs, or if it contains the whole other one, of so many characters at least.
+_PART_OF_LENGTH = 3
+_CONTAINED_MIN = 3
+
+
+def by_nearness(name: str, candidates: Iterable[str]) -> list[str]:
+    """Sort names by how many characters differ from a name, then by name."""
+    return sorted(set(candidates), key=lambda other: (not _contained(name, other), _distance(name, other), other))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Give the name that was probably meant, "" if none is near."""
+    known = list(islice(candidates, _NAMES_MAX + 1))
+    if len(known) > _NAMES_MAX:
+        return ""
+    return next((other for other in by_nearness(name, [other for other in known if other != name and _is_near(name, other)])), "")
+
+
+def _is_near(name: str, other: str) -> bool:
+    if _contained(name, other):
+        return True
+    longest = max(len(name), len(other))
+    # The difference in length is the least that has to be inserted.
+    return abs(len(name) - len(other)) * _PART_OF_LENGTH <= longest and _distance(name, other) * _PART_OF_LENGTH <= longest
+
+
+def _contained(name: str, other: str) -> bool:
+    short, long = sorted((name.lower(), other.lower()), key=len)
+    return len(short) >= _CONTAINED_MIN and short in long
+
+
+def _distance(name: str, other: str) -> int:
+    """Count the characters to insert, delete or replace; a difference of case alone counts nothing."""
+    left, right = name[:_LENGTH_MAX].lower(), other[:_LENGTH_MAX].lower()
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
