@@ -19,10 +19,7 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods alike of one member: how many, what each takes, on how many nodes its siblings can block it, and the nodes they have.
-
-    Without any pod it says that pods of this size may come.
-    """
+    """Pods alike of one member: how many, what each takes, on how many nodes its siblings can block it, and the nodes they have."""
 
     size: Vector
     count: int
@@ -110,25 +107,23 @@ class PoolLoad:
             return None
         self._filed()
         trial = self.copy()
-        chosen: list[tuple[int, ...]] = [()] * len(added)
+        chosen = [[slot for slot in pods.slots if 0 <= slot < self.nodes] for pods in added]
+        for pods, slots in zip(added, chosen, strict=True):
+            for slot in slots:
+                trial._take(slot, pods.size)  # noqa: SLF001  # same class
         for i in sorted(range(len(added)), key=lambda i: (-sum(added[i].size), i)):
-            slots = trial._pack_one(added[i])  # noqa: SLF001  # same class
-            if slots is None:
+            if not trial._pack_one(added[i], chosen[i]):  # noqa: SLF001  # same class
                 return None
-            chosen[i] = slots
-        return chosen
+        return [tuple(slots) for slots in chosen]
 
-    def _pack_one(self, pods: Pods) -> tuple[int, ...] | None:
-        chosen = [slot for slot in pods.slots if 0 <= slot < self.nodes]
-        for slot in chosen:
-            self._take(slot, pods.size)
+    def _pack_one(self, pods: Pods, chosen: list[int]) -> bool:
         while len(chosen) < pods.count:
             slot = self._tightest(pods.size, chosen if pods.siblings else ())
             if slot < 0:
-                return None
+                return False
             self._take(slot, pods.size)
             chosen.append(slot)
-        return tuple(chosen)
+        return True
 
     def _tightest(self, size: Vector, avoided: Collection[int]) -> int:
         best, least = -1, 0

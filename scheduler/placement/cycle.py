@@ -15,7 +15,7 @@ from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.filters import hold_reason
-from scheduler.placement.in_place import at_larger, growth_blocked, updated_entry
+from scheduler.placement.in_place import growth_blocked, update_in_place
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer, place_gang
 from scheduler.placement.preempt import place_by_preemption
@@ -217,9 +217,9 @@ class SchedulingCycle:
             elif not budget.take():
                 self.more = True
             else:
-                self.updates[kept.entry.uid] = kept.target
-                self.overlay.ledger.put(updated_entry(kept.entry, at_larger(kept.entry.engines, kept.target), self.deployment))
-                self.updated_entries.append(updated_entry(kept.entry, kept.target, self.deployment))
+                updated = update_in_place(self.overlay, self.deployment, kept.entry, kept.target, quota)
+                self.updates[updated.uid] = updated.engines
+                self.updated_entries.append(updated)
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""

@@ -176,16 +176,9 @@ def with_slots(
         found = charged_pods(overlay, info, pool, owner, without).pack(added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
-        replace(engine, members=tuple(replace(m, slots=slots.get((i, j), ())) for j, m in enumerate(engine.members)))
+        replace(engine, members=tuple(replace(m, slots=slots.get((i, j), m.slots)) for j, m in enumerate(engine.members)))
         for i, engine in enumerate(engines)
     )
-
-
-def resize_fits(
-    overlay: FleetOverlay, info: ClusterInfo, target: tuple[EnginePlacement, ...], owner: Owner, without: Collection[str] = ()
-) -> bool:
-    """Whether a cluster takes the engines of `target` on their pools; `without` are uids of replicas that are treated as gone."""
-    return all(admits(overlay, pool, charged_pods(overlay, info, pool, owner, without), pods_on(target, pool)) for pool in info.pools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,249 @@
+"""Updates of replicas where they are, and what they are charged with meanwhile (spec/scheduling.md 9.1, 16 I1, 18.1, 18.4)."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from scheduler.fleet.fleet import Fleet
+from scheduler.hardware.template import charges
+from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.inputs import DeploymentView, EngineView
+from scheduler.model.policy import PlacementPolicy, Quota, Rollout, SchedulerOptions
+from scheduler.placement.in_place import at_larger
+from tests.random_cases import SEED, cases
+from tests.scheduler.builders import (
+    actions,
+    alone,
+    ask,
+    at_least,
+    below,
+    bind_all,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    leader,
+    message,
+    placed_engines,
+    pool,
+    put_replicas,
+    settled,
+    worker,
+)
+
+AT_ONCE = PlacementPolicy(Rollout("AllAtOnce"))
+TWO_AT_A_TIME = PlacementPolicy(Rollout(max_unavailable=2))
+SAFE = SchedulerOptions(accounting="device-safe")
+PACKED = SchedulerOptions(accounting="device-packed", packed_enforced=True)
+PACES = pytest.mark.parametrize("pace", [AT_ONCE, TWO_AT_A_TIME], ids=["all at once", "rolling"])
+
+
+def notes(view: DeploymentView, world: Fleet) -> list[tuple[str, str]]:
+    return [(note.reason, note.detail) for note in decided(world, view).notes]
+
+
+def sized(count: int, copies: int = 1) -> EngineView:
+    return engine("main", alone(ask(count=count)), copies=copies)
+
+
+def run(world: Fleet, view: DeploymentView) -> None:
+    """Place a deployment, and let its replicas become Ready."""
+    assert not settled(world, view).shortfall
+    bind_all(world)
+
+
+def spanning(copies: int, workers: int, **fields: object) -> DeploymentView:
+    """A leader on a pool of large devices, workers on one of small devices."""
+    members = (leader(ask(at_least("100Gi"))), worker(workers, ask(below("100Gi"))))
+    return deployment(engine("main", *members, copies=copies, span_pools=True), want=2, **fields)  # type: ignore[arg-type]
+
+
+@PACES
+def test_18_4_9_an_update_that_shrinks_on_one_pool_and_grows_on_another_takes_no_more_than_there_is(pace: PlacementPolicy) -> None:
+    world = fleet(cluster("a", pool("A", 20, gpu("141Gi")), pool("B", 10, gpu("24Gi"))))
+    run(world, spanning(4, 1))
+    assert world.free("a") == {"A": 12, "B": 2}
+    edited = spanning(1, 6, template="v2", policy=pace)
+    decision = decided(world, edited)
+    assert sorted(actions(decision).values()) == ["Keep", "Update"]
+    assert [(note.reason, note.detail) for note in decision.notes] == [("ResizeBlocked", "needs 2 more nodes on a/B, 0 free")]
+    settled(world, edited)
+    assert world.free("a") == {"A": 15, "B": 0}
+
+
+@PACES
+@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
+def test_i1_replicas_that_grow_in_one_decision_do_not_use_the_same_room(options: SchedulerOptions, pace: PlacementPolicy) -> None:
+    """Three whole nodes for two replicas of one: the second may not grow as well."""
+    world = fleet(cluster("a", pool("p", 3)), options=options)
+    run(world, deployment(sized(8), want=2))
+    grown = deployment(sized(8, 2), want=2, template="v2", policy=pace)
+    decision = decided(world, grown)
+    assert sorted(actions(decision).values()) == ["Keep", "Update"]
+    assert [note.reason for note in decision.notes] == ["ResizeBlocked"]
+
+
+@PACES
+@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
+@pytest.mark.parametrize("quota", [Quota("ml", max_nodes=3), Quota("ml", max_devices=24)], ids=["nodes", "devices"])
+def test_18_4_5_growth_in_place_is_charged_to_the_quota_as_it_is_decided(
+    options: SchedulerOptions, pace: PlacementPolicy, quota: Quota
+) -> None:
+    world = fleet(cluster("a", pool("p", 9)), options=replace(options, quotas=(quota,)))
+    run(world, deployment(sized(8), want=2))
+    grown = deployment(sized(8, 2), want=2, template="v2", policy=pace)
+    decision = decided(world, grown)
+    assert sorted(actions(decision).values()) == ["Keep", "Update"]
+    (note,) = decision.notes
+    assert (note.reason, note.detail) in (
+        ("ResizeBlocked", "used 3 of 3 nodes, needs 1 more"),
+        ("ResizeBlocked", "used 24 of 24 devices, needs 8 more"),
+    )
+
+
+def test_18_4_5_what_grows_leaves_less_of_the_quota_for_new_replicas() -> None:
+    world = fleet(cluster("a", pool("p", 9)), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=3),)))
+    run(world, deployment())
+    decision = decided(world, deployment(engine(copies=2), want=2, template="v2"))
+    assert actions(decision) == {"a/0": "Update"}
+    assert "quota" in message(decision)
+
+
+def test_18_4_10_no_replica_grows_on_a_pool_that_is_reserved_for_those_ahead_where_devices_are_counted() -> None:
+    options = replace(SAFE, queue_order="StrictOrder", priority_classes={"high": 10})
+    world = fleet(cluster("a", pool("p", 2)), options=options)
+    run(world, deployment(sized(2)))
+    ahead = deployment(sized(8, 3), name="ahead", policy=PlacementPolicy(priority_class="high"))
+    assert settled(world, ahead).waiting_since >= 0
+    grown = deployment(sized(2, 2), template="v2")
+    assert notes(grown, world) == [("ResizeBlocked", "too few free devices on a/p")]
+    same = deployment(sized(2), template="v2")
+    assert actions(decided(world, same)) == {"a/0": "Update"}
+
+
+@pytest.mark.parametrize("options", [SAFE, PACKED], ids=["safe", "packed"])
+def test_18_1_what_does_not_grow_is_updated_on_a_pool_that_has_lost_its_nodes(options: SchedulerOptions) -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=options)
+    settled(world, deployment(sized(8, 2)))
+    world.put_cluster(cluster("a", pool("p", 1)))
+    assert actions(decided(world, deployment(sized(8, 2), template="v2"))) == {"a/0": "Update"}
+    assert notes(deployment(sized(8, 3), template="v2"), world) == [("ResizeBlocked", "too few free devices on a/p")]
+
+
+def test_18_1_3_pods_that_become_larger_are_charged_so_before_the_next_replica_grows() -> None:
+    """On three nodes, two replicas of 4 beside one of 4: with both at 8 there would be an order that strands one."""
+    world = fleet(cluster("a", pool("p", 3)), options=SAFE)
+    settled(world, deployment(sized(4), name="other"))
+    run(world, deployment(sized(4), want=2))
+    grown = deployment(sized(8), want=2, template="v2", policy=AT_ONCE)
+    assert sorted(actions(decided(world, grown)).values()) == ["Keep", "Update"]
+
+
+def test_18_1_6_pods_keep_their_slots_in_an_update_and_new_ones_get_some() -> None:
+    world = fleet(cluster("a", pool("p", 3)), options=PACKED)
+    settled(world, deployment(sized(4), name="first"))
+    settled(world, deployment(sized(8), name="second"))
+    settled(world, deployment(sized(4)))
+
+    def slots(view: DeploymentView) -> tuple[int, ...]:
+        (placement,) = settled(world, view).placements
+        return placement.engines[0].members[0].slots
+
+    assert slots(deployment(sized(4))) == (0,)
+    assert slots(deployment(sized(4, 3), template="v2")) == (0, 2, 2)
+    assert slots(deployment(sized(4, 1), template="v3")) == (0,)
+    assert slots(deployment(sized(8), template="v4")) == (2,)
+    world.release(next(iter(world.owned("ml", "second"))))
+    assert slots(deployment(sized(8, 2), template="v5")) == (2, 1)
+    (entry,) = world.owned("ml", "m").values()
+    assert entry.engines[0].members[0].slots == (2, 1)
+
+
+def test_18_1_6_an_update_moves_no_pod_that_keeps_its_size() -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=PACKED)
+    settled(world, deployment(sized(8), name="first"))
+    settled(world, deployment(sized(2)))
+    world.release(next(iter(world.owned("ml", "first"))))
+    settled(world, deployment(sized(6), name="third"))
+    (placement,) = settled(world, deployment(sized(2), template="v2")).placements
+    assert placement.engines[0].members[0].slots == (1,)
+
+
+def test_18_1_6_what_would_fit_only_if_other_pods_moved_does_not_grow() -> None:
+    def two(size: int, template: str) -> DeploymentView:
+        return deployment(engine("e1", alone(ask(count=4))), engine("e2", alone(ask(count=size))), template=template)
+
+    world = fleet(cluster("a", pool("p", 2)), options=PACKED)
+    settled(world, two(2, "v1"))
+    settled(world, deployment(sized(4), name="other"))
+    assert [entry.engines[0].members[0].slots for entry in world.entries()] == [(0,), (1,)]
+    assert notes(two(8, "v2"), world) == [("ResizeBlocked", "too few free devices on a/p")]
+
+
+def test_18_1_6_slots_that_an_update_frees_are_not_used_in_the_same_decision() -> None:
+    world = fleet(cluster("a", pool("p", 1)), options=PACKED)
+    settled(world, deployment(sized(8)))
+    smaller = deployment(sized(4), want=2, template="v2")
+    assert actions(settled(world, smaller)) == {"a/0": "Update"}
+    assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
+
+
+def test_18_1_6_pods_of_another_size_are_charged_beside_those_that_they_replace() -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=PACKED)
+    settled(world, deployment(sized(8)))
+    settled(world, deployment(sized(4), name="other"))
+    smaller = deployment(sized(4), want=2, template="v2")
+    decision = settled(world, smaller)
+    assert [placement.engines[0].members[0].slots for placement in decision.placements] == [(1,)]
+    assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
+
+
+def test_18_1_6_pods_without_a_slot_among_others_leave_those_that_have_one_there() -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=PACKED)
+    settled(world, deployment(sized(4)))
+    put_replicas(world, deployment(sized(4), name="old"), "a/0")
+    (placement,) = settled(world, deployment(sized(4), template="v2")).placements
+    assert (placement.action, placement.engines[0].members[0].slots) == ("Update", (0,))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "charged"),
+    [
+        ((4, 1), (4, 3), [(4, 3)]),
+        ((4, 3), (4, 1), [(4, 3)]),
+        ((4, 2), (8, 2), [(8, 2)]),
+        ((8, 2), (4, 1), [(8, 2)]),
+        ((8, 1), (4, 2), [(8, 1), (4, 2)]),
+        ((4, 2), (8, 1), [(4, 2), (8, 1)]),
+    ],
+    ids=["more", "fewer", "larger", "fewer and smaller", "more and smaller", "fewer and larger"],
+)
+def test_18_1_3_no_pod_is_charged_as_smaller_ones(before: tuple[int, int], after: tuple[int, int], charged: list[tuple[int, int]]) -> None:
+    world = fleet(cluster("a", pool("p", 4)))
+    old, new = (placed_engines(deployment(sized(*shape)), "p", world, "a") for shape in (before, after))
+    larger = at_larger(old, new, world.clusters["a"].pools)
+    assert [(engine.members[0].draw[0][1], engine.copies) for engine in larger] == charged
+
+
+def random_engines(dice: random.Random, before: tuple[EnginePlacement, ...] = ()) -> tuple[EnginePlacement, ...]:
+    """Engines on pools, or those before them with other copies, other nodes and members that claim or do not."""
+    claim = (ResolvedRequest("gpu", "class", 1),)
+    found = []
+    for i in range(len(before) or dice.randint(1, 3)):
+        members = before[i].members if before else tuple(MemberPlacement(role, dice.choice("AB")) for role in ("Leader", "Worker"))
+        edited = tuple(replace(m, requests=claim * dice.choice((1, 1, 0)), worker_nodes=dice.randint(1, 4)) for m in members)
+        found.append(EnginePlacement(f"e{i}", edited, dice.randint(1, 4)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(200)))
+@pytest.mark.random
+def test_i1_the_larger_of_two_shapes_is_charged_on_each_pool(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  # not for secrets
+    before = random_engines(dice)
+    after = random_engines(dice, before)
+    assert Counter(charges(at_larger(before, after))) == Counter(charges(before)) | Counter(charges(after))
