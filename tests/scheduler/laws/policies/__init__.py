@@ -2,5 +2,5 @@
 
 `worlds` draws the worlds. `matching`, `books`, `rules` and `search` are the second program: devices, capacity and quotas, rules about
 places, every arrangement. It reads the plain inputs and decisions of the scheduler and shares no other code with it. `steps` decides a
-world; `lawful`, `complete` and `asking` hold the laws, which `test_policies` checks.
+world; `lawful`, `kept`, `complete`, `reasons` and `asking` hold the laws, which `test_policies` checks.
 """

@@ -17,6 +17,8 @@ DEVICES_MAX = 32
 _CERTAINTY = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
 # For each request the entries it takes, by position, with a count.
 Taken = list[tuple[tuple[int, int], ...]]
+# The worlds have few classes and few different requests.
+_known: dict[tuple[tuple[RequestView, ...], str], Taken | None] = {}
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,16 @@ def assigned(requests: Sequence[RequestView], entries: Sequence[DeviceEntry]) ->
 
 
 class Member:
-    """A member on one pool: whether it fits, and as what it is placed there."""
+    """A member on one pool: whether it matches, whether the pool also takes new ones, and as what it is placed there."""
 
     def __init__(self, member: MemberView, pool: PoolView) -> None:
         entries = pool.device_set.entries
-        taken = assigned(member.requests, entries)
-        self.fits = taken is not None and not pool.class_missing
+        key = (member.requests, pool.device_set.digest)
+        if key not in _known:
+            _known[key] = assigned(member.requests, entries)
+        taken = _known[key]
+        self.matches = taken is not None
+        self.fits = self.matches and not pool.class_missing
         resolved, draw = [], dict[str, int]()
         for request, way in zip(member.requests, taken or [], strict=False):
             source = entries[way[0][0]]
@@ -94,7 +100,7 @@ class Member:
         self.placed = MemberPlacement(
             member.role,
             pool.name,
-            tuple(resolved) if self.fits else (),
+            tuple(resolved),
             member.worker_nodes,
             draw=tuple(draw.items()),
             pods_per_node=member.pods_per_node,

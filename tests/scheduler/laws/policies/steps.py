@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from scheduler.decide import apply, decide
+from scheduler.decide import apply, decide, decide_and_explain
+from scheduler.explain.cluster_report import ClusterDetail
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.decision import Decision, Placement
 from scheduler.model.inputs import DeploymentView, LedgerEntry
@@ -23,12 +24,13 @@ SUCCEEDED = ("TemplateChanged", "PinMismatch", "NotAdmitted")
 
 @dataclass
 class Step:
-    """One decision: `before` it, and `after` it was applied, as the decision itself saw the end (updates hold the larger of two)."""
+    """One decision with its explanation, `before` it and `after` it was applied; there updates hold the larger, as the decision sees it."""
 
     view: DeploymentView
     decision: Decision
     before: State
     after: State
+    clusters: Mapping[str, ClusterDetail]
 
     @property
     def me(self) -> Owner:
@@ -98,11 +100,13 @@ def run(world: World) -> Outcome:
     steps = []
     for request in world.requests():
         before = state_of(built)
-        decision = decide(built, [request], NOW)[0]
+        # An explanation costs more than its decision; where nothing is missing some are enough.
+        explained = decide_and_explain(built, [request], NOW, lambda d: d.shortfall > 0 or world.seed % 4 == 0)[0]
+        decision = explained.decision
         apply(built, decision, request.deployment)
         after = state_of(built)
         updated = {p.uid: before.entries[p.uid].engines for p in decision.placements if p.action == "Update"}
-        steps.append(Step(request.deployment, decision, before, replace(after, larger=updated)))
+        steps.append(Step(request.deployment, decision, before, replace(after, larger=updated), explained.clusters))
     return Outcome(world, built, steps, batch)
 
 

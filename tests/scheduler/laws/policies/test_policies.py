@@ -6,7 +6,7 @@ A world follows from its number, and a failure names the number; added to `FOUND
 import pytest
 
 from tests.random_cases import SEED, cases
-from tests.scheduler.laws.policies import asking, complete, lawful
+from tests.scheduler.laws.policies import asking, complete, kept, lawful, reasons
 from tests.scheduler.laws.policies.steps import run
 from tests.scheduler.laws.policies.worlds import random_world
 
@@ -20,6 +20,9 @@ PENDING = (
     asking.asking_changes_no_later_answer,
     asking.i13_a_batch_is_its_single_decisions_in_order,
     asking.i4_the_same_question_again_keeps_everything,
+    kept.what_could_grow_is_not_blocked,
+    reasons.i6_every_cluster_has_the_first_filter_that_it_fails,
+    reasons.i6_what_fits_is_not_explained_away,
     complete.i9_filling_never_stops_while_more_fits,
     complete.i9_preemption_never_stops_while_it_would_help,
     complete.no_victim_could_have_stayed,
@@ -29,7 +32,7 @@ PENDING = (
     lawful.i6_there_are_no_more_than_wanted,
     lawful.quotas_hold_for_what_is_placed_and_what_grows,
 )
-OF_STEPS = [law for law in (*lawful.LAWFUL, *complete.COMPLETE) if law not in PENDING]
+OF_STEPS = [law for law in (*lawful.LAWFUL, *kept.KEPT, *complete.COMPLETE, *reasons.REASONS) if law not in PENDING]
 OF_WORLDS = [law for law in asking.QUESTIONS if law not in PENDING]
 
 

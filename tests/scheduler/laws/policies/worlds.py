@@ -90,7 +90,9 @@ def random_world(seed: int) -> World:
     crowded = dice.chance(0.4)
     residents = [_resident(dice, f"r{i}") for i in range(dice.randint(2, 4) if crowded else dice.randint(0, 3))]
     world = World(seed, options, clusters, (), tuple(asking))
-    for view in (*asking, *residents, *residents):
+    # Some were edited since they were decided last: what their replicas are protected by, and what they avoid, is from before.
+    known = [replace(view, policy=_policy(dice), labels=_labels(dice, view.name)) if dice.chance(0.15) else view for view in asking]
+    for view in (*known, *residents, *residents):
         for _ in range(dice.choice((1, 2, 3, 4) if crowded and view in residents else (0, 0, 1, 1, 2, 3))):
             entry = _replica(dice, world, view)
             if entry is not None:
@@ -183,9 +185,13 @@ def _deployment(dice: Dice, name: str) -> DeploymentView:
         serving_mode="PrefillDecode" if split else "Unified",
         engines=tuple(engines),
         template="v1",
-        labels={"app": name, "tier": dice.choice(TIERS)},
+        labels=_labels(dice, name),
         policy=_policy(dice),
     )
+
+
+def _labels(dice: Dice, name: str) -> dict[str, str]:
+    return {"app": name, "tier": dice.choice(TIERS)}
 
 
 def _resident(dice: Dice, name: str) -> DeploymentView:
@@ -264,6 +270,7 @@ def _replica(dice: Dice, world: World, view: DeploymentView) -> LedgerEntry | No
         engines,
         entry_state,
         priority=world.options.priority_of(view.policy.priority_class),
+        priority_class=view.policy.priority_class,
         since=NOW - dice.randint(0, 3) * SECOND,
         ready=ready,
         serving=ready,

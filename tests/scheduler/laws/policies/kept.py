@@ -1,0 +1,138 @@
+"""What becomes of the replicas that are there: growth, edits, budgets; and on which clusters the missing ones are placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scheduler.model.decision import EnginePlacement
+from scheduler.model.inputs import LedgerEntry
+from tests.scheduler.laws.policies.books import State, admits, nodes_of, pods_of
+from tests.scheduler.laws.policies.rules import Places
+from tests.scheduler.laws.policies.search import Filler
+from tests.scheduler.laws.policies.steps import SUCCEEDED, Step
+
+Found = Iterator[str]
+
+
+def wanted_on_its_pools(step: Step, entry: LedgerEntry) -> tuple[EnginePlacement, ...] | None:
+    """Give the engines of a replica as its deployment wants them where they are; None where its pools do not take them any more (10.2)."""
+    view = step.after.clusters.get(entry.cluster)
+    names = {pool.name: p for p, pool in enumerate(view.pools)} if view else {}
+    placed = {engine.engine: engine for engine in entry.engines}
+    if len(entry.engines) != len(step.view.engines) or any(engine.name not in placed for engine in step.view.engines):
+        return None
+    found = []
+    for e, engine in enumerate(step.view.engines):
+        known = placed[engine.name]
+        if [m.role for m in known.members] != [m.role for m in engine.members] or any(m.pool not in names for m in known.members):
+            return None
+        cells = [step.filler.matches[entry.cluster].table[e][m][names[member.pool]] for m, member in enumerate(known.members)]
+        if not all(cell.matches for cell in cells) or not any(cell.placed.requests for cell in cells):
+            return None
+        found.append(EnginePlacement(engine.name, tuple(cell.placed for cell in cells), engine.copies))
+    return tuple(found)
+
+
+def _shape(engines: tuple[EnginePlacement, ...]) -> object:
+    return [
+        (engine.engine, engine.copies, [(m.role, m.pool, m.pods, m.requests) for m in engine.members])
+        for engine in sorted(engines, key=lambda engine: engine.engine)
+    ]
+
+
+def what_is_not_blocked_has_the_current_template(step: Step) -> Found:
+    """All at once every replica is brought to the template, unless a note says why not (12.1)."""
+    policy = step.view.policy
+    if policy.rollout.type != "AllAtOnce" or policy.rollout.partition or step.decision.more or step.is_held:
+        return
+    noted = {note.replica_name for note in step.decision.notes}
+    for placement in step.kept:
+        entry = step.after.entries[placement.uid]
+        wanted = wanted_on_its_pools(step, entry)
+        if entry.name in noted:
+            continue
+        if wanted is None:
+            yield f"{entry.name} stays although its pools do not take it"
+        elif _shape(wanted) != _shape(entry.engines) or entry.template != step.view.template:
+            yield f"{entry.name} has {_shape(entry.engines)} of {entry.template}, wanted {_shape(wanted)}"
+
+
+def what_could_grow_is_not_blocked(step: Step) -> Found:
+    blocked = {note.replica_name for note in step.decision.notes if note.reason == "ResizeBlocked"}
+    for placement in step.kept:
+        entry = step.after.entries[placement.uid]
+        wanted = wanted_on_its_pools(step, entry) if entry.name in blocked else None
+        if wanted is not None and _grows(step, entry, wanted):
+            yield f"{entry.name} could grow to {_shape(wanted)}"
+
+
+def _grows(step: Step, entry: LedgerEntry, wanted: tuple[EnginePlacement, ...]) -> bool:
+    """Whether there is room for a replica as wanted beside itself as it is."""
+    state, view = step.after, step.after.clusters[entry.cluster]
+    for quota in state.options.quotas:
+        if quota.namespace != step.view.namespace:
+            continue
+        old, new = state.quota_amount(quota, entry.cluster, entry.engines), state.quota_amount(quota, entry.cluster, wanted)
+        more = (new[0] - old[0], new[1] - old[1])
+        used = state.quota_used(quota, step.me)
+        if max(more) > 0 and quota.priority_floor is not None and step.priority < quota.priority_floor:
+            return False
+        if (more[0] > 0 and 0 <= quota.max_nodes < used[0] + more[0]) or (more[1] > 0 and 0 <= quota.max_devices < used[1] + more[1]):
+            return False
+    if state.counts_devices:
+        pods = {pool.name: state.pods_on(entry.cluster, pool, step.me) for pool in view.pools}
+        return all(admits(state.accounting(p), p, pods[p.name], pods_of(wanted, p)) for p in view.pools if pods_of(wanted, p))
+    free, held = state.free_nodes(entry.cluster, ("", "")), state.nodes_of(entry)
+    return all(nodes - held[pool] <= max(0, free[pool]) for pool, nodes in nodes_of(wanted).items())
+
+
+def a_rollout_keeps_to_its_budget(step: Step) -> Found:
+    """At most `maxUnavailable` replicas are changed or not Ready with their new template (12.3)."""
+    rollout = step.view.policy.rollout
+    if rollout.type != "Rolling" or step.surges:
+        return
+    limit = max(1, rollout.max_unavailable if isinstance(rollout.max_unavailable, int) else 1)
+    before = [e for e in step.before.of(step.me) if e.state != "Releasing"]
+    under_way = sum(e.template == step.view.template and not e.ready and e.uid in {p.uid for p in step.kept} for e in before)
+    changed = len(step.updated) + sum(e.reason in ("TemplateChanged", "PinMismatch") for e in step.decision.evictions)
+    if changed and changed + under_way > limit and step.view.replicas >= len(step.kept) + step.succeeded:
+        yield f"{changed} changed, {under_way} are not Ready, {limit} may be unavailable"
+
+
+def the_missing_are_spread_as_the_default_profile_says(step: Step) -> Found:
+    """The fewest own replicas, then the name (10.4), where nothing but the rules about places and room decides."""
+    policy, options = step.view.policy, step.after.options
+    preferred = any(t.weight for t in (*policy.affinity, *policy.anti_affinity))
+    preferred |= any(r.when_unsatisfiable != "DoNotSchedule" for r in policy.topology_spread) or policy.network_domain == "Preferred"
+    plain = (policy.profile or options.profile) == "default" and not preferred
+    if not plain or step.victims or step.updated or step.surges or policy.gang_replicas > 1 or not step.new:
+        return
+    if any(e.reason in SUCCEEDED for e in step.decision.evictions):
+        return
+    new = {entry.uid for entry in step.new}
+    entries = {uid: replace(entry) for uid, entry in step.after.entries.items() if uid not in new}
+    state = State(step.after.clusters, entries, step.after.options, step.after.preempted_at, step.after.now)
+    filler = Filler(state, step.view, step.priority)
+    chosen: list[str] = []
+    for number in range(len(step.new)):
+        places = Places(state, step.view, filler.matches)
+        if any(places.allows(c, strict=True) != places.allows(c, strict=False) for c in filler.candidates):
+            return
+        free = {c: next(filler.arrangements(state, c), None) for c in filler.candidates if places.allows(c, strict=True)}
+        taking = [(places.own[c], c) for c, pools in free.items() if pools is not None]
+        if not taking:
+            return
+        chosen.append(min(taking)[1])
+        state = state.with_entries(filler.placed(state, chosen[-1], free[chosen[-1]] or (), number))
+    if Counter(chosen) != Counter(entry.cluster for entry in step.new):
+        yield f"placed on {sorted(entry.cluster for entry in step.new)}, expected {sorted(chosen)}"
+
+
+KEPT = (
+    what_is_not_blocked_has_the_current_template,
+    what_could_grow_is_not_blocked,
+    a_rollout_keeps_to_its_budget,
+    the_missing_are_spread_as_the_default_profile_says,
+)

@@ -1,0 +1,58 @@
+"""Why a replica is not placed: the first failing filter of each cluster (4), each cluster counted once (18.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from tests.scheduler.laws.policies.matching import first_failing
+from tests.scheduler.laws.policies.steps import Step
+
+Found = Iterator[str]
+# What a whole gang lacks where one replica would fit.
+OF_A_GANG = ("InsufficientNodes", "Policy")
+
+
+def expected(step: Step, cluster: str) -> Collection[str]:
+    """Give the reasons that are right for a cluster: one, unless the gang as a whole is what does not fit."""
+    filler = step.filler
+    static = first_failing(step.view, step.after.clusters[cluster], filler.matches[cluster])
+    if static:
+        return (static,)
+    if next(filler.arrangements(step.after, cluster, rules=False), None) is None:
+        # What an update takes while it is under way is counted at its most here.
+        return OF_A_GANG if step.updated else ("InsufficientNodes",)
+    return OF_A_GANG if step.view.policy.gang_replicas > 1 and filler.takes_one(cluster) else ("Policy",)
+
+
+def i6_every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:
+    if not step.decision.shortfall or step.is_held:
+        return
+    right = {name: expected(step, name) for name in step.after.clusters}
+    for name, codes in right.items():
+        detail = step.clusters[name]
+        if detail.reason not in codes:
+            yield f"{name} has {detail.reason} ({detail.detail}), not {'/'.join(codes)}"
+    diagnosis = step.decision.diagnosis
+    counted = Counter[str]()
+    for group in diagnosis.groups:
+        counted[group.code] += group.count
+    if sum(counted.values()) != len(right) or diagnosis.clusters != len(right):
+        yield f"{sum(counted.values())} of {len(right)} clusters have a reason: {step.decision.message}"
+    elif counted != Counter(step.clusters[name].reason for name in right):
+        yield f"{dict(counted)} counted, {dict(Counter(step.clusters[name].reason for name in right))} explained"
+
+
+def i6_what_fits_is_not_explained_away(step: Step) -> Found:
+    """Without a shortfall the explanation is about one more replica: a cluster that takes it has no reason."""
+    if step.decision.shortfall or step.is_held or step.surges or not step.clusters:
+        return
+    for name, detail in step.clusters.items():
+        if step.filler.takes_one(name) and detail.reason:
+            yield f"{name} takes one more and has {detail.reason} ({detail.detail})"
+        static = first_failing(step.view, step.after.clusters[name], step.filler.matches[name])
+        if static and detail.reason != static:
+            yield f"{name} has {detail.reason} ({detail.detail}), not {static}"
+
+
+REASONS = (i6_every_cluster_has_the_first_filter_that_it_fails, i6_what_fits_is_not_explained_away)
