@@ -20,6 +20,7 @@ PENDING = (
     asking.asking_changes_no_later_answer,
     asking.i13_a_batch_is_its_single_decisions_in_order,
     asking.i4_the_same_question_again_keeps_everything,
+    kept.the_missing_are_spread_as_the_default_profile_says,
     kept.what_could_grow_is_not_blocked,
     reasons.i6_every_cluster_has_the_first_filter_that_it_fails,
     reasons.i6_what_fits_is_not_explained_away,
