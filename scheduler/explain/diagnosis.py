@@ -162,14 +162,15 @@ def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: Clu
     `allowed` are the clusters where the placer's rules allow it.
     """
     deployment = placer.deployment
+    if trial.over_quota:
+        return reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({trial.violation})")
     if trial.violation:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
     if trial.failed >= 0:
         return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
     if not allowed >> info.rank & 1:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
-    exceeded = placer.quota.refuses(info, placer.trials.placed_engines(info, trial))
-    return (reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({exceeded})")) if exceeded else None
+    return None
 
 
 def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:

@@ -43,7 +43,7 @@ class PoolCapacity:
         self._info = info
         self.free: Sequence[int] = placer.reserved.left(info, placer.overlay.free(info))
         if info.view.queues:
-            self.free = QueueLimits(placer.overlay, info, placer.deployment.namespace).nodes(self.free)
+            self.free = QueueLimits(placer.overlay, info, (placer.deployment.namespace, placer.deployment.name)).nodes(self.free)
         reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name)
         if reusable:
             self.free = [a + b for a, b in zip(self.free, reusable, strict=True)]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from scheduler.fleet.caches.full_clusters import FullClusterCache
+from scheduler.fleet.caches.quota_usage import QuotaUsage
+from scheduler.fleet.caches.victim_index import VictimIndex
 from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
-from scheduler.fleet.full_clusters import FullClusterCache
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.model.identity import Owner, RefusedPool
@@ -31,7 +33,7 @@ class Fleet:
         self.rebuilding = False
         self.index = ClusterIndex()
         self.ledger = Ledger()
-        self.full_clusters = FullClusterCache(self.index, self.ledger)
+        self._follow(self.ledger)
         # When a replica of the deployment was last preempted, in ms.
         self.preempted_at: dict[Owner, int] = {}
         # When a pool was found to let a replica of the deployment wait too long for admission, in ms.
@@ -40,6 +42,18 @@ class Fleet:
         self.queue_reservations: dict[Owner, QueueReservation] = {}
         # The classes that exist, where the fleet was read together with them; only explanations read it.
         self.class_names: frozenset[str] | None = None
+
+    def use_ledger(self, ledger: Ledger) -> None:
+        """Take over the replicas of another ledger."""
+        self.ledger = ledger
+        self._follow(ledger)
+
+    def _follow(self, ledger: Ledger) -> None:
+        """Keep what follows from a ledger's entries."""
+        self.full_clusters = FullClusterCache(self.index, ledger)
+        self.victims = VictimIndex(ledger)
+        self.quota_usage = QuotaUsage(self.index.clusters, ledger)
+        self.quota_usage.set_quotas(self.options.quotas)
 
     # Clusters
 
@@ -65,18 +79,22 @@ class Fleet:
         self.index.put(view)
         if old is not None and old.rank >= 0:
             self.full_clusters.forget(old.rank)
+        self.quota_usage.recount_cluster(view.name)
         self.version += 1
 
     def remove_cluster(self, name: str) -> None:
         """Remove a cluster; its replicas stay in the ledger until they are released."""
         if name in self.index.clusters:
             self.index.remove(name)
+            self.quota_usage.recount_cluster(name)
             self.version += 1
 
     def set_options(self, options: SchedulerOptions) -> None:
         """Replace the fleet's policy; it applies to new placements only, but what a priority class is worth applies to all."""
         if options != self.options:
             self._reprioritize(options)
+            if options.quotas != self.options.quotas:
+                self.quota_usage.set_quotas(options.quotas)
             self.options = options
             # What counts as full depends on how capacity is counted.
             self.full_clusters.clear()
@@ -167,4 +185,7 @@ class Fleet:
 
     def audit(self) -> list[str]:
         """Recount everything from the entries and name every difference; empty when the ledger is consistent."""
-        return self.ledger.differences(rebuilt(self.entries()))
+        recounted = rebuilt(self.entries())
+        usage = QuotaUsage(self.index.clusters, recounted)
+        usage.set_quotas(self.options.quotas)
+        return [*self.ledger.differences(recounted), *self.quota_usage.differences(usage)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from scheduler.fleet.change_log import ChangeLog
 from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, reusing_group
 from scheduler.hardware.charged_devices import ClusterLoad
 from scheduler.hardware.template import charges
@@ -24,7 +25,7 @@ _NONE: Mapping[str, LedgerEntry] = {}
 class Ledger:
     """Entries and the charges that follow from them.
 
-    `freed`, `touched`, `used` and `releasing` are those of its `ChargedNodes`.
+    `freed`, `touched`, `used` and `releasing` are those of its `ChargedNodes`; `changes` lists what was put and removed here.
     """
 
     __slots__ = (
@@ -33,9 +34,11 @@ class Ledger:
         "_entries",
         "_loads",
         "_names",
+        "_nominated",
         "_owners",
         "_parent",
         "_with_anti_affinity",
+        "changes",
         "freed",
         "releasing",
         "touched",
@@ -51,6 +54,9 @@ class Ledger:
         # Only of clusters that have been asked for.
         self._loads: dict[str, ClusterLoad] = {}
         self._with_anti_affinity: dict[str, LedgerEntry] = {}
+        # Releasing entries by the deployment they were preempted for; of a fork those that it has read or changed.
+        self._nominated: dict[Owner, dict[str, LedgerEntry]] = {}
+        self.changes = ChangeLog()
         self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
         self.freed = self._charged_nodes.freed
         self.touched = self._charged_nodes.touched
@@ -122,8 +128,21 @@ class Ledger:
     def predecessors(self, owner: Owner, cluster: str) -> tuple[str, ...]:
         """Name the replicas on a cluster whose nodes a new one of this owner may reuse, once their objects are gone."""
         found = {entry.uid for entry in self.owned(*owner).values() if entry.cluster == cluster and entry.state == RELEASING}
-        found |= {entry.uid for entry in self.on_cluster(cluster).values() if entry.nominated_for == owner}
+        found |= {entry.uid for entry in self.nominated_for(owner).values() if entry.cluster == cluster}
         return tuple(sorted(found))
+
+    def nominated_for(self, owner: Owner) -> Mapping[str, LedgerEntry]:
+        """Give the releasing entries whose nodes a deployment gets, because their replicas were preempted for it, by uid."""
+        if owner in self._nominated:
+            return self._nominated[owner]
+        return self._parent.nominated_for(owner) if self._parent else _NONE
+
+    def leaving_for(self, owner: Owner) -> Iterator[LedgerEntry]:
+        """Give the releasing entries whose nodes a deployment may reuse: its own, and those preempted for it."""
+        for entry in self.owned(*owner).values():
+            if entry.state == RELEASING and entry.nominated_for in (None, owner):
+                yield entry
+        yield from (entry for entry in self.nominated_for(owner).values() if (entry.namespace, entry.deployment) != owner)
 
     def named(self, name: str) -> Iterator[LedgerEntry]:
         """Give the entries that carry a replica name."""
@@ -150,7 +169,13 @@ class Ledger:
                 self._own_names(old.name).pop(old.uid, None)
             if old.cluster != entry.cluster:
                 self._own_cluster(old.cluster).pop(old.uid, None)
+        was, becomes = _nominee(old) if old else None, _nominee(entry)
+        if was and was != becomes:
+            self._own_nominated(was).pop(entry.uid, None)
+        if becomes:
+            self._own_nominated(becomes)[entry.uid] = entry
         self._entries[entry.uid] = entry
+        self.changes.add(old, entry)
         if entry.avoids:
             self._with_anti_affinity[entry.uid] = entry
         else:
@@ -174,7 +199,10 @@ class Ledger:
         if entry is None:
             return None
         self._charge(entry, -1)
+        self.changes.add(entry, None)
         self._with_anti_affinity.pop(uid, None)
+        if nominee := _nominee(entry):
+            self._own_nominated(nominee).pop(uid, None)
         if self._parent:
             self._entries[uid] = None
         else:
@@ -218,6 +246,8 @@ class Ledger:
             self._loads.pop(entry.cluster, None)
         if not self._names.get(entry.name):
             self._names.pop(entry.name, None)
+        if entry.nominated_for and not self._nominated.get(entry.nominated_for):
+            self._nominated.pop(entry.nominated_for, None)
 
     def _own_owner(self, owner: Owner) -> dict[str, LedgerEntry]:
         own = self._owners.get(owner)
@@ -239,11 +269,23 @@ class Ledger:
             return self._loads.get(cluster)
         return self._parent._known_load(cluster)  # noqa: SLF001  # see _named
 
+    def _own_nominated(self, owner: Owner) -> dict[str, LedgerEntry]:
+        own = self._nominated.get(owner)
+        if own is None:
+            own = self._nominated[owner] = dict(self._parent.nominated_for(owner)) if self._parent else {}
+        return own
+
     def _own_names(self, name: str) -> dict[str, None]:
         own = self._names.get(name)
         if own is None:
             own = self._names[name] = dict(self._parent._named(name)) if self._parent else {}  # noqa: SLF001  # see _named
         return own
+
+    def differs_on(self, cluster: str, ancestor: Ledger) -> bool:
+        """Whether this fork, or one between it and an ancestor, has changed entries of a cluster."""
+        if self is ancestor or self._parent is None:
+            return False
+        return cluster in self._clusters or self._parent.differs_on(cluster, ancestor)
 
     # Checking
 
@@ -264,6 +306,11 @@ class Ledger:
             recounted = ClusterLoad(load.pools, self.on_cluster(cluster).values())
             found += [f"{cluster}/{pool}: other devices charged than by recount" for pool in load.differences(recounted)]
         return found
+
+
+def _nominee(entry: LedgerEntry) -> Owner | None:
+    """Name the deployment that a preempted replica's nodes are nominated for, None if it is not releasing for another one."""
+    return entry.nominated_for if entry.state == RELEASING else None
 
 
 def rebuilt(entries: Iterable[LedgerEntry]) -> Ledger:

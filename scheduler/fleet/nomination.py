@@ -7,23 +7,63 @@ its nodes: then the nodes that were nominated for it are nominated for the new p
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import charges
-from scheduler.model import reasons
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
 
 
-def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) -> None:
-    """Release a preempted replica and nominate its nodes for the preemptor, with those nominated for the victim itself; `now` in ms."""
-    promised = Counter(dict(victim.reuse))
-    entitled = victim.nominated_for or (victim.namespace, victim.deployment)
-    for entry in sorted(ledger.on_cluster(victim.cluster).values(), key=lambda entry: entry.uid):
-        same_nominee = (entry.nominated_for or (entry.namespace, entry.deployment)) == entitled
-        nodes = charges(entry.engines)
-        if entry.state == reasons.RELEASING and same_nominee and any(promised[pool] > 0 for pool in nodes):
-            promised.subtract(nodes)
-            ledger.put(replace(entry, nominated_for=preemptor))
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Replicas of one cluster that are taken for gone, and the nodes per pool that a deployment gets with them."""
+
+    uids: frozenset[str] = frozenset()
+    entries: tuple[LedgerEntry, ...] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+NONE_GONE = Gone()
+
+
+def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> Gone:
+    """Say what is gone when replicas of one cluster are preempted: they, and what was nominated for them."""
+    entries: dict[str, LedgerEntry] = {}
+    nodes: Counter[str] = Counter()
+    for victim in victims:
+        for entry in (victim, *_nominated_with(ledger, victim)):
+            if entry.uid not in entries:
+                entries[entry.uid] = entry
+                nodes.update(charges(entry.engines))
+        # They were counted with the replicas that still hold them.
+        nodes.subtract(dict(victim.reuse))
+    return Gone(frozenset(entries), tuple(entries.values()), nodes)
+
+
+def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) -> list[LedgerEntry]:
+    """Release a preempted replica and nominate its nodes for the preemptor, with those nominated for the victim itself; `now` in ms.
+
+    Returns:
+        The entries that were changed, as they were before: putting them back undoes it.
+
+    """
+    changed = [*_nominated_with(ledger, victim), victim]
+    for entry in changed[:-1]:
+        ledger.put(replace(entry, nominated_for=preemptor))
     ledger.put(replace(victim.as_releasing(now), nominated_for=preemptor))
+    return changed
+
+
+def _nominated_with(ledger: Ledger, victim: LedgerEntry) -> Iterator[LedgerEntry]:
+    """Give the releasing replicas whose nodes a replica was to reuse."""
+    promised = Counter(dict(victim.reuse))
+    if not promised:
+        return
+    entitled = victim.nominated_for or (victim.namespace, victim.deployment)
+    for entry in sorted(ledger.leaving_for(entitled), key=lambda entry: entry.uid):
+        nodes = charges(entry.engines)
+        if entry.cluster == victim.cluster and any(promised[pool] > 0 for pool in nodes):
+            promised.subtract(nodes)
+            yield entry

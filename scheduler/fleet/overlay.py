@@ -6,8 +6,10 @@ clusters known to be full), never a decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from scheduler.fleet.caches.quota_usage import QuotaUsage
+from scheduler.fleet.caches.victim_index import in_order
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterInfo, ClusterSet
@@ -16,6 +18,7 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.identity import Owner, RefusedPool
+from scheduler.model.inputs import LedgerEntry
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.rules import PlacementRules
 
@@ -31,6 +34,7 @@ class FleetOverlay:
         self.rules = PlacementRules.of(self.options)
         self.index: ClusterIndex = fleet.index
         self.ledger: Ledger = fleet.ledger.fork()
+        self.quota_usage = QuotaUsage(fleet.index.clusters, self.ledger, fleet.quota_usage)
         self.preempted_at: dict[Owner, int] = {}
         self.refused: dict[RefusedPool, int] = dict(fleet.refused)
         self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
@@ -48,6 +52,7 @@ class FleetOverlay:
         """Give an overlay that starts equal to this one and changes alone."""
         other = FleetOverlay(self.fleet, self.now, self.options)
         other.ledger = self.ledger.fork()
+        other.quota_usage = QuotaUsage(self.index.clusters, other.ledger, self.quota_usage)
         other.ledger.touched.update(self.ledger.touched)
         other.preempted_at = dict(self.preempted_at)
         other.queue_reservations = dict(self.queue_reservations)
@@ -79,6 +84,12 @@ class FleetOverlay:
             return None
         held = [releasing.get(pool.name, NO_RELEASING_NODES) for pool in info.pools]
         return [releasing_nodes.reusable for releasing_nodes in held]
+
+    def replicas_by_priority(self, cluster: str) -> Sequence[LedgerEntry]:
+        """Give the replicas of a cluster that are not releasing: the lowest priority first, of equal ones the youngest."""
+        if self.ledger.differs_on(cluster, self.fleet.ledger):
+            return in_order(self.ledger, cluster)
+        return self.fleet.victims.on(cluster)
 
     def charge_work(self, compiled: CompiledTemplate, work: int) -> None:
         """Count the work of a template's selectors: matched for one request, they cost nothing for the next."""

@@ -2,11 +2,14 @@
 
 Engines are tried in deployment order on the first pool with enough free nodes; only if that fails, an exact search tries every
 arrangement. A replica is placed as a whole or not at all. Nothing is charged here.
+
+A quota or an admission queue allows so much on several pools together. That is part of the search: of two arrangements that fit the nodes,
+the one that no limit refuses is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.hardware.template import LayoutFit
@@ -45,6 +48,7 @@ class Trial:
         failed: the first engine without a pool, -1 when all have one.
         undecided: the exact search was cut off.
         violation: the rule that is broken where the capacity would suffice.
+        over_quota: that rule is a quota of the namespace.
 
     """
 
@@ -52,46 +56,100 @@ class Trial:
     failed: int = -1
     undecided: bool = False
     violation: str = ""
+    over_quota: bool = False
 
 
-def fit_nodes(fit: LayoutFit, free: Sequence[int], *, budget: SearchBudget, exact: bool = True, order: PoolOrder | None = None) -> Trial:
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `left` units on several pools together.
+
+    `units` gives for each engine the units that it takes by pool position; a pool without a number is not limited.
+    """
+
+    left: int
+    units: tuple[Mapping[int, int], ...]
+
+
+NO_LIMITS: tuple[Limit, ...] = ()
+
+
+class Room:
+    """What limits still allow while engines are put on pools one by one."""
+
+    __slots__ = ("_left", "_limits")
+
+    def __init__(self, limits: Sequence[Limit]) -> None:
+        self._limits = limits
+        self._left = [limit.left for limit in limits]
+
+    def takes(self, i: int, p: int) -> bool:
+        """Whether no limit refuses engine i on pool p."""
+        for limit, left in zip(self._limits, self._left, strict=True):
+            units = limit.units[i].get(p, 0)
+            if units and units > left:
+                return False
+        return True
+
+    def add(self, i: int, p: int, sign: int = 1) -> None:
+        """Count engine i on pool p, or with sign -1 no longer."""
+        for n, limit in enumerate(self._limits):
+            self._left[n] -= sign * limit.units[i].get(p, 0)
+
+    def signature(self, p: int) -> tuple[tuple[int, ...], ...]:
+        """Give what every limit counts on a pool: pools with equal ones are interchangeable as far as limits go."""
+        return tuple(tuple(units.get(p, 0) for units in limit.units) for limit in self._limits)
+
+
+def fit_nodes(
+    fit: LayoutFit,
+    free: Sequence[int],
+    limits: Sequence[Limit] = NO_LIMITS,
+    *,
+    budget: SearchBudget,
+    exact: bool = True,
+    order: PoolOrder | None = None,
+) -> Trial:
     """Find pools with enough free nodes for every engine.
 
     Args:
         fit: the engines on this cluster's layout.
         free: free nodes per pool; negative counts as none.
+        limits: what several pools may take together.
         budget: of the decision; once it is spent only the greedy pass is made.
         exact: search on when the greedy pass fails.
         order: gives the pools of an engine in the order in which they are tried; published order without it.
 
     """
     engines = fit.engines
+    room = Room(limits)
     if len(engines) == 1:
         only = engines[0]
         for p in only.positions if order is None else order(0, only.positions):
-            if free[p] >= only.cost:
+            if free[p] >= only.cost and room.takes(0, p):
                 return Trial((p,))
         return Trial(failed=0)
     left = list(free)
     chosen: list[int] = []
     choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(engines)]
-    for engine, pools in zip(engines, choices, strict=True):
-        found = next((p for p in pools if left[p] >= engine.cost), -1)
+    for i, (engine, pools) in enumerate(zip(engines, choices, strict=True)):
+        found = next((p for p in pools if left[p] >= engine.cost and room.takes(i, p)), -1)
         if found < 0:
             break
         left[found] -= engine.cost
+        room.add(i, found)
         chosen.append(found)
     else:
         return Trial(tuple(chosen))
-    return _search(fit, free, budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+    return _search(fit, free, Room(limits), budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
 
 
-def fit_domains(
+def fit_domains(  # noqa: PLR0917  # one caller
     fit: LayoutFit,
     free: Sequence[int],
     domains: Sequence[str],
     bound: Collection[int],
     rule: str,
+    limits: Sequence[Limit] = NO_LIMITS,
     *,
     budget: SearchBudget,
     order: PoolOrder | None = None,
@@ -101,9 +159,10 @@ def fit_domains(
     `domains` names the network of each pool; without a `rule` one network is only preferred. Domains are tried in the order of their first
     pool. When none has capacity for all bound engines, a preference is dropped, and a rule is violated if the engines fit without it.
     """
-    anywhere = fit_nodes(fit, free, budget=budget, order=order)
+    anywhere = fit_nodes(fit, free, limits, budget=budget, order=order)
     if anywhere.failed >= 0:
         return anywhere
+    cut = False
     for domain in dict.fromkeys(domains):
         inside = LayoutFit(
             tuple(
@@ -111,13 +170,16 @@ def fit_domains(
                 for i, engine in enumerate(fit.engines)
             )
         )
-        trial = fit_nodes(inside, free, budget=budget, order=order)
+        trial = fit_nodes(inside, free, limits, budget=budget, order=order)
         if trial.failed < 0:
             return trial
-    return Trial(failed=0, violation=rule) if rule else anywhere
+        cut = cut or trial.undecided
+    return Trial(failed=0, undecided=cut, violation=rule) if rule else anywhere
 
 
-def _search(fit: LayoutFit, free: Sequence[int], budget: SearchBudget, choices: Sequence[Sequence[int]], failed: int) -> Trial:
+def _search(  # noqa: PLR0917  # one caller
+    fit: LayoutFit, free: Sequence[int], room: Room, budget: SearchBudget, choices: Sequence[Sequence[int]], failed: int
+) -> Trial:
     if budget.is_spent:
         return Trial(failed=failed, undecided=True, violation=CUT_SHORT)
     costs = [engine.cost for engine in fit.engines]
@@ -132,22 +194,24 @@ def _search(fit: LayoutFit, free: Sequence[int], budget: SearchBudget, choices: 
         if depth == len(search_order):
             return True
         i = search_order[depth]
-        tried: set[tuple[int, tuple[int, ...]]] = set()
+        tried: set[tuple[object, ...]] = set()
         for p in choices[i]:
             steps += 1
             if steps > STEPS_MAX:
                 return False
-            if left[p] < costs[i]:
+            if left[p] < costs[i] or not room.takes(i, p):
                 continue
-            # Two pools with equal capacity that fit the same later engines have the same outcome.
-            twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]))
+            # Two pools with equal capacity and limits that fit the same later engines have the same outcome.
+            twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]), room.signature(p))
             if twin in tried:
                 continue
             tried.add(twin)
             left[p] -= costs[i]
+            room.add(i, p)
             chosen[i] = p
             if descend(depth + 1):
                 return True
+            room.add(i, p, -1)
             left[p] += costs[i]
         return False
 

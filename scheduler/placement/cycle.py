@@ -17,8 +17,8 @@ from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.filters import hold_reason
 from scheduler.placement.in_place import growth_blocked, update_in_place
 from scheduler.placement.limits.quota import QuotaGate
-from scheduler.placement.placer import ReplicaPlacer, place_gang
-from scheduler.placement.preempt import place_by_preemption
+from scheduler.placement.placer import ReplicaPlacer
+from scheduler.placement.preempt import Preemption
 from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
 from scheduler.placement.rollout import (
     Budget,
@@ -217,7 +217,7 @@ class SchedulingCycle:
             elif not budget.take():
                 self.more = True
             else:
-                updated = update_in_place(self.overlay, self.deployment, kept.entry, kept.target, quota)
+                updated = update_in_place(self.overlay, self.deployment, kept.entry, kept.target)
                 self.updates[updated.uid] = updated.engines
                 self.updated_entries.append(updated)
 
@@ -247,32 +247,46 @@ class SchedulingCycle:
             self._evict_kept(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
 
     def fill(self) -> None:
-        """Place what is missing; stop at the first replica that no cluster takes."""
+        """Place what is missing, a gang together or not at all; stop at the first replica or gang that no cluster takes."""
         size = max(1, self.deployment.policy.gang_replicas)
         missing = self.deployment.replicas - len(self.kept) - len(self.placed)
-        while missing > 0:
-            done = place_gang(self._placer, min(size, missing))
-            if not done:
-                break
-            self.placed.extend(done)
-            missing -= len(done)
-        self.preempt(missing)
-
-    def preempt(self, missing: int) -> None:
-        """Preempt replicas of lower priority for what is still missing."""
+        while missing > 0 and self._place_gang(min(size, missing)):
+            missing = max(0, missing - size)
         policy = self.deployment.policy
         asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
-        while missing > 0 and asked and self.overlay.rules.preempt:
-            outcome = place_by_preemption(self._placer)
-            if isinstance(outcome, str):
-                self.preemption = outcome
-                # What was freed leaves fewer to search through in the next decision.
-                self.more = self.more or (bool(self.victims) and self._placer.trials.budget.is_spent)
-                return
-            placement, victims = outcome
-            self.placed.append(placement)
-            self.victims += victims
-            missing -= 1
+        if missing > 0 and asked and self.overlay.rules.preempt:
+            self.preempt(size, missing)
+
+    def _place_gang(self, size: int) -> bool:
+        """Place so many replicas together, or none of them."""
+        done: list[Placement] = []
+        for _ in range(size):
+            placement = self._placer.place()
+            if placement is None:
+                for made in reversed(done):
+                    self._placer.undo(made)
+                return False
+            done.append(placement)
+        self.placed += done
+        return True
+
+    def preempt(self, size: int, missing: int) -> None:
+        """Preempt replicas of lower priority for what is still missing, gang by gang."""
+        policy = self.deployment.policy
+        if policy.preemption != "LowerPriority":
+            self.preemption = f"preemption is off (preemptionPolicy {policy.preemption})"
+            return
+        preemption = Preemption(self._placer)
+        while missing > 0:
+            done = preemption.place(min(size, missing), self.placed)
+            if not done:
+                self.preemption = preemption.refusal
+                break
+            missing -= done
+        preemption.finish()
+        self.victims = preemption.evictions
+        # What was freed leaves fewer to search through in the next decision.
+        self.more = self.more or (bool(self.victims) and missing > 0 and preemption.is_cut_short)
 
     @property
     def _placer(self) -> ReplicaPlacer:

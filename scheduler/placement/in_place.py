@@ -71,9 +71,9 @@ def _short_of_devices(
 
 
 def update_in_place(
-    overlay: FleetOverlay, deployment: DeploymentView, entry: LedgerEntry, target: tuple[EnginePlacement, ...], quota: QuotaGate
+    overlay: FleetOverlay, deployment: DeploymentView, entry: LedgerEntry, target: tuple[EnginePlacement, ...]
 ) -> LedgerEntry:
-    """Charge a replica, which can grow where it is, with the larger of its engines and those of `target`, and the quotas with the growth.
+    """Charge a replica, which can grow where it is, with the larger of its engines and those of `target`.
 
     Returns:
         The entry as it is once the replica is updated: what it gives up is free for the requests decided next.
@@ -85,8 +85,6 @@ def update_in_place(
         target = with_slots(overlay, info, _keeping_slots(entry.engines, target), owner, {entry.uid})
     updated = replace(entry, engines=target, template=deployment.template, ready=False)
     larger = at_larger(entry.engines, target, [pool for pool in info.pools if _by_device(overlay, pool)])
-    quota.charge(info, entry.engines, -1)
-    quota.charge(info, larger, 1)
     overlay.ledger.put(replace(updated, engines=larger))
     return updated
 

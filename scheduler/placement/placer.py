@@ -7,7 +7,7 @@ hold; such a placement says how many nodes it reuses and which replicas it has t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from api_types.names import replica_name
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
@@ -53,13 +53,12 @@ class ReplicaPlacer:
         self._indices: dict[str, set[int]] = defaultdict(set)
         self._levels: dict[int, ClusterSet] = {}
         self._replaceable: dict[tuple[str, int], LedgerEntry] = {}
-        releasing = 0
         for entry in existing:
             self._indices[entry.cluster].add(entry.index)
             if entry.state != reasons.RELEASING:
                 self._load(entry.cluster, 1)
-            elif entry.cluster in overlay.clusters:
-                releasing |= 1 << overlay.clusters[entry.cluster].rank
+        # Nodes there may be reused by this deployment, so a cluster that is full for others may not be full for it.
+        releasing = overlay.index.named(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         # Clusters that are not known to be full.
         self.open = ClusterSet(self.passing & (~overlay.full(compiled) | releasing))
         # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
@@ -67,7 +66,7 @@ class ReplicaPlacer:
         self.constraints = Constraints(overlay, self.deployment, eligible)
         self.quota = quota
         self.reserved = ReservedPools(overlay, self._owner, self.priority)
-        self.trials = Trials(overlay, self.deployment, compiled, self.reserved)
+        self.trials = Trials(overlay, self.deployment, compiled, self.reserved, quota)
         self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.trials.on, self.constraints)
 
     def _load(self, cluster: str, change: int) -> None:
@@ -87,53 +86,49 @@ class ReplicaPlacer:
         """Move a replica out of its place: its index and, for this deployment, its nodes are free at once."""
         self._indices[entry.cluster].discard(entry.index)
         self._load(entry.cluster, -1)
-        self._charge_quota(entry, -1)
         self._replaceable[(entry.cluster, entry.index)] = entry
-        self._mark_open(entry.cluster)
+        self.mark_open(entry.cluster)
 
     def restore(self, entry: LedgerEntry) -> None:
         """Put a vacated replica back into its place."""
         self._indices[entry.cluster].add(entry.index)
         self._load(entry.cluster, 1)
-        self._charge_quota(entry, 1)
         self._replaceable.pop((entry.cluster, entry.index), None)
-        self._mark_open(entry.cluster)
-
-    def _charge_quota(self, entry: LedgerEntry, sign: int) -> None:
-        info = self.overlay.clusters.get(entry.cluster)
-        if info is not None:
-            self.quota.charge(info, entry.engines, sign)
+        self.mark_open(entry.cluster)
 
     def mark_vacated(self, entry: LedgerEntry) -> None:
         """Record a replica that was evicted before placing began: its name and index may be used again."""
         self._replaceable[(entry.cluster, entry.index)] = entry
-        self._mark_open(entry.cluster)
+        self.mark_open(entry.cluster)
 
-    def _mark_open(self, cluster: str) -> None:
+    def mark_open(self, cluster: str) -> None:
+        """Try a cluster again that was found full: nodes were freed there."""
         info = self.overlay.clusters.get(cluster)
         if info is not None:
             self.open = ClusterSet(self.open | (self.passing & 1 << info.rank))
+            self._forget(info)
+
+    def _forget(self, info: ClusterInfo) -> None:
+        """Drop what is known of trials that a change on a cluster may have changed: a quota reaches over clusters."""
+        if self.quota.limits:
+            self.scorer.forget_all()
+        else:
             self.scorer.forget(info)
 
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
         allowed = ClusterSet(self.open & self.constraints.allowed(self.own))
-        for info, trial in self.candidates(allowed):
-            engines = self.trials.placed_engines(info, trial)
-            if self.quota.refuses(info, engines):
-                continue
-            return self._commit(info, engines)
-        return None
+        found = next(self.candidates(allowed), None)
+        return None if found is None else self._commit(found[0], self.trials.placed_engines(*found))
 
     def place_on(self, info: ClusterInfo) -> Placement | None:
-        """Place one more replica on this cluster, None if it has too little free capacity or a quota refuses."""
-        trial = self.trial(info)
-        if trial.failed >= 0:
+        """Place one more replica on this cluster, None if it does not take one."""
+        if not self.constraints.allowed(self.own) >> info.rank & 1:
             return None
-        engines = self.trials.placed_engines(info, trial)
-        return None if self.quota.refuses(info, engines) else self._commit(info, engines)
+        trial = self.trial(info)
+        return None if trial.failed >= 0 else self._commit(info, self.trials.placed_engines(info, trial))
 
-    def candidates(self, allowed: ClusterSet) -> Iterable[tuple[ClusterInfo, Trial]]:
+    def candidates(self, allowed: ClusterSet) -> Iterator[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first."""
         if not self.scorer.spreads:
             yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.mark_full)
@@ -188,9 +183,8 @@ class ReplicaPlacer:
         )
         self._indices[info.name].add(index)
         self._load(info.name, 1)
-        self.scorer.forget(info)
         self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
-        self.quota.charge(info, engines, 1)
+        self._forget(info)
         return placement
 
     def undo(self, placement: Placement) -> None:
@@ -198,8 +192,7 @@ class ReplicaPlacer:
         self.overlay.ledger.remove(placement.uid)
         self._indices[placement.cluster].discard(placement.index)
         self._load(placement.cluster, -1)
-        self.quota.charge(self.overlay.clusters[placement.cluster], placement.engines, -1)
-        self._mark_open(placement.cluster)
+        self.mark_open(placement.cluster)
 
     def _reuse(self, info: ClusterInfo, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
         used = self.overlay.ledger.used(info.name)
@@ -240,16 +233,3 @@ def _lowest_free(taken: set[int]) -> int:
     while index in taken:
         index += 1
     return index
-
-
-def place_gang(placer: ReplicaPlacer, size: int) -> Sequence[Placement]:
-    """Place `size` replicas together or none of them."""
-    placed: list[Placement] = []
-    for _ in range(size):
-        placement = placer.place()
-        if placement is None:
-            for done in reversed(placed):
-                placer.undo(done)
-            return ()
-        placed.append(placement)
-    return placed

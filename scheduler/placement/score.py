@@ -83,6 +83,10 @@ class ClusterScorer:
         """Drop what was computed for a cluster, because something changed there."""
         self._known.pop(info.rank, None)
 
+    def forget_all(self) -> None:
+        """Drop what was computed, because something changed that concerns every cluster."""
+        self._known.clear()
+
     def ranked(
         self, clusters: Iterable[ClusterInfo], own: Mapping[str, int], mark_full: Callable[[ClusterInfo, Trial], None]
     ) -> Iterator[tuple[ClusterInfo, Trial]]:

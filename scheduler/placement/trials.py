@@ -1,42 +1,64 @@
 """Whether one cluster takes one more replica of a deployment: its engines, tried on the cluster's pools as a cycle finds them.
 
-A trial charges nothing. Not here: which cluster is best (`score`), what is done with a trial that succeeded (`placer`).
+Everything that may refuse a replica on a cluster is asked here, in one search: free nodes or devices, networks, refused and reserved pools,
+quotas, admission queues. So what fills, replaces, preempts or only asks cannot promise what another refuses. A trial charges nothing.
+Not here: which cluster is best (`score`), rules between clusters (`constraints`), what is done with a trial that succeeded (`placer`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import pods_on
-from scheduler.hardware.node_fitting import SearchBudget, Trial, fit_domains, fit_nodes
+from scheduler.hardware.node_fitting import NO_LIMITS, Limit, SearchBudget, Trial, fit_domains, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.limits.device_accounting import admits, charged_pods, counts_devices, fit_devices, with_slots
 from scheduler.placement.limits.queue_limits import QueueLimits, refused_positions
+from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.limits.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of
 
 _NO_CAPACITY = Trial(failed=0)
 _NO_POOLS: frozenset[int] = frozenset()
+_WAITED_TOO_LONG = "admission: it let a replica wait too long"
+
+
+@dataclass(frozen=True, slots=True)
+class _Restrictions:
+    """What keeps a replica from capacity that is there: pools that are left out, pools whose free nodes are reserved, limits."""
+
+    refused: frozenset[int] = _NO_POOLS
+    reserved: frozenset[int] = _NO_POOLS
+    limits: list[Limit] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.refused or self.reserved or self.limits)
+
+
+_UNRESTRICTED = _Restrictions()
 
 
 class Trials:
     """Tries the engines of one deployment on clusters; `reserved` are the pools kept for those ahead in the queue."""
 
-    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, reserved: ReservedPools) -> None:
+    def __init__(
+        self, overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate, reserved: ReservedPools, quota: QuotaGate
+    ) -> None:
         self.budget = SearchBudget()
         self._overlay = overlay
         self._deployment = deployment
         self._owner = (deployment.namespace, deployment.name)
         self._compiled = compiled
         self._reserved = reserved
+        self._quota = quota
         self._shares_network = deployment.policy.network_domain != "Ignore" and deployment.serving_mode == "PrefillDecode"
         # Whether fitting is a matter of free capacity alone: no rule about networks.
         self._is_plain = not self._shares_network and not compiled.spanning
@@ -45,52 +67,71 @@ class Trials:
         self.is_simple = (
             len(compiled.engines) == 1
             and self._is_plain
-            and not (counts_devices(overlay) or reserved or overlay.refused)
+            and not (counts_devices(overlay) or reserved or overlay.refused or quota.limits)
             and profile_of(overlay, deployment) == DEFAULT
         )
 
-    def on(self, info: ClusterInfo) -> Trial:
-        """Try the engines on a cluster; nodes that the deployment's own releasing replicas hold count as free."""
+    def on(self, info: ClusterInfo, gone: Gone = NONE_GONE) -> Trial:
+        """Try the engines on a cluster; nodes that the deployment's own releasing replicas hold, and those of `gone`, count as free."""
         if self.is_simple and not info.observed:
-            return self._on_nodes_alone(info)
-        refused = refused_positions(self._overlay, info, *self._owner)
-        reserved = self._reserved.positions(info)
-        trial = self._on_pools(info, reserved, refused)
-        if refused:
-            return trial if trial.failed < 0 else replace(trial, violation=trial.violation or "admission: it let a replica wait too long")
-        if trial.failed < 0 or not reserved:
+            return self._on_nodes_alone(info, gone)
+        restrictions = _Restrictions(
+            refused_positions(self._overlay, info, *self._owner), self._reserved.positions(info), self._limits(info, gone)
+        )
+        trial = self._restricted(info, restrictions, gone)
+        if trial.failed < 0 or not restrictions:
             return trial
-        # Would it fit without the reservations, or is there too little capacity anyhow?
-        unreserved = self._on_pools(info, _NO_POOLS)
-        return unreserved if unreserved.failed >= 0 else replace(trial, violation=self._reserved.violated(info))
+        unrestricted = self._restricted(info, _UNRESTRICTED, gone)
+        if unrestricted.failed >= 0:
+            return unrestricted
+        over_quota = self._quota.refuses(info, self.placed_engines(info, unrestricted), gone)
+        violation = over_quota or self._violated(info, restrictions, gone, unrestricted)
+        return Trial(failed=trial.failed, undecided=trial.undecided, violation=violation, over_quota=bool(over_quota))
 
-    def _on_nodes_alone(self, info: ClusterInfo) -> Trial:
+    def _limits(self, info: ClusterInfo, gone: Gone) -> list[Limit]:
+        limits = self._quota.on(info, self._compiled, gone) if self._quota.limits else []
+        if info.view.queues:
+            limits += QueueLimits(self._overlay, info, self._owner, gone).on(self._compiled)
+        return limits
+
+    def _violated(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone, unrestricted: Trial) -> str:
+        """Name the restriction without which a replica would fit."""
+        if restrictions.refused and self._restricted(info, replace(restrictions, refused=_NO_POOLS), gone).failed < 0:
+            return _WAITED_TOO_LONG
+        if restrictions.reserved and self._restricted(info, replace(restrictions, reserved=_NO_POOLS), gone).failed < 0:
+            return self._reserved.violated(info)
+        queues = QueueLimits(self._overlay, info, self._owner, gone)
+        waits = queues.exceeded(self.placed_engines(info, unrestricted))
+        return waits or self._reserved.violated(info) or _WAITED_TOO_LONG
+
+    def _on_nodes_alone(self, info: ClusterInfo, gone: Gone) -> Trial:
         engine = self._compiled.on(info.layout).engines[0]
         used = self._overlay.ledger.used(info.name)
         releasing = self._overlay.ledger.releasing(*self._owner, info.name)
         for p in engine.positions:
             name = info.pools[p].name
-            reusable = releasing.get(name, NO_RELEASING_NODES).reusable if releasing else 0
-            if info.nodes[p] - used.get(name, 0) + reusable >= engine.cost:
+            more = releasing.get(name, NO_RELEASING_NODES).reusable if releasing else 0
+            if gone.nodes:
+                more += gone.nodes.get(name, 0)
+            if info.nodes[p] - used.get(name, 0) + more >= engine.cost:
                 return Trial((p,))
         return _NO_CAPACITY
 
-    def _on_pools(self, info: ClusterInfo, reserved: frozenset[int], refused: frozenset[int] = _NO_POOLS) -> Trial:
-        """Try the engines without the free nodes of `reserved` pools, and without `refused` pools altogether."""
+    def _restricted(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone) -> Trial:
+        """Try the engines without the free nodes of reserved pools, without refused pools altogether, and within the limits."""
         if counts_devices(self._overlay):
-            return self._on_devices(info, refused if self.has_reusable(info) else reserved | refused)
-        free = self._overlay.free(info)
-        if reserved:
-            free = [min(nodes, 0) if p in reserved else nodes for p, nodes in enumerate(free)]
-        if info.view.queues:
-            return self._in_queue(info, free, refused)
-        return self._on_nodes(info, free, refused)
+            taken_over = gone.uids or self.has_reusable(info)
+            left_out = restrictions.refused if taken_over else restrictions.reserved | restrictions.refused
+            return self._on_devices(info, left_out, restrictions.limits, gone)
+        return self._on_nodes(info, restrictions, gone)
 
-    def _on_devices(self, info: ClusterInfo, left_out: frozenset[int]) -> Trial:
+    def _on_devices(self, info: ClusterInfo, left_out: frozenset[int], limits: list[Limit], gone: Gone) -> Trial:
         """Try the engines by counting devices, those that have to share a network one network after the other."""
         compiled = self._compiled
         order = pool_order(self._overlay, self._deployment, info, compiled)
-        fit = partial(fit_devices, self._overlay, compiled, info, self._owner, budget=self.budget, order=order)
+        fit = partial(
+            fit_devices, self._overlay, compiled, info, self._owner, limits=limits, budget=self.budget, order=order, without=gone.uids
+        )
         anywhere = fit(lambda _, p: p not in left_out)
         if self._is_plain or anywhere.failed >= 0:
             return anywhere
@@ -111,31 +152,25 @@ class Trials:
         required = self._deployment.policy.network_domain == "Required" or spanning
         return range(len(self._compiled.engines)), "networkDomain: Required" if required else ""
 
-    def _in_queue(self, info: ClusterInfo, free: list[int], refused: frozenset[int]) -> Trial:
-        """Try the engines on a cluster where a queue has to admit them, each alone and all together."""
-        limits = QueueLimits(self._overlay, info, self._deployment.namespace)
-        trial = self._on_nodes(info, limits.nodes(free), refused)
-        if trial.failed >= 0:
-            return trial
-        costs: dict[int, int] = defaultdict(int)
-        for p, engine in zip(trial.positions, self._compiled.on(info.layout).engines, strict=True):
-            costs[p] += engine.cost
-        exceeded = limits.exceeded(costs)
-        return Trial(failed=0, violation=exceeded) if exceeded else trial
-
-    def _on_nodes(self, info: ClusterInfo, free: list[int], refused: frozenset[int]) -> Trial:
+    def _on_nodes(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone) -> Trial:
+        free = self._overlay.free(info)
+        if restrictions.reserved:
+            free = [min(nodes, 0) if p in restrictions.reserved else nodes for p, nodes in enumerate(free)]
         reusable = self._overlay.reusable(info, *self._owner)
         if reusable:
             free = [a + b for a, b in zip(free, reusable, strict=True)]
-        if refused:
-            free = [min(nodes, 0) if p in refused else nodes for p, nodes in enumerate(free)]
+        if gone.nodes:
+            free = [nodes + gone.nodes.get(pool.name, 0) for nodes, pool in zip(free, info.pools, strict=True)]
+        if restrictions.refused:
+            free = [min(nodes, 0) if p in restrictions.refused else nodes for p, nodes in enumerate(free)]
+        limits = restrictions.limits or NO_LIMITS
         rules = self._overlay.rules
         order = pool_order(self._overlay, self._deployment, info, self._compiled)
         fit = self._compiled.on(info.layout)
         if self._is_plain or not rules.check_networks:
-            return fit_nodes(fit, free, budget=self.budget, exact=rules.search_arrangements, order=order)
+            return fit_nodes(fit, free, limits, budget=self.budget, exact=rules.search_arrangements, order=order)
         domains = [pool.network_domain for pool in info.pools]
-        return fit_domains(fit, free, domains, *self._network_rule(), budget=self.budget, order=order)
+        return fit_domains(fit, free, domains, *self._network_rule(), limits, budget=self.budget, order=order)
 
     def has_reusable(self, info: ClusterInfo) -> bool:
         """Whether releasing replicas of the deployment hold nodes of a cluster."""

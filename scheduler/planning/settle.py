@@ -71,8 +71,7 @@ def copy_of(fleet: Fleet) -> Fleet:
     other = Fleet(fleet.options)
     for info in fleet.clusters.values():
         other.index.put(info.view)
-    other.ledger = fleet.ledger.fork()
-    other.full_clusters = type(fleet.full_clusters)(other.index, other.ledger)
+    other.use_ledger(fleet.ledger.fork())
     other.preempted_at = dict(fleet.preempted_at)
     other.queue_reservations = dict(fleet.queue_reservations)
     other.refused = dict(fleet.refused)

@@ -19,7 +19,7 @@ from scheduler.fleet.charged_nodes import reusing_group
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
-from scheduler.hardware.node_fitting import CUT_SHORT, STEPS_MAX, PoolOrder, SearchBudget, Trial
+from scheduler.hardware.node_fitting import CUT_SHORT, NO_LIMITS, STEPS_MAX, Limit, PoolOrder, Room, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement
@@ -103,6 +103,7 @@ def fit_devices(
     owner: Owner,
     takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
     *,
+    limits: Sequence[Limit] = NO_LIMITS,
     budget: SearchBudget,
     order: PoolOrder | None = None,
     without: Collection[str] = (),
@@ -115,6 +116,7 @@ def fit_devices(
         info: the cluster.
         owner: whose releasing replicas hold devices that these engines may use.
         takes: leaves pools out, by engine.
+        limits: what several pools may take together.
         budget: of the decision; once it is spent the engines are only tried in order.
         order: gives the pools of an engine in the order in which they are tried; published order without it.
         without: uids of replicas that are treated as gone.
@@ -123,6 +125,7 @@ def fit_devices(
     fit = compiled.on(info.layout)
     charged: dict[int, PoolLoad] = {}
     choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(fit.engines)]
+    room = Room(limits)
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
@@ -141,7 +144,7 @@ def fit_devices(
                 return False
             if steps > straight:
                 budget.charge(_STEPS_PER_POOL)
-            if not takes(i, p):
+            if not takes(i, p) or not room.takes(i, p):
                 continue
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
@@ -150,9 +153,11 @@ def fit_devices(
             if not admits(overlay, pool, charged[p], [*added[p], *more]):
                 continue
             added[p] += more
+            room.add(i, p)
             chosen.append(p)
             if descend(i + 1):
                 return True
+            room.add(i, p, -1)
             chosen.pop()
             del added[p][len(added[p]) - len(more) :]
         return False

@@ -10,10 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from api_types.names import tenant_queue, workload_name
 from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.template import charges
+from scheduler.hardware.charged_devices import pods_on
+from scheduler.hardware.node_fitting import Limit
+from scheduler.hardware.template import CompiledTemplate, charges
+from scheduler.model.decision import EnginePlacement
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import AdmissionView, ClusterView, LedgerEntry, PoolView, QueueView
-from scheduler.model.policy import SchedulerOptions
+from scheduler.model.policy import WHOLE_NODES, SchedulerOptions
+from scheduler.placement.limits.device_accounting import accounting_of, counts_devices
 
 ADMITTED = "Admitted"
 PENDING = "Pending"
@@ -33,51 +39,83 @@ def devices_of(pool: PoolView) -> int:
 
 
 class QueueLimits:
-    """What the queues of one tenant would still admit on one cluster."""
+    """What the queues of one tenant would still admit on one cluster; `gone` are replicas that are taken for gone.
 
-    def __init__(self, overlay: FleetOverlay, info: ClusterInfo, namespace: str) -> None:
-        tenant = tenant_queue(namespace)
+    A replica that leaves for the deployment gives back what the queue has admitted for it, as it gives back its nodes.
+    """
+
+    def __init__(self, overlay: FleetOverlay, info: ClusterInfo, owner: Owner, gone: Gone = NONE_GONE) -> None:
+        tenant = tenant_queue(owner[0])
         usable = not is_old(info.view, overlay.now, overlay.options)
-        self._slot = info
-        self._left = {
-            queue: queue.free - _waiting(overlay, info, queue)
-            for queue in info.view.queues
-            if usable and queue.free >= 0 and tenant in queue.tenants
-        }
+        self._overlay = overlay
+        self._info = info
+        queues = [queue for queue in info.view.queues if usable and queue.free >= 0 and tenant in queue.tenants]
+        leaving = {entry.uid: entry for entry in overlay.ledger.leaving_for(owner) if entry.cluster == info.name} if queues else {}
+        leaving |= {entry.uid: entry for entry in gone.entries}
+        self._left = {queue: queue.free + _admitted_balance(overlay, info, queue, leaving) for queue in queues}
+
+    def on(self, compiled: CompiledTemplate) -> list[Limit]:
+        """Give what the queues would admit of engines on the pools of the cluster."""
+        fits = compiled.on(self._info.layout).engines
+        return [
+            Limit(max(0, left), tuple({p: self._needed(queue, compiled, i, p) for p in fit.positions} for i, fit in enumerate(fits)))
+            for queue, left in self._left.items()
+        ]
+
+    def exceeded(self, engines: tuple[EnginePlacement, ...]) -> str:
+        """Name the queue that would not admit placed engines, "" if all would."""
+        for queue, left in self._left.items():
+            needed = _devices_in(self._overlay, queue, self._info, engines)
+            if needed > max(0, left):
+                return f"queue {queue.name}: needs {needed} devices, {max(0, left)} left"
+        return ""
 
     def nodes(self, free: Sequence[int]) -> list[int]:
         """Give the free nodes per pool that the queues would admit."""
         limited = list(free)
         for queue, left in self._left.items():
-            for p, pool in enumerate(self._slot.pools):
-                if not queue.pools or pool.name in queue.pools:
-                    limited[p] = min(limited[p], max(0, left) // devices_of(pool))
+            for p in range(len(limited)):
+                devices = self._devices(queue, p)
+                if devices:
+                    limited[p] = min(limited[p], max(0, left) // devices)
         return limited
 
-    def exceeded(self, costs: Mapping[int, int]) -> str:
-        """Name the queue that would not admit so many nodes per pool position together, "" if all would."""
-        for queue, left in self._left.items():
-            asked = sum(
-                nodes * devices_of(self._slot.pools[p])
-                for p, nodes in costs.items()
-                if not queue.pools or self._slot.pools[p].name in queue.pools
-            )
-            if asked > max(0, left):
-                return f"queue {queue.name}: needs {asked} devices, {max(0, left)} left"
-        return ""
+    def _needed(self, queue: QueueView, compiled: CompiledTemplate, i: int, p: int) -> int:
+        pool = self._info.pools[p]
+        return _devices_in(self._overlay, queue, self._info, (compiled.place(i, pool.name, pool.device_set),))
+
+    def _devices(self, queue: QueueView, p: int) -> int:
+        """Give the devices of one node of a pool that a queue counts."""
+        pool = self._info.pools[p]
+        return devices_of(pool) if not queue.pools or pool.name in queue.pools else 0
 
 
-def _waiting(overlay: FleetOverlay, info: ClusterInfo, queue: QueueView) -> int:
-    """Count the devices that are charged for tenants of a queue and that it has not admitted yet."""
+def _admitted_balance(overlay: FleetOverlay, info: ClusterInfo, queue: QueueView, leaving: Mapping[str, LedgerEntry]) -> int:
+    """Count devices that leave with replicas which the queue has admitted, less those of staying replicas that it has not admitted yet."""
     admitted = {seen.workload for seen in info.view.admission if seen.state == ADMITTED}
-    total = 0
+    balance = 0
     for entry in overlay.ledger.on_cluster(info.name).values():
-        if tenant_queue(entry.namespace) not in queue.tenants or workload_name(entry.namespace, entry.name) in admitted:
+        if tenant_queue(entry.namespace) not in queue.tenants:
             continue
-        for name, nodes in charges(entry.engines).items():
-            p = info.positions.get(name)
-            if p is not None and (not queue.pools or name in queue.pools):
-                total += nodes * devices_of(info.pools[p])
+        is_admitted = workload_name(entry.namespace, entry.name) in admitted
+        leaves = entry.uid in leaving
+        if is_admitted == leaves:
+            balance += _devices_in(overlay, queue, info, entry.engines) * (1 if leaves else -1)
+    return balance
+
+
+def _devices_in(overlay: FleetOverlay, queue: QueueView, info: ClusterInfo, engines: tuple[EnginePlacement, ...]) -> int:
+    """Count the devices that a queue counts for placed engines; where nodes are charged whole, all devices of each node."""
+    total = 0
+    for name, nodes in charges(engines).items():
+        p = info.positions.get(name)
+        if p is None or (queue.pools and name not in queue.pools):
+            continue
+        pool = info.pools[p]
+        if counts_devices(overlay) and accounting_of(overlay, pool) != WHOLE_NODES:
+            total += sum(sum(group.size) * group.count for group in pods_on(engines, pool))
+        else:
+            total += nodes * devices_of(pool)
     return total
 
 

@@ -3,103 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from scheduler.cel import SelectorError, compile_selector
+from scheduler.fleet.caches.quota_usage import Amount, amount_of
 from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.model import reasons
+from scheduler.hardware.node_fitting import Limit
+from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, PoolView
 from scheduler.model.policy import Quota
 
 
-class Amount(NamedTuple):
-    """What is used of a quota."""
-
-    nodes: int = 0
-    devices: int = 0
-
-
 class QuotaGate:
-    """The quotas of one deployment's namespace, and what is used of them."""
+    """The quotas of one deployment's namespace, and what they still allow it.
+
+    What is used of them follows from the ledger. Replicas that are releasing for this deployment do not count against it: what it places
+    takes their nodes over.
+    """
 
     def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, priority: int) -> None:
         self._overlay = overlay
-        self._deployment = deployment
+        self._owner = (deployment.namespace, deployment.name)
         self.priority = priority
-        self._quotas = [quota for quota in overlay.options.quotas if quota.namespace == deployment.namespace]
-        self._used = [self._count(quota) for quota in self._quotas]
+        self._quotas = [(n, quota) for n, quota in enumerate(overlay.options.quotas) if quota.namespace == deployment.namespace]
+        # By number of the quota, with the position in the ledger's log at which it was counted.
+        self._used: tuple[int, dict[int, Amount]] = (-1, {})
 
     @property
     def limits(self) -> bool:
         """Whether the namespace has any quota."""
         return bool(self._quotas)
 
-    def refuses(self, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> str:
-        """Say which quota a placement would exceed, "" if none."""
-        return next((text for text in self._refusals(info, (), engines) if text), "")
+    def refuses(self, info: ClusterInfo, engines: Sequence[EnginePlacement], gone: Gone = NONE_GONE) -> str:
+        """Say which quota a placement would exceed, "" if none; `gone` are replicas of the cluster that are taken for gone."""
+        return next(self._refusals(info, (), engines, gone), "")
 
     def refuses_growth(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> str:
         """Say which quota a growing replica would exceed, "" if none or if it does not grow."""
-        return next((text for text in self._refusals(info, before, after) if text), "")
+        return next(self._refusals(info, before, after), "")
 
-    def charge(self, info: ClusterInfo, engines: Sequence[EnginePlacement], sign: int) -> None:
-        """Count a placement, or with sign -1 remove it."""
-        for i, quota in enumerate(self._quotas):
-            more, used = _amount(quota, info, engines), self._used[i]
-            self._used[i] = Amount(used.nodes + sign * more.nodes, used.devices + sign * more.devices)
+    def on(self, info: ClusterInfo, compiled: CompiledTemplate, gone: Gone = NONE_GONE) -> list[Limit]:
+        """Give what the quotas allow engines on the pools of a cluster; `gone` are replicas that are taken for gone."""
+        found = []
+        fits = compiled.on(info.layout).engines if self._quotas else ()
+        for n, quota in self._quotas:
+            nodes: list[dict[int, int]] = []
+            devices: list[dict[int, int]] = []
+            for i, fit in enumerate(fits):
+                amounts = {
+                    p: amount_of(quota, info, (compiled.place(i, info.pools[p].name, info.pools[p].device_set),)) for p in fit.positions
+                }
+                nodes.append({p: amount.nodes for p, amount in amounts.items() if amount.nodes})
+                devices.append({p: amount.devices for p, amount in amounts.items() if amount.devices})
+            if not any(nodes):
+                continue
+            used = self._usage(n, gone, info)
+            if self._below_floor(quota):
+                found.append(Limit(0, tuple(nodes)))
+            if quota.max_nodes >= 0:
+                found.append(Limit(quota.max_nodes - used.nodes, tuple(nodes)))
+            if quota.max_devices >= 0:
+                found.append(Limit(quota.max_devices - used.devices, tuple(devices)))
+        return found
 
-    def _refusals(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> Iterator[str]:
-        for quota, used in zip(self._quotas, self._used, strict=True):
-            old, new = _amount(quota, info, before), _amount(quota, info, after)
-            more = Amount(new.nodes - old.nodes, new.devices - old.devices)
+    def _below_floor(self, quota: Quota) -> bool:
+        return quota.priority_floor is not None and self.priority < quota.priority_floor
+
+    def _refusals(
+        self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement], gone: Gone = NONE_GONE
+    ) -> Iterator[str]:
+        for n, quota in self._quotas:
+            more = amount_of(quota, info, after).minus(amount_of(quota, info, before))
             if more.nodes <= 0 and more.devices <= 0:
                 continue
-            if quota.priority_floor is not None and self.priority < quota.priority_floor:
+            used = self._usage(n, gone, info)
+            if self._below_floor(quota):
                 yield f"priority {self.priority} is below {quota.priority_floor}"
-            if 0 <= quota.max_nodes < used.nodes + more.nodes:
+            if 0 <= quota.max_nodes < used.nodes + more.nodes and more.nodes > 0:
                 yield f"used {used.nodes} of {quota.max_nodes} nodes, needs {more.nodes} more"
-            if 0 <= quota.max_devices < used.devices + more.devices:
+            if 0 <= quota.max_devices < used.devices + more.devices and more.devices > 0:
                 yield f"used {used.devices} of {quota.max_devices} devices, needs {more.devices} more"
 
-    def _count(self, quota: Quota) -> Amount:
-        """Count what the namespace uses; releasing replicas of this deployment do not count against it."""
-        nodes = devices = 0
-        requester = self._deployment.name
-        for owner in self._overlay.ledger.owners((quota.namespace,)):
-            for entry in self._overlay.ledger.owned(*owner).values():
-                info = self._overlay.clusters.get(entry.cluster)
-                if info is None or (entry.state == reasons.RELEASING and entry.deployment == requester):
-                    continue
-                held = _amount(quota, info, entry.engines)
-                nodes, devices = nodes + held.nodes, devices + held.devices
-        return Amount(nodes, devices)
+    def _usage(self, n: int, gone: Gone = NONE_GONE, where: ClusterInfo | None = None) -> Amount:
+        """Give what is used of a quota as this deployment sees it; `gone` are on the cluster `where`."""
+        overlay = self._overlay
+        quota = overlay.options.quotas[n]
+        if self._used[0] != overlay.ledger.changes.end:
+            self._used = (overlay.ledger.changes.end, {})
+        used = self._used[1].get(n)
+        if used is None:
+            used = overlay.quota_usage.used(n)
+            for entry in overlay.ledger.leaving_for(self._owner):
+                info = overlay.clusters.get(entry.cluster)
+                if info is not None and entry.namespace == quota.namespace:
+                    used = used.minus(amount_of(quota, info, entry.engines))
+            self._used[1][n] = used
+        for entry in gone.entries:
+            if where is not None and entry.namespace == quota.namespace:
+                used = used.minus(amount_of(quota, where, entry.engines))
+        return used
 
 
-def _amount(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
-    """Count the nodes and claimed devices of engines on the pools that a quota is about."""
-    if any(info.view.labels.get(key) != value for key, value in quota.match_labels.items()):
-        return Amount()
-    nodes = devices = 0
-    for engine in engines:
-        for member in engine.members:
-            p = info.positions.get(member.pool)
-            if p is None or not member.requests or not _concerns(quota, info.pools[p]):
-                continue
-            pods = member.pods * engine.copies
-            nodes += pods
-            devices += pods * sum(request.count for request in member.requests)
-    return Amount(nodes, devices)
-
-
-def _concerns(quota: Quota, pool: PoolView) -> bool:
-    if quota.class_name and quota.class_name != pool.class_name:
-        return False
-    if not quota.device_selector:
-        return True
-    try:
-        selector = compile_selector(quota.device_selector)
-    except SelectorError:
-        return True  # a quota whose selector cannot be read applies to every pool
-    return any(selector.match(entry).matched for entry in pool.device_set.entries)
+def _placed(compiled: CompiledTemplate, i: int, pool: PoolView) -> EnginePlacement:
+    return compiled.place(i, pool.name, pool.device_set)

@@ -8,7 +8,7 @@ import pytest
 from scheduler.cel import bounded_cache as module
 from scheduler.cel import compile_selector
 from scheduler.cel.selector import _compile
-from scheduler.fleet import full_clusters
+from scheduler.fleet.caches import full_clusters
 from scheduler.hardware.device_matching import member_need, need_digest
 from scheduler.hardware.template import compile_template
 from tests.scheduler.builders import alone, ask, cluster, decided, deployment, engine, fleet, forget

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scheduler.decide import apply, decide
-from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
-from scheduler.model.policy import PlacementPolicy, SchedulerOptions
+from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, ScheduleRequest
+from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
 from tests.scheduler.builders import (
     NOW,
     bind_all,
@@ -16,8 +16,10 @@ from tests.scheduler.builders import (
     engine,
     finish_releases,
     fleet,
+    gpu,
     message,
     places,
+    pool,
     put_replicas,
     settled,
 )
@@ -171,3 +173,108 @@ def test_18_4_3_an_equal_one_does_not_take_a_nomination_over() -> None:
     put_replicas(world, deployment(name="x"), "a/0")
     settled(world, urgent(name="first"))
     assert places(decided(world, urgent(name="second"), request_id="2")) == []
+
+
+def test_18_4_2_room_that_a_victim_leaves_is_used_before_another_one_is_preempted() -> None:
+    world = fleet(cluster("a", 8), options=OPTIONS)
+    for number in range(2):
+        put_replicas(world, deployment(engine(copies=4), name=f"l{number}"), f"a/{number}")
+    decision = settled(world, urgent(want=4))
+    assert (len(decision.victims), places(decision)) == (1, ["a/0", "a/1", "a/2", "a/3"])
+    assert [placement.action for placement in decided(world, urgent(want=4), request_id="2").placements] == ["Keep"] * 4
+
+
+@pytest.mark.parametrize("protected", [0, 4], ids=["no minAvailable", "minAvailable 4"])
+def test_18_1_one_device_is_freed_where_one_is_needed(protected: int) -> None:
+    options = SchedulerOptions(priority_classes={"high": 100}, accounting="device-safe")
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=options)
+    low = deployment(want=8, name="low", policy=PlacementPolicy(min_available=protected))
+    assert len(settled(world, low).placements) == 8
+    bind_all(world)
+    decision = settled(world, urgent())
+    assert (len(decision.victims), len(decision.placements)) == (1, 1)
+
+
+def gang_of(size: int, want: int, **fields: Any) -> DeploymentView:
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", gang_replicas=size)
+    return deployment(want=want, name="gang", policy=policy, **fields)
+
+
+def test_18_4_6_a_gang_preempts_for_all_its_replicas_or_for_none() -> None:
+    world = fleet(cluster("a", 1), cluster("b", 1), options=OPTIONS)
+    put_replicas(world, deployment(name="x"), "a/0")
+    put_replicas(world, deployment(name="y"), "b/0", priority=100)
+    decision = decided(world, gang_of(2, 2))
+    assert (decision.victims, places(decision)) == ((), [])
+    put_replicas(world, deployment(name="z"), "b/1")
+    world.put_cluster(cluster("b", 2))
+    decision = decided(world, gang_of(2, 2))
+    assert [victim.deployment for victim in decision.victims] == ["x", "z"]
+    assert places(decision) == ["a/0", "b/0"]
+    assert decided(world, gang_of(2, 2)) == decision
+
+
+def test_18_4_6_a_gang_may_take_several_replicas_of_one_deployment_at_once() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
+    assert len(decided(world, gang_of(2, 2)).victims) == 2
+
+
+def test_18_4_3_what_is_nominated_stays_usable_whoever_asks_in_between() -> None:
+    world = fleet(cluster("a", 4), options=OPTIONS)
+    put_replicas(world, deployment(engine(copies=4), name="low"), "a/0")
+    settled(world, urgent())
+    assert places(settled(world, deployment(name="other"), request_id="2")) == []
+    assert places(decided(world, urgent(want=2), request_id="3")) == ["a/0", "a/1"]
+
+
+def in_domains(**fields: Any) -> ClusterView:
+    pools = [pool(name, 1, gpu(), network_domain=domain) for name, domain in (("u", "x"), ("v", "y"), ("w", "y"))]
+    return cluster("a", *pools, **fields)
+
+
+def test_18_4_8_victims_are_chosen_so_that_their_nodes_share_a_network() -> None:
+    world = fleet(in_domains(), options=OPTIONS)
+    for since, name in enumerate(("w", "v", "u"), 1):
+        put_replicas(world, deployment(name=name), f"a/{since}", pools=name, since=since)
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", network_domain="Required")
+    wants = deployment(engine("prefill"), engine("decode"), name="pd", serving_mode="PrefillDecode", policy=policy)
+    decision = decided(world, wants)
+    assert sorted(victim.deployment for victim in decision.victims) == ["v", "w"]
+    assert places(decision) == ["a/0"]
+
+
+def quota(**fields: Any) -> SchedulerOptions:
+    return SchedulerOptions(priority_classes={"high": 100}, quotas=(Quota("ml", **fields),))
+
+
+def test_18_4_5_a_quota_on_one_cluster_leaves_the_next_best_to_preempt_on() -> None:
+    world = fleet(cluster("a", 1, labels={"tier": "gold"}), cluster("b", 2), options=quota(max_nodes=0, match_labels={"tier": "gold"}))
+    put_replicas(world, deployment(name="x", namespace="other"), "a/0")
+    put_replicas(world, deployment(engine(copies=2), name="y", namespace="other"), "b/0")
+    decision = decided(world, urgent())
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["y"], ["b/0"])
+
+
+def test_18_4_5_a_victim_of_the_same_namespace_gives_its_part_of_the_quota_back() -> None:
+    world = fleet(cluster("a", 1), options=quota(max_nodes=1))
+    put_replicas(world, deployment(name="x"), "a/0")
+    decision = settled(world, urgent())
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["x"], ["a/0"])
+
+
+def test_18_4_5_no_replica_is_preempted_for_what_a_quota_refuses_anyhow() -> None:
+    world = fleet(cluster("a", 2), options=quota(max_nodes=1))
+    put_replicas(world, deployment(name="x", namespace="other"), "a/0", "a/1")
+    decision = decided(world, urgent(engine(copies=2)))
+    assert (decision.victims, places(decision)) == ((), [])
+    assert "used 0 of 1 nodes, needs 2 more" in message(decision)
+
+
+def test_18_4_2_a_victim_that_a_later_one_makes_unneeded_stays() -> None:
+    world = fleet(cluster("a", pool("p", 1, gpu()), pool("q", 3, gpu())), options=OPTIONS)
+    put_replicas(world, deployment(name="small"), "a/0", pools="p")
+    put_replicas(world, deployment(engine(copies=3), name="large"), "a/1", pools="q")
+    decision = settled(world, urgent(want=3))
+    assert ([victim.deployment for victim in decision.victims], decision.shortfall) == (["large"], 0)
+    assert world.audit() == []

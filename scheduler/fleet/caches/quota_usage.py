@@ -1,0 +1,155 @@
+"""What namespaces use of their quotas, counted as replicas come and go.
+
+A quota is about pools, so what a replica uses of it depends on its cluster too: the part of each cluster is kept, and counted anew when the
+cluster changes. An overlay starts with the totals of its fleet and follows the changes of its own ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scheduler.cel import SelectorError, compile_selector
+from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.ledger import Ledger
+from scheduler.model.decision import EnginePlacement
+from scheduler.model.inputs import LedgerEntry, PoolView
+from scheduler.model.policy import Quota
+
+
+class Amount(NamedTuple):
+    """What is used of a quota."""
+
+    nodes: int = 0
+    devices: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        """Add up two amounts."""
+        return Amount(self.nodes + other.nodes, self.devices + other.devices)
+
+    def minus(self, other: Amount) -> Amount:
+        """Subtract an amount."""
+        return Amount(self.nodes - other.nodes, self.devices - other.devices)
+
+
+NOTHING = Amount()
+
+
+def amount_of(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
+    """Count the nodes and claimed devices of engines on the pools that a quota is about."""
+    if any(info.view.labels.get(key) != value for key, value in quota.match_labels.items()):
+        return NOTHING
+    nodes = devices = 0
+    for engine in engines:
+        for member in engine.members:
+            p = info.positions.get(member.pool)
+            if p is None or not member.requests or not _concerns(quota, info.pools[p]):
+                continue
+            pods = member.pods * engine.copies
+            nodes += pods
+            devices += pods * sum(request.count for request in member.requests)
+    return Amount(nodes, devices)
+
+
+def _concerns(quota: Quota, pool: PoolView) -> bool:
+    if quota.class_name and quota.class_name != pool.class_name:
+        return False
+    if not quota.device_selector:
+        return True
+    try:
+        selector = compile_selector(quota.device_selector)
+    except SelectorError:
+        return True  # a quota whose selector cannot be read applies to every pool
+    return any(selector.match(entry).matched for entry in pool.device_set.entries)
+
+
+class QuotaUsage:
+    """The totals of all quotas of a fleet, by their number in its policy.
+
+    `clusters` and `ledger` are those of the fleet, or of an overlay: then `base` has the totals that it starts with.
+    """
+
+    def __init__(self, clusters: Mapping[str, ClusterInfo], ledger: Ledger, base: QuotaUsage | None = None) -> None:
+        self._clusters = clusters
+        self._ledger = ledger
+        self._quotas: tuple[Quota, ...] = base._quotas if base else ()  # noqa: SLF001  # same class
+        self._by_namespace = _by_namespace(self._quotas)
+        self._totals: list[Amount] = list(base._caught_up()) if base else []  # noqa: SLF001  # same class
+        # The part of each cluster, kept for a fleet only: an overlay's clusters do not change.
+        self._parts: dict[str, list[Amount]] | None = None if base else {}
+        self._read = ledger.changes.end
+
+    def set_quotas(self, quotas: tuple[Quota, ...]) -> None:
+        """Count other quotas from here on."""
+        self._quotas = quotas
+        self._by_namespace = _by_namespace(quotas)
+        self._recount()
+
+    def used(self, n: int) -> Amount:
+        """Give what is used of the quota with this number, by all replicas of its namespace that are not gone."""
+        return self._caught_up()[n]
+
+    def recount_cluster(self, name: str) -> None:
+        """Count the replicas of one cluster anew, because its labels or pools changed."""
+        if not self._quotas or self._parts is None:
+            return
+        self._caught_up()
+        old = self._parts.pop(name, None)
+        for n, amount in enumerate(old or ()):
+            self._totals[n] = self._totals[n].minus(amount)
+        for entry in self._ledger.on_cluster(name).values():
+            self._charge(entry, 1)
+
+    def differences(self, other: QuotaUsage) -> list[str]:
+        """Compare with other totals; one sentence per difference."""
+        return [
+            f"quota {n} of namespace {quota.namespace}: {own} counted, {recounted} by recount"
+            for n, (quota, own, recounted) in enumerate(zip(self._quotas, self._caught_up(), other._caught_up(), strict=True))  # same class
+            if own != recounted
+        ]
+
+    def _caught_up(self) -> list[Amount]:
+        changes = self._ledger.changes
+        if self._quotas and self._read != changes.end:
+            found = changes.since(self._read)
+            if found is None:
+                self._recount()
+            else:
+                for before, after in found:
+                    if before and after and before.engines is after.engines and before.cluster == after.cluster:
+                        continue
+                    if before is not None:
+                        self._charge(before, -1)
+                    if after is not None:
+                        self._charge(after, 1)
+        self._read = changes.end
+        return self._totals
+
+    def _recount(self) -> None:
+        self._totals = [NOTHING] * len(self._quotas)
+        if self._parts is not None:
+            self._parts = {}
+        for entry in self._ledger.entries() if self._quotas else ():
+            self._charge(entry, 1)
+        self._read = self._ledger.changes.end
+
+    def _charge(self, entry: LedgerEntry, sign: int) -> None:
+        numbers = self._by_namespace.get(entry.namespace)
+        info = self._clusters.get(entry.cluster) if numbers else None
+        if numbers is None or info is None:
+            return
+        for n in numbers:
+            amount = amount_of(self._quotas[n], info, entry.engines)
+            if amount == NOTHING:
+                continue
+            self._totals[n] = self._totals[n].plus(amount) if sign > 0 else self._totals[n].minus(amount)
+            if self._parts is not None:
+                parts = self._parts.setdefault(entry.cluster, [NOTHING] * len(self._quotas))
+                parts[n] = parts[n].plus(amount) if sign > 0 else parts[n].minus(amount)
+
+
+def _by_namespace(quotas: Sequence[Quota]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for n, quota in enumerate(quotas):
+        found.setdefault(quota.namespace, []).append(n)
+    return found

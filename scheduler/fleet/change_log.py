@@ -1,0 +1,41 @@
+"""What was put into a ledger and removed from it, in order, for those who keep something that follows from its entries.
+
+A reader remembers where it stopped. The log is short: a reader that stopped before its beginning counts everything anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.model.inputs import LedgerEntry
+
+_LENGTH_MAX = 20_000
+Change = tuple[LedgerEntry | None, LedgerEntry | None]
+
+
+class ChangeLog:
+    """Pairs of the entry before and after; None where there is none."""
+
+    __slots__ = ("_changes", "_dropped")
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+        self._dropped = 0
+
+    @property
+    def end(self) -> int:
+        """Where a reader stops that has read everything."""
+        return self._dropped + len(self._changes)
+
+    def add(self, before: LedgerEntry | None, after: LedgerEntry | None) -> None:
+        """Record one change."""
+        if len(self._changes) >= _LENGTH_MAX:
+            self._dropped += len(self._changes)
+            self._changes.clear()
+        self._changes.append((before, after))
+
+    def since(self, position: int) -> Iterator[Change] | None:
+        """Give what changed since a reader stopped at a position; None when that is not known any more."""
+        if position < self._dropped:
+            return None
+        return iter(self._changes[position - self._dropped :])
