@@ -32,9 +32,15 @@ def _charged(state: State, cluster: str, pool: PoolView) -> int:
 
 
 def _grew(step: Step, entry: LedgerEntry, pool: PoolView) -> bool:
+    """Whether a replica has more on a pool than before, member by member."""
     was = step.before.entries.get(entry.uid)
     now, before = pods_of(entry.engines, pool), pods_of(was.engines, pool) if was else []
-    return any(g.count for g in now) and [(g.size, g.count, g.siblings) for g in now] != [(g.size, g.count, g.siblings) for g in before]
+    if len(now) != len(before):
+        return bool(now)
+    return any(
+        new.count > old.count or new.siblings > old.siblings or any(a > b for a, b in zip(new.size, old.size, strict=True))
+        for new, old in zip(now, before, strict=True)
+    )
 
 
 def _devices(step: Step, name: str, pool: PoolView) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,12 +10,12 @@ from scheduler.decide import apply, decide, decide_and_explain
 from scheduler.explain.cluster_report import ClusterDetail
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.decision import Decision, Placement
-from scheduler.model.inputs import DeploymentView, LedgerEntry
+from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from tests.scheduler.builders import NOW
-from tests.scheduler.laws.policies.books import Owner, State
+from tests.scheduler.laws.policies.books import Owner, State, heir_of, owner_of
 from tests.scheduler.laws.policies.rules import owner
 from tests.scheduler.laws.policies.search import Filler
-from tests.scheduler.laws.policies.worlds import World
+from tests.scheduler.laws.policies.worlds import Dice, World, edited_later
 
 # Evictions after which their deployment has a successor placed for each, apart from what is missing.
 SUCCEEDED = ("TemplateChanged", "PinMismatch", "NotAdmitted")
@@ -86,36 +85,59 @@ class Step:
 
 @dataclass
 class Outcome:
-    """All steps of a world, the fleet in the end, and the same requests decided as one batch."""
+    """All steps of a world, the fleet in the end, the deployments as they are then, and the first round decided as one batch."""
 
     world: World
     fleet: Fleet
     steps: list[Step]
     batch: list[Decision]
+    later: list[ScheduleRequest]
+    now: int
 
 
 def run(world: World) -> Outcome:
+    """Decide every deployment once; then time passes, a few things happen, and every deployment is decided again."""
     built = world.build()
     batch = decide(built, world.requests(), NOW)
-    steps = []
-    for request in world.requests():
-        before = state_of(built)
+    steps = list(_decided(built, world.requests(), NOW, explained=world.seed % 4 == 0))
+    if world.seed % 2:
+        return Outcome(world, built, steps, batch, world.requests(), NOW)
+    dice = Dice(world.seed)
+    now = NOW + dice.choice((1, 1, 600)) * 1000
+    _pass_time(built, dice, now)
+    later = [replace(r, request_id=f"later-{r.request_id}", deployment=edited_later(dice, r.deployment)) for r in world.requests()]
+    steps += _decided(built, later, now, explained=False)
+    return Outcome(world, built, steps, batch, later, now)
+
+
+def _decided(built: Fleet, requests: list[ScheduleRequest], now: int, *, explained: bool) -> Iterator[Step]:
+    for request in requests:
+        before = state_of(built, now)
         # An explanation costs more than its decision; where nothing is missing some are enough.
-        explained = decide_and_explain(built, [request], NOW, lambda d: d.shortfall > 0 or world.seed % 4 == 0)[0]
-        decision = explained.decision
+        answer = decide_and_explain(built, [request], now, lambda d: explained or d.shortfall > 0)[0]
+        decision = answer.decision
         apply(built, decision, request.deployment)
-        after = state_of(built)
         updated = {p.uid: before.entries[p.uid].engines for p in decision.placements if p.action == "Update"}
-        steps.append(Step(request.deployment, decision, before, replace(after, larger=updated), explained.clusters))
-    return Outcome(world, built, steps, batch)
+        yield Step(request.deployment, decision, before, replace(state_of(built, now), larger=updated), answer.clusters)
 
 
-def state_of(built: Fleet) -> State:
+def _pass_time(built: Fleet, dice: Dice, now: int) -> None:
+    """Let some replicas start, get Ready or go."""
+    for entry in sorted(built.entries(), key=lambda entry: entry.uid):
+        if entry.state == "Releasing" and dice.chance(0.5):
+            built.release(entry.uid)
+        elif entry.state != "Releasing" and dice.chance(0.7) and all(built.replica(uid) is None for uid in awaited(built, entry)):
+            built.bind(entry.uid, now)
+            built.observe(entry.uid, ready=dice.chance(0.8), serving=True)
+
+
+def awaited(built: Fleet, entry: LedgerEntry) -> list[str]:
+    """Name the replicas whose nodes a reserved one was given."""
+    if entry.state != "Reserved":
+        return []
+    return [e.uid for e in built.on_cluster(entry.cluster).values() if e.state == "Releasing" and heir_of(e) == owner_of(entry)]
+
+
+def state_of(built: Fleet, now: int) -> State:
     clusters = {name: built.clusters[name].view for name in sorted(built.clusters)}
-    return State(clusters, {entry.uid: entry for entry in built.entries()}, built.options, dict(built.preempted_at), NOW)
-
-
-def pools_of(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
-    """Give the pools that an entry uses, once each."""
-    seen = Counter((entry.cluster, member.pool) for engine in entry.engines for member in engine.members if member.requests)
-    yield from seen
+    return State(clusters, {entry.uid: entry for entry in built.entries()}, built.options, dict(built.preempted_at), now)

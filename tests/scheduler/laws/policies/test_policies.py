@@ -29,7 +29,6 @@ PENDING = (
     complete.no_victim_could_have_stayed,
     complete.the_victims_are_the_cheapest,
     lawful.gangs_are_whole,
-    lawful.i1_no_pool_is_over_capacity,
     lawful.i6_there_are_no_more_than_wanted,
     lawful.quotas_hold_for_what_is_placed_and_what_grows,
 )

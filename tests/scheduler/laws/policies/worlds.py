@@ -285,6 +285,17 @@ def _replica(dice: Dice, world: World, view: DeploymentView) -> LedgerEntry | No
     )
 
 
+def edited_later(dice: Dice, view: DeploymentView) -> DeploymentView:
+    """Give a deployment as it asks later: most are as they were, some scaled, changed, or with another policy."""
+    if dice.chance(0.3):
+        view = replace(view, replicas=dice.randint(0, 5))
+    if dice.chance(0.15):
+        view = replace(view, engines=tuple(_edited(dice, e) for e in view.engines), template="v2")
+    if dice.chance(0.1):
+        view = replace(view, policy=_policy(dice))
+    return view
+
+
 def _edited(dice: Dice, one: EngineView) -> EngineView:
     if dice.chance(0.6):
         return replace(one, copies=dice.choice((1, 2, 3)))
