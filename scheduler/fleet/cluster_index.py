@@ -153,12 +153,8 @@ class ClusterIndex:
 
     def named(self, names: Iterable[str]) -> ClusterSet:
         """Give the set of the clusters with these names; unknown names are left out."""
-        found = 0
-        for name in dict.fromkeys(names):
-            info = self.clusters.get(name)
-            if info is not None:
-                found |= 1 << info.rank
-        return ClusterSet(found)
+        ranks = [info.rank for name in dict.fromkeys(names) if (info := self.clusters.get(name)) is not None]
+        return bits(ranks, len(self.ranked))
 
     def offered_sets(self) -> list[DeviceSet]:
         """Give the different devices of pools that take new replicas, in no order."""

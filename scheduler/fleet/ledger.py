@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from scheduler.fleet.change_log import ChangeLog
 from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, reusing_group
+from scheduler.fleet.neighbours import Neighbours
 from scheduler.hardware.charged_devices import ClusterLoad
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
@@ -37,9 +38,9 @@ class Ledger:
         "_nominated",
         "_owners",
         "_parent",
-        "_with_anti_affinity",
         "changes",
         "freed",
+        "neighbours",
         "releasing",
         "touched",
         "used",
@@ -53,10 +54,10 @@ class Ledger:
         self._names: dict[str, dict[str, None]] = {}
         # Only of clusters that have been asked for.
         self._loads: dict[str, ClusterLoad] = {}
-        self._with_anti_affinity: dict[str, LedgerEntry] = {}
         # Releasing entries by the deployment they were preempted for; of a fork those that it has read or changed.
         self._nominated: dict[Owner, dict[str, LedgerEntry]] = {}
         self.changes = ChangeLog()
+        self.neighbours: Neighbours = Neighbours(parent.neighbours if parent else None)
         self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
         self.freed = self._charged_nodes.freed
         self.touched = self._charged_nodes.touched
@@ -100,12 +101,6 @@ class Ledger:
         if self._parent:
             known.update(self._parent.owners(namespaces))
         return sorted(owner for owner in known if owner[0] in namespaces)
-
-    def with_anti_affinity(self) -> Iterator[LedgerEntry]:
-        """Give the entries of deployments with required anti-affinity."""
-        if self._parent:
-            yield from (entry for entry in self._parent.with_anti_affinity() if entry.uid not in self._entries)
-        yield from self._with_anti_affinity.values()
 
     def on_cluster(self, cluster: str) -> Mapping[str, LedgerEntry]:
         """Give the entries of a cluster by uid."""
@@ -176,10 +171,7 @@ class Ledger:
             self._own_nominated(becomes)[entry.uid] = entry
         self._entries[entry.uid] = entry
         self.changes.add(old, entry)
-        if entry.avoids:
-            self._with_anti_affinity[entry.uid] = entry
-        else:
-            self._with_anti_affinity.pop(entry.uid, None)
+        self.neighbours.move(old, entry)
         self._own_owner((entry.namespace, entry.deployment))[entry.uid] = entry
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
@@ -200,9 +192,9 @@ class Ledger:
             return None
         self._charge(entry, -1)
         self.changes.add(entry, None)
-        self._with_anti_affinity.pop(uid, None)
         if nominee := _nominee(entry):
             self._own_nominated(nominee).pop(uid, None)
+        self.neighbours.move(entry, None)
         if self._parent:
             self._entries[uid] = None
         else:
@@ -292,6 +284,7 @@ class Ledger:
     def differences(self, other: Ledger) -> list[str]:
         """Compare the charges of two ledgers, pool by pool, and their entries, uid by uid."""
         found = self._charged_nodes.differences(other._charged_nodes)  # same class
+        found += self.neighbours.differences(other.neighbours)
         own_entries = {entry.uid: entry for entry in self.entries()}
         other_entries = {entry.uid: entry for entry in other.entries()}
         found += [

@@ -1,21 +1,25 @@
 """Which clusters the deployment's own rules leave: topology spread, affinity, anti-affinity.
 
-A rule becomes a set of clusters, computed anew for every replica because each placement changes the counts. Anti-affinity is symmetric:
-the required terms that other deployments had when their replicas were placed are checked too.
+A rule becomes a set of clusters, computed anew for every replica because each placement changes the counts. What replicas of others add to
+it is computed once a cycle, for they do not move in it; the rest depends on the deployment's own replicas alone. Anti-affinity is
+symmetric: the required terms of other deployments are checked too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
+from scheduler.fleet.neighbours import AvoidingGroup, LabelGroup
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, TopologySpread
 
 # Replicas of the deployment per cluster.
 ReplicaCounts = Mapping[str, int]
-Labels = tuple[tuple[str, str], ...]
 
 
 class Constraints:
@@ -38,8 +42,9 @@ class Constraints:
         self._has_terms = bool(policy.affinity or policy.anti_affinity)
         self.has_preferences = bool(self._preferences or self._preferred_spreads)
         self._forbidden = self._excluded_by_others()
-        # Where replicas of others are, by their namespace and labels; they do not move in this cycle. Read when a term needs it.
-        self._others: dict[tuple[str, Labels], ClusterSet] | None = None
+        # The clusters of each domain that replicas may be spread over, and all of these, by label.
+        self._spread_over: dict[str, tuple[dict[str, ClusterSet], ClusterSet]] = {}
+        # Clusters whose domain has a replica of another deployment that a term selects, by term.
         self._domains_of_others: dict[int, ClusterSet] = {}
         # Where own replicas are, and what follows from that: most placements add a replica to a domain that has one already.
         self._occupied = NO_CLUSTERS
@@ -93,6 +98,23 @@ class Constraints:
 
         return penalty
 
+    def by_preference(self, clusters: ClusterSet, own: ReplicaCounts) -> list[ClusterSet]:
+        """Split clusters into those that meet the preferences equally well, the best first."""
+        self._catch_up(own)
+        weighed = [(self._domains(term), weight) for term, weight in self._preferences]
+        for rule in self._preferred_spreads:
+            values = self._overlay.index.label_values.get(rule.topology_key, {})
+            weighed += [(values[value], count) for value, count in self._counts(rule.topology_key, own).items()]
+        groups = {0: clusters}
+        for domains, weight in weighed:
+            split: dict[int, ClusterSet] = {}
+            for penalty, group in groups.items():
+                for value, part in ((penalty + weight, group & domains), (penalty, group & ~domains)):
+                    if part:
+                        split[value] = ClusterSet(split.get(value, 0) | part)
+            groups = split
+        return [groups[penalty] for penalty in sorted(groups)]
+
     def _catch_up(self, own: ReplicaCounts) -> None:
         """Drop what is known when a cluster has got its first own replica, or lost its last one."""
         if not self._has_terms:
@@ -114,17 +136,20 @@ class Constraints:
         return counts
 
     def _within_skew(self, rule: TopologySpread, own: ReplicaCounts) -> ClusterSet:
-        values = self._overlay.index.label_values.get(rule.topology_key, {})
-        domains = {value: clusters for value, clusters in values.items() if clusters & self._eligible}
-        counts = self._counts(rule.topology_key, own)
-        lowest = min((counts.get(value, 0) for value in domains), default=0)
-        if rule.min_domains and len(domains) < rule.min_domains:
-            lowest = 0
-        found = 0
-        for value, clusters in domains.items():
-            if counts.get(value, 0) + 1 - lowest <= rule.max_skew:
-                found |= clusters
-        return ClusterSet(found)
+        known = self._spread_over.get(rule.topology_key)
+        if known is None:
+            values = self._overlay.index.label_values.get(rule.topology_key, {})
+            domains = {value: clusters for value, clusters in values.items() if clusters & self._eligible}
+            known = self._spread_over[rule.topology_key] = (domains, ClusterSet(reduce(or_, domains.values(), 0)))
+        domains, found = known
+        counts = {value: count for value, count in self._counts(rule.topology_key, own).items() if value in domains}
+        is_scarce = rule.min_domains and len(domains) < rule.min_domains
+        lowest = 0 if is_scarce or len(counts) < len(domains) else min(counts.values(), default=0)
+        # A domain without own replicas is within any skew.
+        for value, count in counts.items():
+            if count + 1 - lowest > rule.max_skew:
+                found = ClusterSet(found & ~domains[value])
+        return found
 
     def _affinity_domains(self, term: AffinityTerm) -> ClusterSet:
         found = self._domains(term)
@@ -151,49 +176,60 @@ class Constraints:
 
     def _with_others(self, term: AffinityTerm) -> ClusterSet:
         """Give the clusters whose domain has a replica of another deployment that the term selects."""
-        if self._others is None:
-            self._others = self._others_by_labels()
-        found = 0
-        namespaces = _namespaces(term, self._deployment.namespace)
-        for (namespace, labels), clusters in self._others.items():
-            if namespace in namespaces and _has(dict(labels), term.match_labels):
-                found |= clusters
-        return self._expanded(ClusterSet(found), term.topology_key)
+        deployment, neighbours = self._deployment, self._overlay.ledger.neighbours
+        names: dict[str, None] = {}
+        for namespace in _namespaces(term, deployment.namespace):
+            if term.match_labels:
+                for group in neighbours.selected(namespace, term.match_labels):
+                    names |= self._of_others(group)
+            else:
+                names |= self._of_anybody_else(namespace)
+        return self._expanded(self._overlay.index.named(names), term.topology_key)
 
-    def _others_by_labels(self) -> dict[tuple[str, Labels], ClusterSet]:
-        deployment = self._deployment
-        requester = (deployment.namespace, deployment.name)
-        terms = (*deployment.policy.affinity, *deployment.policy.anti_affinity)
-        namespaces = {namespace for term in terms for namespace in _namespaces(term, deployment.namespace)}
-        names: dict[tuple[str, Labels], set[str]] = {}
-        for owner in self._overlay.ledger.owners(tuple(sorted(namespaces))):
-            if owner != requester:
-                for entry in self._overlay.ledger.owned(*owner).values():
-                    names.setdefault((owner[0], entry.labels), set()).add(entry.cluster)
-        return {key: self._overlay.index.named(clusters) for key, clusters in names.items()}
+    def _of_others(self, group: LabelGroup | AvoidingGroup) -> dict[str, None]:
+        """Name the clusters with replicas of a group that are not own ones."""
+        deployment, ledger = self._deployment, self._overlay.ledger
+        found = ledger.neighbours.on(group)
+        own = Counter[str]()
+        if group[0] == deployment.namespace:
+            entries = ledger.owned(deployment.namespace, deployment.name).values()
+            own.update(entry.cluster for entry in entries if group[1] in (entry.labels, entry.avoids))
+        return {name: None for name, number in found.items() if number > own[name]}
+
+    def _of_anybody_else(self, namespace: str) -> dict[str, None]:
+        deployment, ledger = self._deployment, self._overlay.ledger
+        others = (owner for owner in ledger.owners((namespace,)) if owner != (deployment.namespace, deployment.name))
+        return {entry.cluster: None for owner in others for entry in ledger.owned(*owner).values()}
 
     def _expanded(self, clusters: ClusterSet, key: str) -> ClusterSet:
-        """Give all clusters of the domains that some of these are in."""
-        found = 0
+        """Give all clusters of the domains that some of these are in; one without the label is a domain of its own."""
+        domains = self._overlay.index.label_values.get(key, {}) if key else {}
+        found: int = clusters
+        if clusters.bit_count() > len(domains):
+            for domain in domains.values():
+                if domain & clusters:
+                    found |= domain
+            return ClusterSet(found)
         for info in self._overlay.index.each(clusters):
-            if not found & 1 << info.rank:
-                found |= _domain(self._overlay, info, key)
+            value = info.view.labels.get(key)
+            if value is not None:
+                found |= domains[value]
         return ClusterSet(found)
 
     def _excluded_by_others(self) -> ClusterSet:
         """Give the clusters whose domain is excluded by the anti-affinity of a replica of another deployment."""
-        deployment = self._deployment
-        found = 0
-        for entry in self._overlay.ledger.with_anti_affinity():
-            if (entry.namespace, entry.deployment) == (deployment.namespace, deployment.name):
-                continue
-            for key, namespaces, wanted in entry.avoids:
-                info = self._overlay.clusters.get(entry.cluster)
-                if info is None or deployment.namespace not in (namespaces or (entry.namespace,)):
-                    continue
-                if _has(deployment.labels, dict(wanted)):
-                    found |= _domain(self._overlay, info, key)
-        return ClusterSet(found)
+        deployment, index = self._deployment, self._overlay.index
+        excluded: dict[str, dict[str, None]] = {}
+        for group in self._overlay.ledger.neighbours.avoiding(deployment.labels.items()):
+            keys = {
+                key
+                for key, namespaces, wanted in group[1]
+                if deployment.namespace in (namespaces or (group[0],)) and _has(deployment.labels, dict(wanted))
+            }
+            names = self._of_others(group) if keys else {}
+            for key in keys:
+                excluded[key] = {**excluded.get(key, {}), **names}
+        return ClusterSet(reduce(or_, (self._expanded(index.named(names), key) for key, names in excluded.items()), 0))
 
     def _with_cache(self) -> ClusterSet:
         found = 0
@@ -202,12 +238,6 @@ class Constraints:
             if info is not None and phase == self._deployment.policy.cache_required:
                 found |= 1 << info.rank
         return ClusterSet(found)
-
-
-def _domain(overlay: FleetOverlay, info: ClusterInfo, key: str) -> ClusterSet:
-    """Give the clusters of one domain: those with the same label value, or the cluster alone."""
-    value = info.view.labels.get(key) if key else None
-    return ClusterSet(1 << info.rank) if value is None else overlay.index.label_values[key][value]
 
 
 def _namespaces(term: AffinityTerm, own: str) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 
 from api_types.names import replica_name
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
@@ -133,12 +135,11 @@ class ReplicaPlacer:
         if not self.scorer.spreads:
             yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.mark_full)
             return
-        loaded = 0
-        for clusters in self._levels.values():
-            loaded |= clusters
-        levels = [allowed & ~loaded, *(allowed & self._levels[load] for load in sorted(self._levels))]
-        for level in levels:
-            group = level
+        loaded = reduce(or_, self._levels.values(), 0)
+        levels = [self.overlay.index.everything & ~loaded, *(self._levels[load] for load in sorted(self._levels))]
+        alike = self.constraints.by_preference(allowed, self.own)
+        for clusters in (equals & level for equals in alike for level in levels):
+            group = clusters
             while group:
                 low = group & -group
                 group ^= low

@@ -74,7 +74,9 @@ class ClusterScorer:
         self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._functions) if profile == WEIGHTED else ()
         prefers_domain = deployment.policy.network_domain == "Preferred"
         self._has_preferences = constraints.has_preferences or prefers_domain
-        self.spreads = self._functions == PROFILES[DEFAULT] and not self._has_preferences
+        # One engine is in one network, so how far its preferences are met does not depend on the pool it would get.
+        is_one = not self._has_preferences or len(compiled.engines) == 1
+        self.spreads = self._functions == PROFILES[DEFAULT] and is_one
         self._preference_values = 2 if self._has_preferences else 0
         # What was computed for a cluster is valid until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}

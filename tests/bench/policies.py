@@ -187,6 +187,9 @@ SCENARIOS: Mapping[str, Scenario] = {
     "preemption, more nodes than any pool has": Scenario(full, urgent(5), PREEMPTION, places=0),
     "preemption, no replica can be spared": Scenario(lambda: full(min_available=OWNED), urgent(1), PREEMPTION, places=0),
     "preferred affinity and spread": Scenario(neighbours, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED),
+    "preferred affinity and spread, 10000 clusters, 100000 replicas": Scenario(
+        lambda: neighbours(10_000, 10_000), choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED
+    ),
     "quota, 80 replicas": Scenario(lambda: under_quota(80), a_deployment()),
     "quota, 8000 replicas": Scenario(lambda: under_quota(8_000), a_deployment()),
     "device-packed, beside 400 replicas on a cluster": Scenario(packed, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),

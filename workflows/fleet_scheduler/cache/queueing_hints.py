@@ -38,7 +38,7 @@ class QueueingHints:
     def affected(self, waiting: Iterable[PlacementRequest], fleet: Fleet) -> list[PlacementRequest]:
         """Give the requests whose answer can change, in their order."""
         # Quotas and anti-affinity of other deployments span clusters.
-        if self.everywhere or fleet.options.quotas or any(True for _ in fleet.ledger.with_anti_affinity()):
+        if self.everywhere or fleet.options.quotas or fleet.ledger.neighbours.any_avoiding:
             return list(waiting)
         labels = [info.view.labels for name in sorted(self.clusters) if (info := fleet.clusters.get(name)) is not None]
         return [place for place in waiting if self._affects(place, labels, fleet)]

@@ -1,0 +1,145 @@
+"""On which clusters replicas stand, by the labels of their deployments and by whom these avoid: what terms of affinity are checked with.
+
+To answer a term by a walk over all replicas would make each decision as expensive as the fleet is large. Replicas are counted here as they
+come and go, so an answer takes as many steps as clusters are in it. Deployments without labels and without anti-affinity are not counted.
+
+A fork reads through to its parent and keeps only what it counted itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from scheduler.model.decision import AntiAffinity
+from scheduler.model.inputs import LedgerEntry
+
+K = TypeVar("K")
+G = TypeVar("G")
+Pair = tuple[str, str]
+Labels = tuple[Pair, ...]
+# A namespace, and the labels or the anti-affinity that replicas of it share.
+LabelGroup = tuple[str, Labels]
+AvoidingGroup = tuple[str, AntiAffinity]
+# A term without labels selects everybody: it is found by a pair that no label is.
+_ANY: Pair = ("", "")
+
+
+class Neighbours:
+    """Replicas per cluster, for each group of replicas whose deployments have the same labels, or avoid the same."""
+
+    __slots__ = ("_avoiding", "_counts", "_labelled", "_parent")
+
+    def __init__(self, parent: Neighbours | None = None) -> None:
+        self._parent = parent
+        self._counts: dict[LabelGroup | AvoidingGroup, Counter[str]] = {}
+        # The groups that a pair of labels may lead to, those of a fork beside those of its parent.
+        self._labelled: dict[tuple[str, Pair], dict[LabelGroup, None]] = {}
+        self._avoiding: dict[Pair, dict[AvoidingGroup, None]] = {}
+
+    def move(self, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
+        """Count an entry that takes the place of another; None where there is none."""
+        before, after = _place(old), _place(new)
+        if before != after:
+            self._count(before, -1)
+            self._count(after, 1)
+
+    def _count(self, place: tuple[str, str, Labels, AntiAffinity] | None, sign: int) -> None:
+        if place is None:
+            return
+        namespace, cluster, labels, avoids = place
+        if labels:
+            group = (namespace, labels)
+            if self._add(group, cluster, sign):
+                for pair in labels:
+                    self._labelled.setdefault((namespace, pair), {})[group] = None
+            elif group not in self._counts:
+                for pair in labels:
+                    _discard(self._labelled, (namespace, pair), group)
+        if avoids:
+            avoiding = (namespace, avoids)
+            if self._add(avoiding, cluster, sign):
+                for pair in _found_by(avoids):
+                    self._avoiding.setdefault(pair, {})[avoiding] = None
+            elif avoiding not in self._counts:
+                for pair in _found_by(avoids):
+                    _discard(self._avoiding, pair, avoiding)
+
+    def _add(self, group: LabelGroup | AvoidingGroup, cluster: str, sign: int) -> bool:
+        """Count a replica of a group; True if the group is new here. What is not needed any more is dropped."""
+        counts = self._counts.get(group)
+        is_new = counts is None
+        if counts is None:
+            counts = self._counts[group] = Counter()
+        counts[cluster] += sign
+        if not counts[cluster]:
+            del counts[cluster]
+            if not counts:
+                del self._counts[group]
+        return is_new
+
+    @property
+    def any_avoiding(self) -> bool:
+        """Whether any replica avoids others. A fork may still say so after its last one is gone."""
+        return bool(self._avoiding) or (self._parent is not None and self._parent.any_avoiding)
+
+    def on(self, group: LabelGroup | AvoidingGroup) -> Mapping[str, int]:
+        """Give the replicas of a group per cluster."""
+        counts = self._counts.get(group)
+        below = self._parent.on(group) if self._parent else {}
+        if counts is None:
+            return below
+        if not below:
+            return counts
+        total = dict(below)
+        for cluster, change in counts.items():
+            total[cluster] = total.get(cluster, 0) + change
+        return {cluster: number for cluster, number in total.items() if number}
+
+    def selected(self, namespace: str, wanted: Mapping[str, str]) -> Iterator[LabelGroup]:
+        """Give the groups of a namespace with all of these labels, of which there is one at least."""
+        rarest = min((self._groups_with(namespace, pair) for pair in wanted.items()), key=len)
+        for group in rarest:
+            if wanted.items() <= dict(group[1]).items():
+                yield group
+
+    def _groups_with(self, namespace: str, pair: Pair) -> Mapping[LabelGroup, None]:
+        own = self._labelled.get((namespace, pair), {})
+        below = self._parent._groups_with(namespace, pair) if self._parent else {}  # noqa: SLF001  # same class
+        return {**below, **own} if own and below else own or below
+
+    def avoiding(self, labels: Iterable[Pair]) -> dict[AvoidingGroup, None]:
+        """Give the groups that may avoid a deployment with these labels; their terms say which do."""
+        found = self._parent.avoiding(labels) if self._parent else {}
+        for pair in (_ANY, *labels):
+            found |= self._avoiding.get(pair, {})
+        return found
+
+    def differences(self, other: Neighbours) -> list[str]:
+        """Compare with another count, group by group; one sentence per difference."""
+        return [
+            f"replicas like {group}: {dict(self.on(group))} counted, {dict(other.on(group))} by recount"
+            for group in sorted({*self._counts, *other._counts}, key=repr)  # same class
+            if dict(self.on(group)) != dict(other.on(group))
+        ]
+
+
+def _place(entry: LedgerEntry | None) -> tuple[str, str, Labels, AntiAffinity] | None:
+    """Give what is counted of an entry."""
+    if entry is None or not (entry.labels or entry.avoids):
+        return None
+    return (entry.namespace, entry.cluster, entry.labels, entry.avoids)
+
+
+def _found_by(avoids: AntiAffinity) -> dict[Pair, None]:
+    """Give a pair of labels for each term: whoever the term selects has it."""
+    return {(wanted[0] if wanted else _ANY): None for _, _, wanted in avoids}
+
+
+def _discard(index: dict[K, dict[G, None]], key: K, group: G) -> None:
+    groups = index.get(key)
+    if groups is not None:
+        groups.pop(group, None)
+        if not groups:
+            del index[key]
