@@ -17,6 +17,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import CheckReceivers
+from api_types import queues
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
@@ -25,7 +26,7 @@ from api_types.validation.manifests import InvalidManifest, Manifest, dump
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, is_true, waiting_for
+from workflows.entity.conditions import CALL_REFUSED, CALLS_ACCEPTED, CANCEL_REFUSED, FALSE, MALFORMED, is_true, waiting_for
 from workflows.entity.context import EntityContext
 from workflows.entity.handles import changes, checks, handles
 from workflows.entity.manifest import manifest_of
@@ -56,6 +57,8 @@ class Entity(ABC, Generic[StateT]):
         self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue)
         self._resync_due = False
         self.arrivals: Counter[str] = Counter()
+        # The problems of calls that a worker refused, by summary.
+        self._refused_calls: dict[str, str] = {}
 
     # --- the loop ---------------------------------------------------------------------------------------------------------------------
 
@@ -64,6 +67,8 @@ class Entity(ABC, Generic[StateT]):
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
         self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
+        # The run before may have ended while a call was refused that this one does not make.
+        self.context.remove_condition(CALLS_ACCEPTED)
         resync = asyncio.create_task(self._resync_periodically())
         gone = False
         while not gone:
@@ -287,6 +292,25 @@ class Entity(ABC, Generic[StateT]):
         self.context.record_refusal(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
         if self.state.spec is None:
             admission.refuse(self.context, problems)
+
+    def call_refused(self, summary: str, problem: str) -> None:
+        """Show that a call is refused, and is made again."""
+        self._refused_calls[summary] = problem
+        self._show_refused_calls()
+
+    def call_accepted(self, summary: str) -> None:
+        """Show it no more."""
+        self._refused_calls.pop(summary, None)
+        self._show_refused_calls()
+
+    def _show_refused_calls(self) -> None:
+        if self._refused_calls:
+            summary, problem = min(self._refused_calls.items())
+            message = f"{summary}: {problem}. It is tried again; upgrade the workers that serve {queues.WORKFLOWS}"
+            self.context.set_condition(CALLS_ACCEPTED, FALSE, CALL_REFUSED, message)
+        else:
+            self.context.remove_condition(CALLS_ACCEPTED)
+        self.publish()
 
     def accept_request(self, request_id: str) -> bool:
         """Remember the id of a request; False when it was accepted before."""

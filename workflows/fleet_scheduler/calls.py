@@ -11,7 +11,7 @@ from api_types.messages.scheduling import PlacementRequest
 from api_types.payloads.limits import split_by_size
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.querying import query_each
-from workflows.entity.calls.sending import broadcast
+from workflows.entity.calls.sending import broadcast, call_entities
 from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.controller import SchedulerController
@@ -34,9 +34,7 @@ async def _send(signals: Sequence[SignalRequest], summary: str) -> set[str]:
     """Send signals and give the workflow ids that do not exist."""
     missing: set[str] = set()
     for batch in split_by_size(signals, name=str):
-        result = await workflow.execute_activity_method(
-            EntityClient.signal_many, SignalBatch(signals=batch), **activity_options.remote(activity_options.ENTITY_BATCH, summary)
-        )
+        result = await call_entities(EntityClient.signal_many, SignalBatch(signals=batch), summary)
         missing |= set(result.missing)
     return missing
 

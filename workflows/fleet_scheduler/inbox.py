@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api_types import clock
+from api_types import clock, queues
 from api_types.base import Message, time_problem
 from api_types.limits import CAPACITY_BYTES_MAX, FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
 from api_types.messages.capacity import with_plain_admission
@@ -36,7 +36,7 @@ from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack
 from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
+from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
@@ -105,6 +105,10 @@ class Inbox:
     def _cancel_requested(self, message: CancelRequested) -> None:
         reason = f" ({message.reason})" if message.reason else ""
         self._record(CANCEL_REFUSED, f"the scheduler was to be cancelled{reason}, and goes on: nothing could be placed without it")
+
+    def call_refused(self, summary: str, problem: str) -> None:
+        """Record that a worker refused a call, which is made again."""
+        self._record(CALL_REFUSED, f"{summary}: {problem}. It is tried again; upgrade the workers that serve {queues.WORKFLOWS}")
 
     def _record(self, reason: str, message: str) -> None:
         state, now = self._cache.state, clock.timestamp(datetime.fromtimestamp(self._cache.now() / 1000, UTC))

@@ -16,6 +16,7 @@ from api_types import names, queues
 from api_types.base import Message
 from scheduler import read_policy
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 
 MEMO = "fleetPolicy"
@@ -85,11 +86,9 @@ class PolicyKeeper:
     async def restore(self) -> None:
         """Take over the policy of the scheduler before this one."""
         state = self._cache.state
-        found = await workflow.execute_activity(
-            find_policy_record,
-            FindPolicyRecord(run_id=workflow.info().run_id),
-            **activity_options.remote(_FIND, "find the fleet policy of an earlier scheduler"),
-        )
+        wanted, summary = FindPolicyRecord(run_id=workflow.info().run_id), "find the fleet policy of an earlier scheduler"
+        options = activity_options.remote(_FIND, summary)
+        found = await until_accepted(lambda: workflow.execute_activity(find_policy_record, wanted, **options), summary)
         if found.policy is not None:
             try:
                 self._cache.fleet.set_options(read_policy(found.policy))

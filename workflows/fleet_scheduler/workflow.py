@@ -220,6 +220,13 @@ class FleetSchedulerWorkflow:
         """Record a signal whose argument could not be read."""
         self.inbox.refuse(message.__name__, problems)
 
+    def call_refused(self, summary: str, problem: str) -> None:
+        """Record that a call is refused, and is made again."""
+        self.inbox.call_refused(summary, problem)
+
+    def call_accepted(self, summary: str) -> None:
+        """Nothing: what was refused is an event, and those stay."""
+
     # --- queries ------------------------------------------------------------------------------------------------------------------
 
     @workflow.query

@@ -13,6 +13,7 @@ from activities.messaging.entity_client import EntityClient
 from api_types.messages.delivery import Broadcast, SignalBatch, SignalRequest
 from api_types.payloads.limits import split_by_size
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 
 # A local activity has to end within seconds: calls to more entities than this are one normal activity.
 LOCAL_CALLS_MAX = 16
@@ -32,7 +33,8 @@ async def call_entities(
         return await workflow.execute_local_activity_method(
             method, argument, **activity_options.local(activity_options.ENTITY_CALL, summary)
         )
-    return await workflow.execute_activity_method(method, argument, **activity_options.remote(activity_options.ENTITY_BATCH, summary))
+    options = activity_options.remote(activity_options.ENTITY_BATCH, summary)
+    return await until_accepted(lambda: workflow.execute_activity_method(method, argument, **options), summary)
 
 
 async def send_all(requests: Sequence[SignalRequest], summary: str, *, local: bool = False) -> list[str]:

@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import AwaitRunning
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
 
@@ -45,12 +46,10 @@ class AwaitedEntities:
             self.stop(workflow_id)
 
     async def _wait(self, workflow_id: str) -> None:
+        wanted, summary = AwaitRunning(workflow_id=workflow_id), f"wait until {workflow_id} runs"
+        options = activity_options.remote(activity_options.awaiting(), summary)
         try:
-            await workflow.execute_activity_method(
-                EntityClient.await_running,
-                AwaitRunning(workflow_id=workflow_id),
-                **activity_options.remote(activity_options.awaiting(), f"wait until {workflow_id} runs"),
-            )
+            await until_accepted(lambda: workflow.execute_activity_method(EntityClient.await_running, wanted, **options), summary)
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 raise

@@ -13,6 +13,7 @@ from temporalio.workflow import ActivityConfig
 from api_types import queues
 from api_types.payloads.packing import pack
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SurveyProgress
 from workflows.fleet_scheduler.rebuild.activities import Listed, ListEntities, ReadAccounts, list_for_rebuild, read_accounts
@@ -113,16 +114,15 @@ class Rebuild:
                 )
 
     async def _list(self, kinds: list[str], after: str) -> Listed:
-        wanted = ListEntities(kinds=kinds, after=after)
-        return await workflow.execute_activity(list_for_rebuild, wanted, **activity_options.remote(_PAGE, f"list {', '.join(kinds)}"))
+        wanted, summary = ListEntities(kinds=kinds, after=after), f"list {', '.join(kinds)}"
+        options = activity_options.remote(_PAGE, summary)
+        return await until_accepted(lambda: workflow.execute_activity(list_for_rebuild, wanted, **options), summary)
 
     async def _read(self, left: str) -> None:
         """Read one page of accounts. A greater epoch than that of this scheduler begins the whole anew, with one that is greater still."""
-        page = await workflow.execute_activity(
-            read_accounts,
-            ReadAccounts(epoch=self._state.epoch, entities=left),
-            **activity_options.remote(_PAGE, f"read accounts for epoch {self._state.epoch}"),
-        )
+        wanted, summary = ReadAccounts(epoch=self._state.epoch, entities=left), f"read accounts for epoch {self._state.epoch}"
+        options = activity_options.remote(_PAGE, summary)
+        page = await until_accepted(lambda: workflow.execute_activity(read_accounts, wanted, **options), summary)
         if page.accounts.epoch > self._state.epoch:
             self._state.epoch = page.accounts.epoch + 1
             self._start()

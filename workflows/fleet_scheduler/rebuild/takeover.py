@@ -26,6 +26,7 @@ from activities.heartbeat import heartbeating
 from api_types import names, queues
 from api_types.base import Message
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.rebuild.lost_state import LostState, continuation
 
@@ -121,11 +122,9 @@ async def _next_run(handle: WorkflowHandle[Any, Any]) -> str | None:
 
 async def continued_state(own: SchedulerState, now: int) -> SchedulerState | None:
     """Give the state to continue with; None if all entities have to be read. `now` in ms."""
-    found = await workflow.execute_activity(
-        read_lost_state,
-        FindLostState(run_id=workflow.info().run_id),
-        **activity_options.remote(_READ, "read the state of an earlier scheduler"),
-    )
+    wanted, summary = FindLostState(run_id=workflow.info().run_id), "read the state of an earlier scheduler"
+    options = activity_options.remote(_READ, summary)
+    found = await until_accepted(lambda: workflow.execute_activity(read_lost_state, wanted, **options), summary)
     following, problem = continuation(found, own.inbox, now)
     if problem:
         workflow.logger.warning("no state of an earlier scheduler is continued: all entities are read", extra={"problem": problem})

@@ -11,6 +11,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityConfig
 from api_types import names, queues
 from api_types.payloads.packing import pack
 from workflows.entity.calls import activity_options
+from workflows.entity.calls.refusals import until_accepted
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts
 from workflows.fleet_scheduler.rebuild.adoption import Adoption
@@ -103,11 +104,9 @@ class MissingAccounts:
     async def _await(self, workflow_ids: Iterable[str]) -> None:
         entities, asked_at = dict.fromkeys(workflow_ids, ""), int(workflow.time() * 1000)
         summary = f"wait for the accounts of {len(entities)} entities"
-        page = await workflow.execute_activity(
-            await_accounts,
-            ReadAccounts(epoch=self._state.epoch, entities=pack(entities), clusters_untold=self._state.takeover is not None),
-            **activity_options.remote(_AWAIT, summary),
-        )
+        wanted = ReadAccounts(epoch=self._state.epoch, entities=pack(entities), clusters_untold=self._state.takeover is not None)
+        options = activity_options.remote(_AWAIT, summary)
+        page = await until_accepted(lambda: workflow.execute_activity(await_accounts, wanted, **options), summary)
         self._arrived.append((asked_at, page))
 
     def _cancel(self) -> None:

@@ -1,0 +1,92 @@
+"""A worker refuses the argument of an activity, as one of an older release may during an upgrade: no workflow ends. On a real server."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from activities import arguments
+from api_types import names
+from api_types.errors import InvalidInput
+from tests.workflows.environment.harness import a_deployment, condition, eventually, message
+from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from workflows.entity import backoff
+
+pytestmark = pytest.mark.testbed
+
+REFUSED = "argument 1: later_field: is not known"
+
+
+class OldWorker:
+    """Refuses the first call of each activity that is no local one; one that is `blocked` until it is not any more."""
+
+    def __init__(self) -> None:
+        self.refused = Counter[str]()
+        self.blocked: set[str] = set()
+
+    def check(self, name: str, *, local: bool) -> None:
+        """Refuse a call. Raises InvalidInput."""
+        if not local and (name in self.blocked or not self.refused[name]):
+            self.refused[name] += 1
+            raise InvalidInput(f"{name}: {REFUSED}")
+
+
+@pytest.fixture
+def old_worker(monkeypatch: pytest.MonkeyPatch) -> OldWorker:
+    """Put it before the check of arguments."""
+    worker, check = OldWorker(), arguments._Check.execute_activity
+
+    async def execute(self: Any, call: Any) -> Any:
+        info = activity.info()
+        worker.check(info.activity_type, local=info.is_local)
+        return await check(self, call)
+
+    monkeypatch.setattr(arguments._Check, "execute_activity", execute)
+    monkeypatch.setattr(backoff, "_AFTER_RETRIES_SECONDS", (1, 1))
+    return worker
+
+
+@pytest.fixture
+async def fleet(old_worker: OldWorker) -> AsyncIterator[ProtocolFleet]:
+    assert not old_worker.refused
+    async with protocol_fleet(clients=1) as fleet:
+        await fleet.add([ReportedCluster("eu", {"h100": 4})])
+        yield fleet
+
+
+async def ended(fleet: ProtocolFleet) -> list[str]:
+    """Name the workflows that have ended."""
+    ends = fleet.client.list_workflows('ExecutionStatus != "Running" AND ExecutionStatus != "ContinuedAsNew"')
+    return [f"{each.id}: {each.status}" async for each in ends]
+
+
+async def test_a_call_that_is_refused_is_made_again(fleet: ProtocolFleet, old_worker: OldWorker) -> None:
+    await fleet.apply(a_deployment("chat", NAMESPACE))
+    async with asyncio.timeout(60):
+        while not await fleet.running("ModelReplica"):
+            assert await ended(fleet) == []
+            await asyncio.sleep(0.5)
+    # The scheduler answers by one of them, the deployment starts its replicas by another one.
+    assert {"tell_many", "start_replicas"} <= set(old_worker.refused)
+    events = (await fleet.scheduler("describe"))["status"]["events"]
+    assert any(event["reason"] == "CallRefused" and f"tell_many: {REFUSED}" in event["message"] for event in events), events
+
+
+async def test_an_object_says_which_call_is_refused_until_it_is_not(fleet: ProtocolFleet, old_worker: OldWorker) -> None:
+    old_worker.blocked = {"start_replicas"}
+    await fleet.apply(a_deployment("chat", NAMESPACE))
+
+    async def seen() -> Any:
+        return await fleet.describe("chat") or {}
+
+    shown = await eventually(seen, lambda shown: condition(shown, "CallsAccepted") == "False", what="the refusal")
+    assert f"start_replicas: {REFUSED}. It is tried again; upgrade the workers that serve modelplane" in message(shown, "CallsAccepted")
+    waiting = await fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "chat")).query("waiting")
+    assert any(line.startswith("CallsAccepted: CallRefused") for line in waiting), waiting
+    old_worker.blocked = set()
+    await eventually(seen, lambda shown: condition(shown, "CallsAccepted") == "", what="the end of the refusal")
+    assert await fleet.running("ModelReplica") == 1
+    assert await ended(fleet) == []
