@@ -158,6 +158,9 @@ def _quota_problems(quotas: Any) -> Iterator[str]:
                 yield f"{at}.{key}: {problem}"
         if "priorityFloor" in quota and not is_whole(quota["priorityFloor"]):
             yield f"{at}.priorityFloor: must be a whole number, got {quota['priorityFloor']!r}"
+        for key in ("className", "deviceSelector"):
+            if not isinstance(quota.get(key, ""), str):
+                yield f"{at}.{key}: must be text, got {quota[key]!r}"
         selector = quota.get("deviceSelector", "")
         refused = check_selector(selector) if isinstance(selector, str) and selector else None
         if refused:

@@ -61,6 +61,8 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"quotas": [{"namespace": "ml", "maxNodes": -1}]}, "quotas[0].maxNodes: must be a whole number at least 0, got -1"),
     ({"quotas": [{"namespace": "ml", "maxNode": 1}]}, "quotas[0].maxNode: unknown field, did you mean maxNodes?"),
     ({"quotas": [{"namespace": "ml", "deviceSelector": "device."}]}, "quotas[0].deviceSelector:"),
+    ({"quotas": [{"namespace": "ml", "deviceSelector": ["x"]}]}, "quotas[0].deviceSelector: must be text, got ['x']"),
+    ({"quotas": [{"namespace": "ml", "className": 5}]}, "quotas[0].className: must be text, got 5"),
     ({"quotas": [{"namespace": "ml", "matchLabels": {"a": 1}}]}, "quotas[0].matchLabels: must map label keys to text"),
     ({"quotas": [{"namespace": "ml", "priorityFloor": "x"}]}, "quotas[0].priorityFloor: must be a whole number, got 'x'"),
 ]
