@@ -30,7 +30,7 @@ def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
     size = _missing(step)
     if size <= 0 or step.view.policy.preemption != "LowerPriority":
         return
-    for tried, victims in enumerate(step.filler.largest_sets(step.filler.lower(), per_deployment=1)):
+    for tried, victims in enumerate(step.filler.largest_sets(step.filler.lower())):
         if tried == SETS_MAX:
             return
         if victims and step.filler.takes(size, {victim.uid for victim in victims}):
@@ -86,7 +86,7 @@ def the_victims_are_the_cheapest(step: Step) -> Found:
     depth = 3 if step.before.counts_devices else 6
     chosen = cost_of(tuple(step.victims), needed)[:depth]
     for cluster in filler.candidates:
-        for victims in filler.sets(cluster, per_deployment=1):
+        for victims in filler.sets(cluster):
             cost = cost_of(victims, needed)[:depth]
             if cost < chosen and filler.takes_one(cluster, {*(v.uid for v in victims), *evicted}):
                 yield f"{[v.name for v in victims]} on {cluster} cost {cost}, {[v.name for v in step.victims]} {chosen}"

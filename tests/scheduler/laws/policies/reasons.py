@@ -22,7 +22,7 @@ def expected(step: Step, cluster: str) -> Collection[str]:
     if next(filler.arrangements(step.after, cluster, rules=False), None) is None:
         # What an update takes while it is under way is counted at its most here.
         return OF_A_GANG if step.updated else ("InsufficientNodes",)
-    return OF_A_GANG if step.view.policy.gang_replicas > 1 and filler.takes_one(cluster) else ("Policy",)
+    return OF_A_GANG if step.view.policy.gang_replicas > 1 else ("Policy",)
 
 
 def i6_every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:

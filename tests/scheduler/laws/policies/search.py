@@ -134,20 +134,20 @@ class Filler:
         running = [entry for entry in self.state.of(of) if entry.state != "Releasing"]
         return len(running) - max((entry.min_available for entry in running), default=0)
 
-    def largest_sets(self, entries: Iterable[LedgerEntry], per_deployment: int) -> Iterator[Victims]:
-        """Give the sets of victims that cannot grow; each deployment loses at most so many."""
+    def largest_sets(self, entries: Iterable[LedgerEntry]) -> Iterator[Victims]:
+        """Give the sets of victims that cannot grow."""
         groups: dict[Owner, list[LedgerEntry]] = {}
         for entry in entries:
             groups.setdefault(owner_of(entry), []).append(entry)
-        choices = [list(combinations(group, min(len(group), per_deployment, self.spare(of)))) for of, group in groups.items()]
+        choices = [list(combinations(group, min(len(group), self.spare(of)))) for of, group in groups.items()]
         for chosen in product(*choices):
             yield tuple(entry for part in chosen for entry in part)
 
-    def sets(self, cluster: str, per_deployment: int) -> Iterator[Victims]:
+    def sets(self, cluster: str) -> Iterator[Victims]:
         """Give every lawful set of victims on a cluster, the smallest first."""
         entries = self.lower(cluster)
         for size in range(1, len(entries) + 1):
             for chosen in combinations(entries, size):
                 taken = [owner_of(entry) for entry in chosen]
-                if all(taken.count(of) <= min(per_deployment, self.spare(of)) for of in set(taken)):
+                if all(taken.count(of) <= self.spare(of) for of in set(taken)):
                     yield chosen
