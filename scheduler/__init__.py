@@ -20,6 +20,7 @@ This module is the only one that others import from.
 
 from scheduler.cel import check_selector, selector_cost
 from scheduler.decide import apply, decide, decide_and_explain, decide_some
+from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state, restore_decision_state
@@ -117,6 +118,7 @@ __all__ += [
     "offline_fleet",
     "plan",
     "plan_offline",
+    "priority_class_problem",
     "settle",
     "sort_documents",
     "with_changes",

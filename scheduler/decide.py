@@ -206,7 +206,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         diagnosis = replace(diagnosis, preemption=cycle.preemption)
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)
     condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=cycle.invalid, diagnosis=diagnosis)
-    cache = conditions.cache_condition(deployment)
+    named = (conditions.cache_condition(deployment), conditions.priority_class_condition(deployment, cycle.overlay.options))
     evictions = tuple(sorted(cycle.evictions, key=lambda e: (e.replica_name, e.uid)))
     notes = tuple(sorted(cycle.notes, key=lambda n: (n.reason, n.replica_name)))
     return Decision(
@@ -223,7 +223,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         conditions=(
             condition,
             conditions.fully_scheduled(deployment, len(placements), cycle.invalid, diagnosis),
-            *((cache,) if cache else ()),
+            *(found for found in named if found),
             *conditions.note_conditions(notes),
         ),
         more=cycle.more,

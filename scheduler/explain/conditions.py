@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.explain.diagnosis import MESSAGE_MAX, headline, named
+from scheduler.explain.near_names import nearest
 from scheduler.model import reasons
 from scheduler.model.decision import Condition, Diagnosis, RetainedNote
 from scheduler.model.inputs import DeploymentView
+from scheduler.model.policy import SchedulerOptions
 
 _NOTE_CONDITIONS = {
     reasons.DRIFTED: ("PlacementDrifted", reasons.DRIFTED),
@@ -79,6 +81,22 @@ def note_conditions(notes: Iterable[RetainedNote]) -> list[Condition]:
             names = named(note.replica_name for note in by_reason[reason])
             found.append(Condition(kind, "True", text, f"{names}: {first}"[:MESSAGE_MAX] if first else names))
     return found
+
+
+def priority_class_problem(deployment: DeploymentView, options: SchedulerOptions) -> str:
+    """Say that the fleet's policy does not have the priority class of a deployment, and which was probably meant; "" if it has it."""
+    name, known = deployment.policy.priority_class, options.priority_classes
+    if not name or name in known:
+        return ""
+    near = nearest(name, known)
+    other = f"nearest: {near}" if near else f"it has {named(sorted(known))}" if known else "it has none"
+    return f"spec.scheduling.priorityClassName: the fleet's policy has no priority class {name}, so the priority is 0; {other}"
+
+
+def priority_class_condition(deployment: DeploymentView, options: SchedulerOptions) -> Condition | None:
+    """Give `PriorityClassUnknown`, absent where the class is known or none is named."""
+    problem = priority_class_problem(deployment, options)
+    return Condition("PriorityClassUnknown", "True", "PriorityClassNotFound", problem[:MESSAGE_MAX]) if problem else None
 
 
 def cache_condition(deployment: DeploymentView) -> Condition | None:

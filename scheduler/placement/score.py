@@ -72,11 +72,11 @@ class ClusterScorer:
         profile = profile_of(overlay, deployment)
         self._functions = functions_of(overlay, profile)
         self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._functions) if profile == WEIGHTED else ()
-        prefers_domain = deployment.policy.network_domain == "Preferred"
-        self._has_preferences = constraints.has_preferences or prefers_domain
-        # One engine is in one network, so how far its preferences are met does not depend on the pool it would get.
-        is_one = not self._has_preferences or len(compiled.engines) == 1
-        self.spreads = self._functions == PROFILES[DEFAULT] and is_one
+        # Only the engines of a PrefillDecode replica hand anything to one another.
+        self._prefers_domain = deployment.policy.network_domain == "Preferred" and deployment.serving_mode == "PrefillDecode"
+        self._has_preferences = constraints.has_preferences or self._prefers_domain
+        # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
+        self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
         self._preference_values = 2 if self._has_preferences else 0
         # What was computed for a cluster is valid until something is placed or vacated there.
         self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
@@ -154,7 +154,7 @@ class ClusterScorer:
 
     def _fixed(self, info: ClusterInfo, trial: Trial) -> Iterator[int]:
         if self._has_preferences:
-            yield int(len({info.pools[p].network_domain for p in trial.positions}) > 1)
+            yield int(self._prefers_domain and len({info.pools[p].network_domain for p in trial.positions}) > 1)
         for name in self._functions:
             if name != "spread" and ":" not in name:
                 yield self._value(name, info, trial)

@@ -63,6 +63,14 @@ def gang_has_a_cache(spec: ReplicaTemplateSpec, context: RuleContext) -> Finding
             yield context.warning("a Leader and Worker engine should share its weights; set modelCacheRef", "engines", index)
 
 
+def network_domain_has_an_effect(spec: ModelDeploymentSpec, context: RuleContext) -> Findings:
+    """Warn of a network to share where no engines hand anything to one another."""
+    mode = spec.template.spec.serving_mode
+    if spec.scheduling is not None and spec.scheduling.network_domain != "Ignore" and mode != "PrefillDecode":
+        text = f"setting has no effect on serving mode {mode}: only the engines of a PrefillDecode replica share a network"
+        yield context.warning(text, "scheduling", "networkDomain")
+
+
 def placement_can_be_carried(spec: ModelDeploymentSpec, context: RuleContext) -> Findings:
     """Limit what decides about placement, beside selectors of devices: a list of names has no other limit."""
     template = spec.template.spec
@@ -193,7 +201,7 @@ def source_is_one(source: EnvVarSource, context: RuleContext) -> Findings:
 _ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
-    ModelDeploymentSpec: (placement_can_be_carried,),
+    ModelDeploymentSpec: (placement_can_be_carried, network_domain_has_an_effect),
     ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_used),
     ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used),
     Engine: (*_ENGINE, some_member_requests_devices),

@@ -28,7 +28,7 @@ from client.planning.proposed_changes import ProposedChanges, read_proposed_chan
 from client.planning.questions import QuestionContext, answer, read_question
 from client.refs.tree import Tree
 from client.temporal.control_plane import control_plane
-from scheduler import SchedulerOptions, offline_deployment, offline_fleet, plan_offline, sort_documents
+from scheduler import SchedulerOptions, offline_deployment, offline_fleet, plan_offline, priority_class_problem, sort_documents
 
 
 class Compat(StrEnum):
@@ -102,6 +102,7 @@ def plan(
         chosen = given or SchedulerOptions()
         if not (question and question.offered):
             _warn_without_clusters(trees)
+        _warn_of_priority_classes(trees, chosen)
         if question:
             _print_answer(answer(question, _offline_context(trees, chosen), now_ms()), output, fail=fail_on_shortfall)
             return
@@ -138,6 +139,13 @@ def _warn_without_clusters(trees: list[Tree]) -> None:
         print(
             "warning: no InferenceCluster was given, so no replica can be placed; add clusters and their classes with -f", file=sys.stderr
         )
+
+
+def _warn_of_priority_classes(trees: list[Tree], policy: SchedulerOptions) -> None:
+    documents = sort_documents(trees)
+    for view in (offline_deployment(each, documents) for each in documents.placed):
+        if problem := priority_class_problem(view, policy):
+            print(f"warning: ModelDeployment {view.namespace}/{view.name}: {problem}", file=sys.stderr)
 
 
 def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionContext:

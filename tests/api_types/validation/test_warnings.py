@@ -42,6 +42,17 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         a_deployment(an_engine(a_container(env=TWICE))),
         [f"{ENGINE}.members[0].template.spec.containers[0].env: variable X is set 2 times; the last one wins"],
     ),
+    (
+        "18.4.8 a network domain on one serving mode",
+        a_deployment(top={"scheduling": {"networkDomain": "Required"}}),
+        [
+            (
+                "spec.scheduling.networkDomain: setting has no effect on serving mode Unified: "
+                "only the engines of a PrefillDecode replica share a network"
+            )
+        ],
+    ),
+    ("18.4.8 a network domain that is not asked for", a_deployment(top={"scheduling": {"networkDomain": "Ignore"}}), []),
     ("ruling-17 a service that selects everything", a_service({"selector": {"matchLabels": {}}}), None),
     (
         "ruling-18 another scheme",

@@ -144,6 +144,21 @@ def test_a_plan_without_clusters_says_how_to_add_them(cli: Cli, tmp_path: Path, 
     assert (given.code, given.err) == (0, "")
 
 
+def test_18_4_1_a_priority_class_that_the_policy_does_not_have_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("priorityClasses:\n  high: 100\n")
+    wants = a_deployment()
+    wants["spec"]["scheduling"] = {"priorityClassName": "hight"}
+    file = a_file(tmp_path, a_class(), a_cluster("eu"), wants)
+    result = cli("plan", "--offline", "--policy", str(tmp_path / "policy.yaml"), "-f", file)
+    assert (result.code, result.err) == (
+        0,
+        (
+            "warning: ModelDeployment ml/chat: spec.scheduling.priorityClassName: "
+            "the fleet's policy has no priority class hight, so the priority is 0; nearest: high\n"
+        ),
+    )
+
+
 def test_wide_shows_each_pool_and_the_steps(cli: Cli, tmp_path: Path) -> None:
     file = a_file(tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=2))
     lines = [line.split() for line in cli("plan", "--offline", "-f", file, "-o", "wide").out.splitlines()]

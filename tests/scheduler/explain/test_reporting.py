@@ -12,7 +12,7 @@ from scheduler.fleet import snapshot
 from scheduler.fleet.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, SnapshotReader
 from scheduler.model.decision import Decision, Diagnosis, ReasonGroup
 from scheduler.model.inputs import ScheduleRequest
-from scheduler.model.policy import SchedulerOptions
+from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -54,6 +54,29 @@ def test_145_an_observed_replica_counts_as_created() -> None:
 
 def test_146_a_placement_carries_the_clusters_address() -> None:
     assert decided(fleet(cluster("a", 1)), deployment()).placements[0].gateway_address == "a.example"
+
+
+PRIORITIES: list[tuple[str, dict[str, int], str]] = [
+    ("hight", {"high": 100, "low": -1}, "nearest: high"),
+    ("urgent", {"high": 100, "low": -1}, "it has high, low"),
+    ("urgent", {}, "it has none"),
+]
+
+
+@pytest.mark.parametrize(("name", "classes", "other"), PRIORITIES)
+def test_18_4_1_a_priority_class_that_the_policy_does_not_have_is_a_condition(name: str, classes: dict[str, int], other: str) -> None:
+    world = fleet(cluster("a", 1), options=SchedulerOptions(priority_classes=classes))
+    decision = decided(world, deployment(policy=PlacementPolicy(priority_class=name)))
+    assert condition(decision, "PriorityClassUnknown") == ("True", "PriorityClassNotFound")
+    assert message(decision, "PriorityClassUnknown") == (
+        f"spec.scheduling.priorityClassName: the fleet's policy has no priority class {name}, so the priority is 0; {other}"
+    )
+
+
+def test_18_4_1_a_priority_class_that_is_known_is_no_condition() -> None:
+    world = fleet(cluster("a", 1), options=SchedulerOptions(priority_classes={"high": 100}))
+    for name in ("high", ""):
+        assert condition(decided(world, deployment(policy=PlacementPolicy(priority_class=name))), "PriorityClassUnknown") == ("", "")
 
 
 def test_148_nothing_fits() -> None:

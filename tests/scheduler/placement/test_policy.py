@@ -250,6 +250,24 @@ def test_170_without_one_network_a_rule_refuses_and_a_preference_does_not() -> N
     assert pools_of(decided(fleet(cluster("a", *apart_pools)), split("Preferred"))) == ["u", "v"]
 
 
+def test_170_a_network_is_preferred_only_where_engines_hand_over_to_one_another() -> None:
+    """Cluster a has no two pools of one network, b has."""
+    apart = cluster("a", pool("u", 3, network_domain="ib-1"), pool("v", 2, network_domain="ib-2"))
+    world = fleet(apart, cluster("b", *DOMAINS[1:]))
+    unified = deployment(*(replace(each, phase="") for each in SPLIT), policy=PlacementPolicy(network_domain="Preferred"))
+    assert places(decided(world, split("Preferred"))) == ["b/0"]
+    assert places(decided(world, unified)) == ["a/0"]
+
+
+def test_170_another_preference_does_not_prefer_a_network() -> None:
+    apart = cluster("a", pool("u", 3, network_domain="ib-1"), pool("v", 2, network_domain="ib-2"))
+    policy = PlacementPolicy(affinity=(AffinityTerm({"app": "none"}, weight=1),))
+    for profile in ("default", "balanced"):
+        world = fleet(apart, cluster("b", *DOMAINS[1:]), options=SchedulerOptions(profile=profile))
+        view = deployment(*SPLIT, serving_mode="PrefillDecode", policy=policy)
+        assert places(decided(world, view)) == places(decided(world, replace(view, policy=PlacementPolicy())))
+
+
 SPANNING = engine("main", leader(ask()), worker(3), span_pools=True)
 
 
