@@ -7,9 +7,11 @@ modules beside this one.
 """
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -25,6 +27,7 @@ from api_types.messages.signals import EntitySignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
+from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
 from workflows.entity.conditions import CALL_REFUSED, CALLS_ACCEPTED, CANCEL_REFUSED, FALSE, MALFORMED, is_true, waiting_for
 from workflows.entity.context import EntityContext
@@ -59,6 +62,7 @@ class Entity(ABC, Generic[StateT]):
         self.arrivals: Counter[str] = Counter()
         # The problems of calls that a worker refused, by summary.
         self._refused_calls: dict[str, str] = {}
+        self._retries_requested = 0
 
     # --- the loop ---------------------------------------------------------------------------------------------------------------------
 
@@ -230,6 +234,7 @@ class Entity(ABC, Generic[StateT]):
         if not self.accept_request(message.request_id):
             return
         self.state.attempts = 0
+        self._retries_requested += 1
         self.context.requeue_time = None
         self.on_retry_requested()
         self.context.requeue()
@@ -302,6 +307,12 @@ class Entity(ABC, Generic[StateT]):
         """Show it no more."""
         self._refused_calls.pop(summary, None)
         self._show_refused_calls()
+
+    async def before_next_call(self, delay: timedelta) -> None:
+        """Wait for so long, or until a user wants the next attempt now."""
+        before = self._retries_requested
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(lambda: self._retries_requested != before, timeout=delay, timeout_summary=NEXT_CALL)
 
     def _show_refused_calls(self) -> None:
         if self._refused_calls:

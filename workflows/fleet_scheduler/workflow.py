@@ -11,6 +11,7 @@ unknown.
 import asyncio
 import contextlib
 from collections import Counter
+from datetime import timedelta
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from api_types.messages.signals import FleetSchedulerSignals
 from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payloads.limits import split_by_size
 from scheduler import pool_report, to_wire, write_policy
+from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.handles import answers, receives
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
@@ -226,6 +228,10 @@ class FleetSchedulerWorkflow:
 
     def call_accepted(self, summary: str) -> None:
         """Nothing: what was refused is an event, and those stay."""
+
+    async def before_next_call(self, delay: timedelta) -> None:
+        """Wait for so long."""
+        await workflow.sleep(delay, summary=NEXT_CALL)
 
     # --- queries ------------------------------------------------------------------------------------------------------------------
 

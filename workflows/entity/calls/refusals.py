@@ -6,6 +6,7 @@ activities that call entities: failures of those that call clusters have conditi
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from temporalio import workflow
@@ -16,6 +17,9 @@ from workflows.entity import backoff
 
 ResultT = TypeVar("ResultT")
 
+NEXT_CALL = "make a call again that was refused"
+"""The summary of the timer."""
+
 
 class Caller(Protocol):
     """A workflow that shows what is refused. A call is known by the summary of its activity."""
@@ -25,6 +29,9 @@ class Caller(Protocol):
 
     def call_accepted(self, summary: str) -> None:
         """Show it no more."""
+
+    async def before_next_call(self, delay: timedelta) -> None:
+        """Wait for so long, or until a user wants the next attempt now."""
 
 
 async def until_accepted(call: Callable[[], Awaitable[ResultT]], summary: str) -> ResultT:
@@ -41,7 +48,7 @@ async def until_accepted(call: Callable[[], Awaitable[ResultT]], summary: str) -
             if attempts:
                 _caller().call_accepted(summary)
             return result
-        await workflow.sleep(backoff.after_retries(attempts), summary="make a call again that was refused")
+        await _caller().before_next_call(backoff.after_retries(attempts))
         attempts += 1
 
 
