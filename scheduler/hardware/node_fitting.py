@@ -3,14 +3,14 @@
 Engines are tried in deployment order on the first pool with enough free nodes; only if that fails, an exact search tries every
 arrangement. A replica is placed as a whole or not at all. Nothing is charged here.
 
-A quota or an admission queue allows so much on several pools together. That is part of the search: of two arrangements that fit the nodes,
-the one that no limit refuses is found.
+A quota or an admission queue allows so much on several pools together, and engines may have to share a network. That is part of the search:
+of two arrangements that fit the nodes, the one that no rule refuses is found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scheduler.hardware.template import LayoutFit
 
@@ -70,40 +70,83 @@ class Limit:
     units: tuple[Mapping[int, int], ...]
 
 
-NO_LIMITS: tuple[Limit, ...] = ()
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """The network domain of each pool, and for each engine the number of its group: all engines of a group share one network.
+
+    An engine with a negative number may be in any.
+    """
+
+    domains: tuple[str, ...]
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FitRules:
+    """What an arrangement has to respect besides free capacity; `refused` are positions of pools that are not used at all."""
+
+    refused: Collection[int] = ()
+    limits: Sequence[Limit] = ()
+    networks: Networks | None = None
+
+
+NO_RULES = FitRules()
 
 
 class Room:
-    """What limits still allow while engines are put on pools one by one."""
+    """What the rules still allow while engines are put on pools one by one."""
 
-    __slots__ = ("_left", "_limits")
+    __slots__ = ("_inside", "_left", "_limits", "_networks", "_refused")
 
-    def __init__(self, limits: Sequence[Limit]) -> None:
-        self._limits = limits
-        self._left = [limit.left for limit in limits]
+    def __init__(self, rules: FitRules) -> None:
+        self._refused = rules.refused
+        self._limits = rules.limits
+        self._left = [limit.left for limit in rules.limits]
+        self._networks = rules.networks
+        # By group: the networks that its engines were put on, as often as that.
+        self._inside: dict[int, list[str]] = {}
 
     def takes(self, i: int, p: int) -> bool:
-        """Whether no limit refuses engine i on pool p."""
+        """Whether no rule refuses engine i on pool p."""
+        if p in self._refused:
+            return False
+        networks = self._networks
+        if networks is not None:
+            inside = self._inside.get(networks.groups[i])
+            if inside and inside[0] != networks.domains[p]:
+                return False
         for limit, left in zip(self._limits, self._left, strict=True):
             units = limit.units[i].get(p, 0)
             if units and units > left:
                 return False
         return True
 
-    def add(self, i: int, p: int, sign: int = 1) -> None:
-        """Count engine i on pool p, or with sign -1 no longer."""
+    def add(self, i: int, p: int) -> None:
+        """Count engine i on pool p."""
+        self._count(i, p, 1)
+        if self._networks is not None and self._networks.groups[i] >= 0:
+            self._inside.setdefault(self._networks.groups[i], []).append(self._networks.domains[p])
+
+    def remove(self, i: int, p: int) -> None:
+        """Count engine i on pool p no longer."""
+        self._count(i, p, -1)
+        if self._networks is not None and self._networks.groups[i] >= 0:
+            self._inside[self._networks.groups[i]].pop()
+
+    def _count(self, i: int, p: int, sign: int) -> None:
         for n, limit in enumerate(self._limits):
             self._left[n] -= sign * limit.units[i].get(p, 0)
 
-    def signature(self, p: int) -> tuple[tuple[int, ...], ...]:
-        """Give what every limit counts on a pool: pools with equal ones are interchangeable as far as limits go."""
-        return tuple(tuple(units.get(p, 0) for units in limit.units) for limit in self._limits)
+    def signature(self, p: int) -> tuple[object, ...]:
+        """Give what the rules read of a pool: pools with equal ones are interchangeable as far as rules go."""
+        domain = self._networks.domains[p] if self._networks else ""
+        return (domain, *(tuple(units.get(p, 0) for units in limit.units) for limit in self._limits))
 
 
 def fit_nodes(
     fit: LayoutFit,
     free: Sequence[int],
-    limits: Sequence[Limit] = NO_LIMITS,
+    rules: FitRules = NO_RULES,
     *,
     budget: SearchBudget,
     exact: bool = True,
@@ -114,14 +157,14 @@ def fit_nodes(
     Args:
         fit: the engines on this cluster's layout.
         free: free nodes per pool; negative counts as none.
-        limits: what several pools may take together.
+        rules: what an arrangement has to respect besides.
         budget: of the decision; once it is spent only the greedy pass is made.
         exact: search on when the greedy pass fails.
         order: gives the pools of an engine in the order in which they are tried; published order without it.
 
     """
     engines = fit.engines
-    room = Room(limits)
+    room = Room(rules)
     if len(engines) == 1:
         only = engines[0]
         for p in only.positions if order is None else order(0, only.positions):
@@ -140,41 +183,7 @@ def fit_nodes(
         chosen.append(found)
     else:
         return Trial(tuple(chosen))
-    return _search(fit, free, Room(limits), budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
-
-
-def fit_domains(  # noqa: PLR0917  # one caller
-    fit: LayoutFit,
-    free: Sequence[int],
-    domains: Sequence[str],
-    bound: Collection[int],
-    rule: str,
-    limits: Sequence[Limit] = NO_LIMITS,
-    *,
-    budget: SearchBudget,
-    order: PoolOrder | None = None,
-) -> Trial:
-    """Find pools of one network domain for the bound engines.
-
-    `domains` names the network of each pool; without a `rule` one network is only preferred. Domains are tried in the order of their first
-    pool. When none has capacity for all bound engines, a preference is dropped, and a rule is violated if the engines fit without it.
-    """
-    anywhere = fit_nodes(fit, free, limits, budget=budget, order=order)
-    if anywhere.failed >= 0:
-        return anywhere
-    cut = False
-    for domain in dict.fromkeys(domains):
-        inside = LayoutFit(
-            tuple(
-                replace(engine, positions=tuple(p for p in engine.positions if domains[p] == domain)) if i in bound else engine
-                for i, engine in enumerate(fit.engines)
-            )
-        )
-        trial = fit_nodes(inside, free, limits, budget=budget, order=order)
-        if trial.failed < 0:
-            return trial
-        cut = cut or trial.undecided
-    return Trial(failed=0, undecided=cut, violation=rule) if rule else anywhere
+    return _search(fit, free, Room(rules), budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
 
 
 def _search(  # noqa: PLR0917  # one caller
@@ -201,7 +210,7 @@ def _search(  # noqa: PLR0917  # one caller
                 return False
             if left[p] < costs[i] or not room.takes(i, p):
                 continue
-            # Two pools with equal capacity and limits that fit the same later engines have the same outcome.
+            # Two pools with equal capacity and rules that fit the same later engines have the same outcome.
             twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]), room.signature(p))
             if twin in tried:
                 continue
@@ -211,7 +220,7 @@ def _search(  # noqa: PLR0917  # one caller
             chosen[i] = p
             if descend(depth + 1):
                 return True
-            room.add(i, p, -1)
+            room.remove(i, p)
             left[p] += costs[i]
         return False
 

@@ -7,16 +7,15 @@ Not here: which cluster is best (`score`), rules between clusters (`constraints`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import pods_on
-from scheduler.hardware.node_fitting import NO_LIMITS, Limit, SearchBudget, Trial, fit_domains, fit_nodes
+from scheduler.hardware.node_fitting import FitRules, Limit, Networks, SearchBudget, Trial, fit_nodes
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
@@ -27,6 +26,7 @@ from scheduler.placement.limits.reserved_pools import ReservedPools
 from scheduler.placement.score import DEFAULT, pool_order, profile_of
 
 _NO_CAPACITY = Trial(failed=0)
+_IN_ANY_NETWORK = (None,)
 _NO_POOLS: frozenset[int] = frozenset()
 _WAITED_TOO_LONG = "admission: it let a replica wait too long"
 
@@ -59,14 +59,12 @@ class Trials:
         self._compiled = compiled
         self._reserved = reserved
         self._quota = quota
-        self._shares_network = deployment.policy.network_domain != "Ignore" and deployment.serving_mode == "PrefillDecode"
-        # Whether fitting is a matter of free capacity alone: no rule about networks.
-        self._is_plain = not self._shares_network and not compiled.spanning
+        self._groupings, self._network_rule = _groupings(overlay, deployment, compiled)
         # One engine on whole nodes, pools in published order, nothing reserved or refused: then one comparison of nodes per pool decides,
         # on every cluster without observed capacity.
         self.is_simple = (
             len(compiled.engines) == 1
-            and self._is_plain
+            and self._groupings == _IN_ANY_NETWORK
             and not (counts_devices(overlay) or reserved or overlay.refused or quota.limits)
             and profile_of(overlay, deployment) == DEFAULT
         )
@@ -119,58 +117,43 @@ class Trials:
 
     def _restricted(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone) -> Trial:
         """Try the engines without the free nodes of reserved pools, without refused pools altogether, and within the limits."""
-        if counts_devices(self._overlay):
-            taken_over = gone.uids or self.has_reusable(info)
-            left_out = restrictions.refused if taken_over else restrictions.reserved | restrictions.refused
-            return self._on_devices(info, left_out, restrictions.limits, gone)
-        return self._on_nodes(info, restrictions, gone)
-
-    def _on_devices(self, info: ClusterInfo, left_out: frozenset[int], limits: list[Limit], gone: Gone) -> Trial:
-        """Try the engines by counting devices, those that have to share a network one network after the other."""
-        compiled = self._compiled
-        order = pool_order(self._overlay, self._deployment, info, compiled)
-        fit = partial(
-            fit_devices, self._overlay, compiled, info, self._owner, limits=limits, budget=self.budget, order=order, without=gone.uids
-        )
-        anywhere = fit(lambda _, p: p not in left_out)
-        if self._is_plain or anywhere.failed >= 0:
+        trials = []
+        for groups in self._groupings:
+            trials.append(self._fit(info, restrictions, gone, groups))
+            if trials[-1].failed < 0:
+                return trials[-1]
+        if not self._network_rule:
+            return trials[-1]
+        anywhere = self._fit(info, restrictions, gone, None)
+        if anywhere.failed >= 0:
             return anywhere
-        bound, rule = self._network_rule()
-        domains = [pool.network_domain for pool in info.pools]
-        for domain in dict.fromkeys(domains):
-            elsewhere = {p for p, other in enumerate(domains) if other != domain}
-            trial = fit(_without(left_out, elsewhere, bound))
-            if trial.failed < 0:
-                return trial
-        return Trial(failed=0, violation=rule) if rule else anywhere
+        return Trial(failed=0, undecided=any(trial.undecided for trial in trials), violation=self._network_rule)
 
-    def _network_rule(self) -> tuple[Collection[int], str]:
-        """Give the engines that should share a network, and the rule that is broken where they cannot ("": it is a preference)."""
-        spanning = self._compiled.spanning
-        if not self._shares_network:
-            return spanning, "spanPools: one network"
-        required = self._deployment.policy.network_domain == "Required" or spanning
-        return range(len(self._compiled.engines)), "networkDomain: Required" if required else ""
+    def _fit(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone, groups: tuple[int, ...] | None) -> Trial:
+        """Try the engines in groups that share a network each."""
+        networks = None if groups is None else Networks(tuple(pool.network_domain for pool in info.pools), groups)
+        rules = FitRules(restrictions.refused, restrictions.limits, networks)
+        order = pool_order(self._overlay, self._deployment, info, self._compiled)
+        if counts_devices(self._overlay):
+            if restrictions.reserved and not gone.uids and not self.has_reusable(info):
+                rules = replace(rules, refused=restrictions.reserved | restrictions.refused)
+            overlay, compiled = self._overlay, self._compiled
+            return fit_devices(overlay, compiled, info, self._owner, rules, budget=self.budget, order=order, without=gone.uids)
+        exact = self._overlay.rules.search_arrangements
+        free = self._free(info, restrictions.reserved, gone)
+        return fit_nodes(self._compiled.on(info.layout), free, rules, budget=self.budget, exact=exact, order=order)
 
-    def _on_nodes(self, info: ClusterInfo, restrictions: _Restrictions, gone: Gone) -> Trial:
+    def _free(self, info: ClusterInfo, reserved: frozenset[int], gone: Gone) -> list[int]:
+        """Give the nodes per pool that one more replica may take."""
         free = self._overlay.free(info)
-        if restrictions.reserved:
-            free = [min(nodes, 0) if p in restrictions.reserved else nodes for p, nodes in enumerate(free)]
+        if reserved:
+            free = [min(nodes, 0) if p in reserved else nodes for p, nodes in enumerate(free)]
         reusable = self._overlay.reusable(info, *self._owner)
         if reusable:
             free = [a + b for a, b in zip(free, reusable, strict=True)]
         if gone.nodes:
             free = [nodes + gone.nodes.get(pool.name, 0) for nodes, pool in zip(free, info.pools, strict=True)]
-        if restrictions.refused:
-            free = [min(nodes, 0) if p in restrictions.refused else nodes for p, nodes in enumerate(free)]
-        limits = restrictions.limits or NO_LIMITS
-        rules = self._overlay.rules
-        order = pool_order(self._overlay, self._deployment, info, self._compiled)
-        fit = self._compiled.on(info.layout)
-        if self._is_plain or not rules.check_networks:
-            return fit_nodes(fit, free, limits, budget=self.budget, exact=rules.search_arrangements, order=order)
-        domains = [pool.network_domain for pool in info.pools]
-        return fit_domains(fit, free, domains, *self._network_rule(), limits, budget=self.budget, order=order)
+        return free
 
     def has_reusable(self, info: ClusterInfo) -> bool:
         """Whether releasing replicas of the deployment hold nodes of a cluster."""
@@ -189,6 +172,20 @@ class Trials:
         return with_slots(self._overlay, info, joined_units(engines) if compiled.spanning else engines, self._owner)
 
 
-def _without(left_out: Collection[int], elsewhere: Collection[int], bound: Collection[int]) -> Callable[[int, int], bool]:
-    """Give the rule that no engine uses pools that are left out, and no bound engine those elsewhere."""
-    return lambda i, p: p not in left_out and (i not in bound or p not in elsewhere)
+def _groupings(
+    overlay: FleetOverlay, deployment: DeploymentView, compiled: CompiledTemplate
+) -> tuple[Sequence[tuple[int, ...] | None], str]:
+    """Give the groups of engines that share a network, the preferred ones first, and the rule that is broken where none fits ("": none is).
+
+    Members that are placed one by one, because their engine may span pools, share one network engine by engine.
+    """
+    if not overlay.rules.check_networks:
+        return _IN_ANY_NETWORK, ""
+    names = list(dict.fromkeys(engine.name for engine in compiled.engines))
+    spanning = tuple(names.index(engine.name) if i in compiled.spanning else -1 for i, engine in enumerate(compiled.engines))
+    spans = spanning if compiled.spanning else None
+    wanted = deployment.policy.network_domain if deployment.serving_mode == "PrefillDecode" else "Ignore"
+    together = (0,) * len(compiled.engines)
+    if wanted == "Required":
+        return (together,), "networkDomain: Required"
+    return ((together, spans) if wanted == "Preferred" else (spans,)), "spanPools: one network" if spans else ""

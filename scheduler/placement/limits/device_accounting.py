@@ -11,7 +11,7 @@ A pod takes a vector of devices from one node. Which node that is, the cluster's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -19,7 +19,7 @@ from scheduler.fleet.charged_nodes import reusing_group
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
-from scheduler.hardware.node_fitting import CUT_SHORT, NO_LIMITS, STEPS_MAX, Limit, PoolOrder, Room, SearchBudget, Trial
+from scheduler.hardware.node_fitting import CUT_SHORT, NO_RULES, STEPS_MAX, FitRules, PoolOrder, Room, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement
@@ -101,9 +101,8 @@ def fit_devices(
     compiled: CompiledTemplate,
     info: ClusterInfo,
     owner: Owner,
-    takes: Callable[[int, int], bool] = lambda _engine, _pool: True,
+    rules: FitRules = NO_RULES,
     *,
-    limits: Sequence[Limit] = NO_LIMITS,
     budget: SearchBudget,
     order: PoolOrder | None = None,
     without: Collection[str] = (),
@@ -115,8 +114,7 @@ def fit_devices(
         compiled: the engines.
         info: the cluster.
         owner: whose releasing replicas hold devices that these engines may use.
-        takes: leaves pools out, by engine.
-        limits: what several pools may take together.
+        rules: what an arrangement has to respect besides.
         budget: of the decision; once it is spent the engines are only tried in order.
         order: gives the pools of an engine in the order in which they are tried; published order without it.
         without: uids of replicas that are treated as gone.
@@ -125,7 +123,7 @@ def fit_devices(
     fit = compiled.on(info.layout)
     charged: dict[int, PoolLoad] = {}
     choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(fit.engines)]
-    room = Room(limits)
+    room = Room(rules)
     chosen: list[int] = []
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
@@ -144,7 +142,7 @@ def fit_devices(
                 return False
             if steps > straight:
                 budget.charge(_STEPS_PER_POOL)
-            if not takes(i, p) or not room.takes(i, p):
+            if not room.takes(i, p):
                 continue
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
@@ -157,7 +155,7 @@ def fit_devices(
             chosen.append(p)
             if descend(i + 1):
                 return True
-            room.add(i, p, -1)
+            room.remove(i, p)
             chosen.pop()
             del added[p][len(added[p]) - len(more) :]
         return False

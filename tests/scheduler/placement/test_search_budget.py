@@ -11,7 +11,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import node_fitting
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import AffinityTerm, PlacementPolicy, SchedulerOptions, TopologySpread
-from scheduler.placement import preempt
+from scheduler.placement import victim_search
 from scheduler.placement.limits import device_accounting
 from tests.scheduler.builders import (
     NOW,
@@ -108,11 +108,11 @@ def test_preemption_for_many_replicas() -> None:
 
 def test_preemption_that_was_cut_short_says_so_and_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full_of_low_priority()
-    monkeypatch.setattr(preempt, "PREEMPTION_STEPS_MAX", 20_000)
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 300)
     decision = decide(world, [ScheduleRequest("ask", deployment(want=50, policy=PREEMPTS))], NOW)[0]
     assert 0 < len(decision.victims) < 50
     assert decision.more
-    assert "preemption was cut short after 20000 replicas" in decision.diagnosis.preemption
+    assert "preemption was cut short after 300 replicas" in decision.diagnosis.preemption
 
 
 def hard() -> tuple[Fleet, DeploymentView]:
