@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from tests.bench.decide import SELECTOR, percentile
 GPUS = 8
 NODES = 4
 POOLS = 8
+CLUSTERS = 10_000
 OWNED = 10
 """Replicas of each deployment that is there before."""
 REGIONS = 20
@@ -51,12 +53,13 @@ URGENT = SchedulerOptions(priority_classes={"high": 100})
 
 
 class Scenario(NamedTuple):
-    """A fleet, what is asked of it, and how much a replica may cost.
+    """A fleet of a size, what is asked of it, and how much a replica may cost.
 
     `places` and `victims` are what each decision has to give; without `victims` any number will do, such as where sizes of victims differ.
     """
 
-    fleet: Callable[[], Fleet]
+    fleet: Callable[[int], Fleet]
+    size: int
     deployment: DeploymentView
     at_most: Mapping[str, float] = {}
     places: int = 1
@@ -122,7 +125,7 @@ def put(fleet: Fleet, view: DeploymentView, number: int, cluster: int, pool: str
     fleet.put_replica(entry)
 
 
-def full(clusters: int = 10_000, **fields: Any) -> Fleet:
+def full(clusters: int, **fields: Any) -> Fleet:
     """Make a fleet without a free node: ten replicas fill the pools of each cluster, six of four nodes and four of two."""
     sets = [gpus(memory) for memory in (80, 96, 141, 192)]
     pools = [PoolView(f"pool-{j}", NODES, sets[j % len(sets)], f"class-{j % len(sets)}") for j in range(POOLS)]
@@ -141,7 +144,7 @@ def urgent(nodes: int) -> DeploymentView:
     return a_deployment(nodes, policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
 
 
-def neighbours(clusters: int = 200, deployments: int = 400) -> Fleet:
+def neighbours(clusters: int, deployments: int) -> Fleet:
     """Make a fleet with deployments that are spread over it, each of one of twenty applications, and all of one team."""
     fleet = with_clusters(clusters, [PoolView(f"pool-{j}", 32, gpus(), "class") for j in range(NODES)], SchedulerOptions())
     for number in range(deployments * OWNED):
@@ -170,7 +173,7 @@ def under_quota(replicas: int, clusters: int = 200) -> Fleet:
     return fleet
 
 
-def packed(replicas: int = 400, nodes: int = 200) -> Fleet:
+def packed(replicas: int, nodes: int = 200) -> Fleet:
     """Make one cluster, with so many replicas of one, two and four GPUs, three on each node."""
     options = SchedulerOptions(accounting=DEVICE_PACKED, packed_enforced=True)
     fleet = with_clusters(1, [PoolView("pool", nodes, gpus(), "class")], options)
@@ -182,27 +185,29 @@ def packed(replicas: int = 400, nodes: int = 200) -> Fleet:
 
 PREEMPTION = {"p99_ms": 50}
 SCENARIOS: Mapping[str, Scenario] = {
-    "preemption, 1 node": Scenario(full, urgent(1), PREEMPTION, victims=1),
-    "preemption, 4 nodes": Scenario(full, urgent(4), PREEMPTION, victims=None),
-    "preemption, more nodes than any pool has": Scenario(full, urgent(5), PREEMPTION, places=0),
-    "preemption, no replica can be spared": Scenario(lambda: full(min_available=OWNED), urgent(1), PREEMPTION, places=0),
-    "preferred affinity and spread": Scenario(neighbours, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED),
-    "preferred affinity and spread, 10000 clusters, 100000 replicas": Scenario(
-        lambda: neighbours(10_000, 10_000), choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED
+    "preemption, 1 node": Scenario(full, CLUSTERS, urgent(1), PREEMPTION, victims=1),
+    "preemption, 4 nodes": Scenario(full, CLUSTERS, urgent(4), PREEMPTION, victims=None),
+    "preemption, more nodes than any pool has": Scenario(full, CLUSTERS, urgent(5), PREEMPTION, places=0),
+    "preemption, no replica can be spared": Scenario(partial(full, min_available=OWNED), CLUSTERS, urgent(1), PREEMPTION, places=0),
+    "preferred affinity and spread": Scenario(
+        lambda clusters: neighbours(clusters, 2 * clusters), 200, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED
     ),
-    "quota, 80 replicas": Scenario(lambda: under_quota(80), a_deployment()),
-    "quota, 8000 replicas": Scenario(lambda: under_quota(8_000), a_deployment()),
-    "device-packed, beside 400 replicas on a cluster": Scenario(packed, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),
+    "preferred affinity and spread, 10000 clusters, 100000 replicas": Scenario(
+        lambda clusters: neighbours(clusters, clusters), CLUSTERS, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED
+    ),
+    "quota, 80 replicas": Scenario(under_quota, 80, a_deployment()),
+    "quota, 8000 replicas": Scenario(under_quota, 8_000, a_deployment()),
+    "device-packed, beside 400 replicas on a cluster": Scenario(packed, 400, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),
     "device-packed, 400 replicas at once on a cluster": Scenario(
-        lambda: packed(0, nodes=2_000), a_deployment(replicas=400, count=2), {"p50_ms": 20}, places=400
+        partial(packed, 0), 2_000, a_deployment(replicas=400, count=2), {"p50_ms": 20}, places=400
     ),
 }
 GROWTH = (Growth("quota, 8000 replicas", "quota, 80 replicas", 1.5),)
 
 
-def measure(scenario: Scenario, turns: int, seconds: float) -> dict[str, Any]:
+def measure(scenario: Scenario, size: int, turns: int, seconds: float) -> dict[str, Any]:
     """Decide and apply fresh deployments, and say what each replica costs. The first decision compiles the template, and is not counted."""
-    fleet, asked = scenario.fleet(), scenario.deployment
+    fleet, asked = scenario.fleet(size), scenario.deployment
     spent = []
     until = time.monotonic() + seconds
     for turn in range(turns + 1):
@@ -233,7 +238,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30, help="no decision is begun after so long")
     chosen = parser.parse_args(arguments)
-    figures = measure(SCENARIOS[chosen.scenario], chosen.turns, chosen.seconds)
+    scenario = SCENARIOS[chosen.scenario]
+    figures = measure(scenario, scenario.size, chosen.turns, chosen.seconds)
     sys.stdout.write(json.dumps({"scenario": chosen.scenario, **figures}) + "\n")
 
 
