@@ -19,7 +19,7 @@ This module is the only one that others import from.
 """
 
 from scheduler.cel import check_selector, selector_cost
-from scheduler.decide import apply, decide, decide_and_explain, decide_some
+from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain, decide_some
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import snapshot
@@ -82,6 +82,7 @@ __all__ += [
     "Decision",
     "DeploymentView",
     "Eviction",
+    "ExplainedDecision",
     "KeptReplica",
     "Placement",
     "ScheduleRequest",

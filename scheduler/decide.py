@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduler.cel.limits import BATCH_WORK_MAX
 from scheduler.explain import conditions
 from scheduler.explain.cluster_report import ClusterDetail, cluster_details, placer_after
 from scheduler.explain.diagnosis import diagnose
+from scheduler.explain.gang import gang_begun
+from scheduler.explain.placement_report import PlacementReason, placement_reasons
+from scheduler.explain.suggestions import Suggestion, Suggestions
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.nomination import nominate
@@ -32,10 +35,21 @@ from scheduler.placement.cycle import SchedulingCycle
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDecision:
-    """A decision, and per cluster the reason why one more replica does not fit; `clusters` is empty where not requested."""
+    """A decision, and where that was requested why it is as it is.
+
+    Attributes:
+        clusters: per cluster the reason why one more replica does not fit.
+        placements: why each replica is where it is, by uid.
+        suggestions: what would make one more replica fit, the cheapest change first; empty if none is missing.
+        warnings: names in the deployment that stand for nothing, in words.
+
+    """
 
     decision: Decision
-    clusters: Mapping[str, ClusterDetail]
+    clusters: Mapping[str, ClusterDetail] = field(default_factory=dict)
+    placements: Mapping[str, PlacementReason] = field(default_factory=dict)
+    suggestions: tuple[Suggestion, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def owner(self) -> tuple[str, str]:
@@ -97,11 +111,23 @@ def _run_cycles(
         cycle = SchedulingCycle(own, request, policy.priority)
         cycle.run()
         decision = _build_decision(cycle, policy)
-        clusters = cluster_details(cycle, placer_after(cycle)) if is_explained(decision) else {}
+        explained = _explained(cycle, decision) if is_explained(decision) else ExplainedDecision(decision)
         cycle.finish()
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
-        yield ExplainedDecision(decision, clusters)
+        yield explained
+
+
+def _explained(cycle: SchedulingCycle, decision: Decision) -> ExplainedDecision:
+    placer = placer_after(cycle)
+    placements = placement_reasons(cycle, placer)
+    found: tuple[Suggestion, ...] = ()
+    if placer is not None and decision.shortfall and not cycle.held:
+        with gang_begun(placer, decision.shortfall) as gang:
+            found = Suggestions(placer, gang.size - gang.placed).all()
+    return ExplainedDecision(
+        decision, cluster_details(cycle, placer), placements, found, conditions.warnings_of(cycle.deployment, cycle.overlay.options)
+    )
 
 
 def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) -> None:

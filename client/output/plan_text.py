@@ -27,16 +27,31 @@ def decision_lines(decision: Tree, *, wide: bool) -> list[str]:
     placed = len(decision["placements"])
     lines = [f"ModelDeployment {decision['namespace']}/{decision['name']}: {placed} of {decision['desired']} replicas placed"]
     rows = [
-        *[[each["action"], each["replica"], each["cluster"], pools_text(each["engines"]), "-"] for each in decision["placements"]],
+        *[
+            [each["action"], each["replica"], each["cluster"], pools_text(each["engines"]), (wide and each["reason"]["text"]) or "-"]
+            for each in decision["placements"]
+        ],
         *[[_EVICT, each["replica"], each["cluster"], "-", each["reason"]] for each in decision["evictions"]],
     ]
     if rows:
         lines += indented(columns(["ACTION", "REPLICA", "CLUSTER", "POOLS", "REASON"], rows))
     if decision["shortfall"]:
-        lines.append(f"{INDENT}{decision['message']}")
+        lines += [f"{INDENT}{decision['message']}", *indented(suggestion_lines(decision["suggestions"]))]
     if wide and decision["clusters"]:
         lines += ["", *indented(cluster_lines(decision["clusters"]))]
     return lines
+
+
+def suggestion_lines(suggestions: Sequence[Tree]) -> list[str]:
+    """Give the changes with which one more replica would fit, the cheapest first; where there is one alone, the message has it."""
+    if len(suggestions) < 2:  # noqa: PLR2004
+        return []
+    return ["One more replica would fit with:", *indented([_suggestion_line(each) for each in suggestions])]
+
+
+def _suggestion_line(each: Tree) -> str:
+    price = f", {price_text(each['costMilli'])} per hour" if each["nodes"] and each["costMilli"] > 0 else ""
+    return f"{each['text']} (cluster {each['cluster']}{price})"
 
 
 def cluster_lines(clusters: Tree) -> list[str]:

@@ -6,8 +6,8 @@ from client.refs.targets import Target
 from client.refs.tree import Tree, conditions
 from scheduler import (
     ClusterView,
-    Decision,
     DeploymentView,
+    ExplainedDecision,
     LedgerEntry,
     Placement,
     ScheduleRequest,
@@ -20,8 +20,10 @@ from scheduler import (
 _NO_ACTION = "-"
 
 
-def explanation(live: LiveFleet, target: Target, now: int) -> Tree:
+def explanation(live: LiveFleet, target: Target, now: int, after: str = "") -> Tree:
     """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
+
+    Its clusters are those behind `after` by name, as many as one page holds.
 
     Raises `Conflict` when it is being deleted, or has no accepted spec.
     """
@@ -34,18 +36,18 @@ def explanation(live: LiveFleet, target: Target, now: int) -> Tree:
         )
     view = live.view(manifest)
     (explained,) = decide_and_explain(live.fleet, [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)], now)
-    decision = explained.decision
     return {
-        **decision_tree(explained),
-        "replicas": _replicas(live, view, decision),
-        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in decision.notes],
+        **decision_tree(explained, after),
+        "replicas": _replicas(live, view, explained),
+        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in explained.decision.notes],
         "conditions": conditions(manifest),
     }
 
 
-def _replicas(live: LiveFleet, view: DeploymentView, decision: Decision) -> list[Tree]:
+def _replicas(live: LiveFleet, view: DeploymentView, explained: ExplainedDecision) -> list[Tree]:
     entries = live.fleet.owned(view.namespace, view.name)
-    rows = [_placed(live, view, decision, placement, entries.get(placement.uid)) for placement in decision.placements]
+    decision = explained.decision
+    rows = [_placed(live, view, explained, placement, entries.get(placement.uid)) for placement in decision.placements]
     evicted = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
     decided = {placement.uid for placement in decision.placements}
     for entry in sorted(entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)):
@@ -69,10 +71,12 @@ def _row(name: str, place: Placement | LedgerEntry, entry: LedgerEntry | None, a
     }
 
 
-def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement: Placement, entry: LedgerEntry | None) -> Tree:
+def _placed(live: LiveFleet, view: DeploymentView, explained: ExplainedDecision, placement: Placement, entry: LedgerEntry | None) -> Tree:
+    decision = explained.decision
     cluster = live.fleet.cluster(placement.cluster)
     own = sum(other.cluster == placement.cluster for other in decision.placements)
-    parts = [_ACTIONS[placement.action]]
+    why = explained.placements.get(placement.uid)
+    parts = [_ACTIONS[placement.action], *([why.text] if why else [])]
     parts += [f"{note.reason}: {note.detail}" for note in decision.notes if note.replica_name == placement.replica_name]
     parts += _fits(view, cluster, placement)
     profile = view.policy.profile or live.fleet.options.profile
@@ -81,7 +85,7 @@ def _placed(live: LiveFleet, view: DeploymentView, decision: Decision, placement
 
 
 _ACTIONS = {
-    reasons.KEEP: "already placed here; placed replicas are not moved",
+    reasons.KEEP: "already placed here",
     reasons.UPDATE: "stays here with the new template",
     reasons.REPLACE: "is created again under the same name once the old one is deleted",
     reasons.CREATE: "would be placed here now",

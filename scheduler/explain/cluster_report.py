@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.explain.diagnosis import filter_text, refusal
 from scheduler.explain.fleet_names import class_text, label_texts, unpublished_text
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.near_miss import Miss, capacity_miss, device_text
+from scheduler.explain.refusals import filter_text, refusal
 from scheduler.explain.selector_gap import SelectorGap, selector_gap
 from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, unit_name
 from scheduler.fleet.capacity import is_stale
@@ -74,7 +74,7 @@ def cluster_details(cycle: SchedulingCycle, placer: ReplicaPlacer | None) -> dic
     """Explain the clusters, in name order, as one more replica of the deployment would find them at the end of a scheduling cycle."""
     if placer is None:
         found = run_filters(cycle.overlay, cycle.deployment, None)
-        return {info.name: ClusterDetail(*_filtered(cycle, info, found)) for info in cycle.overlay.index.ranked}
+        return {info.name: ClusterDetail(*next(failed_filters(cycle, info, found, None), ("", ""))) for info in cycle.overlay.index.ranked}
     missing = cycle.deployment.replicas - len(cycle.kept) - len(cycle.placed)
     with gang_begun(placer, missing):
         report = _Report(cycle, placer)
@@ -98,9 +98,9 @@ class _Report:
         # A second pool of a name has a row of its own: the first is used, and may have a reason too.
         again = PoolDetail(reasons.DUPLICATE_POOL, "another pool of this name comes first")
         pools |= {f"{name} (duplicate)": again for name in info.duplicates}
-        reason, text = _filtered(self._cycle, info, self._found, self._placer)
-        if reason:
-            return ClusterDetail(reason, text, pools)
+        failed = next(failed_filters(self._cycle, info, self._found, self._placer), None)
+        if failed:
+            return ClusterDetail(*failed, pools)
         trial = self._placer.trial(info)
         refused = refusal(self._placer, info, trial, self._allowed)
         needs = _NO_NEEDS
@@ -125,12 +125,13 @@ def _short_together(info: ClusterInfo, pools: dict[str, PoolDetail], miss: Miss)
         yield miss.pool, replace(pools[miss.pool], reason=reasons.INSUFFICIENT_NODES, detail=miss.text)
 
 
-def _filtered(cycle: SchedulingCycle, info: ClusterInfo, found: list[FilterResult], placer: ReplicaPlacer | None = None) -> tuple[str, str]:
-    """Give the first filter that a cluster fails, with what it lacks; ("", "") if it passes all."""
+def failed_filters(
+    cycle: SchedulingCycle, info: ClusterInfo, found: list[FilterResult], placer: ReplicaPlacer | None
+) -> Iterator[tuple[str, str]]:
+    """Give code and text of the filters that a cluster fails, with what it lacks, in their order."""
     for result in found:
         if not result.passing >> info.rank & 1:
-            return result.code, _static_text(result.code, cycle, info, placer)
-    return "", ""
+            yield result.code, _static_text(result.code, cycle, info, placer)
 
 
 def _static_text(code: str, cycle: SchedulingCycle, info: ClusterInfo, placer: ReplicaPlacer | None) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.explain.diagnosis import MESSAGE_MAX, headline, named
+from scheduler.explain.fleet_names import nearest_text
 from scheduler.explain.near_names import nearest
 from scheduler.model import reasons
 from scheduler.model.decision import Condition, Diagnosis, RetainedNote
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import SchedulerOptions
+from scheduler.placement.score import DEFAULT, PROFILES, WEIGHTED
 
 _NOTE_CONDITIONS = {
     reasons.DRIFTED: ("PlacementDrifted", reasons.DRIFTED),
@@ -91,6 +93,16 @@ def priority_class_problem(deployment: DeploymentView, options: SchedulerOptions
     near = nearest(name, known)
     other = f"nearest: {near}" if near else f"it has {named(sorted(known))}" if known else "it has none"
     return f"spec.scheduling.priorityClassName: the fleet's policy has no priority class {name}, so the priority is 0; {other}"
+
+
+def warnings_of(deployment: DeploymentView, options: SchedulerOptions) -> tuple[str, ...]:
+    """Name the priority class and the profile of a deployment if there are none of these names."""
+    found = [priority_class_problem(deployment, options)]
+    name = deployment.policy.profile
+    if name and name not in (*PROFILES, WEIGHTED):
+        near = nearest_text(nearest(name, (*PROFILES, WEIGHTED)))
+        found.append(f"spec.scheduling.profile: there is no profile {name}, so the profile is {DEFAULT}{near}")
+    return tuple(text for text in found if text)
 
 
 def priority_class_condition(deployment: DeploymentView, options: SchedulerOptions) -> Condition | None:

@@ -13,9 +13,10 @@ from itertools import islice
 from scheduler.explain.fleet_names import absent_labels, unpublished_text
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.near_miss import NearestMiss
-from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.explain.refusals import filter_text, refusal
+from scheduler.explain.suggestions import Suggestions
+from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
@@ -55,8 +56,10 @@ def diagnose(
         if miss is not None:
             text = gang.text(miss) if gang.size > 1 else f"best: {miss.text}" if miss.text else ""
             best[filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group)] = text
+        found = Suggestions(placer, gang.size - gang.placed).first(miss)
+    suggestion = f"{'the gang' if gang.size > 1 else 'one more replica'} would fit with {found.text}" if found else ""
     tail = f"a gang of {gang.size} replicas is placed as a whole, and {gang.placed} would fit" if gang.size > 1 and miss is None else ""
-    return Diagnosis(len(overlay.index.ranked), _groups(counts, best), held, gang=tail)
+    return Diagnosis(len(overlay.index.ranked), _groups(counts, best), held, gang=tail, suggestion=suggestion)
 
 
 def _refused(
@@ -99,24 +102,6 @@ def _groups(counts: Counts, best: Mapping[str, str]) -> tuple[ReasonGroup, ...]:
     return tuple(ReasonGroup(code, text, count, best.get(text, "")) for (code, text), count in ordered)
 
 
-def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
-    """Write a filter code as the headline has it; `what` is the engine, taint or rule."""
-    return {
-        reasons.LABEL_MISMATCH: "didn't match clusterSelector",
-        reasons.CACHE_FOOTPRINT: f"are outside ModelCache {deployment.cache.name}'s footprint",
-        reasons.CACHE_INCAPABLE: "can't stage ModelCache",
-        reasons.DELETING: "are being deleted",
-        reasons.NOT_READY: "aren't Ready",
-        reasons.NO_GATEWAY: "have no gateway address",
-        reasons.TAINTED: f"had untolerated taint {{{what}}}",
-        reasons.NO_POOLS: "publish no pools",
-        reasons.NO_POOL_MATCHES: f"had no pool for engine {what}",
-        reasons.INSUFFICIENT_NODES: f"had too few free nodes for engine {what}",
-        reasons.QUOTA_EXCEEDED: f"were over quota {what}".rstrip(),
-        reasons.POLICY: f"violated {what}",
-    }[code]
-
-
 def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: ClusterSet, counts: Counts) -> None:
     for taints, clusters in overlay.index.tainted.items():
         number = (clusters & refused).bit_count()
@@ -154,23 +139,6 @@ def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: Cluster
         text = filter_text(reasons.INSUFFICIENT_NODES, placer.deployment, placer.compiled.engines[engine].name)
         counts[reasons.INSUFFICIENT_NODES, text] += number
     return nearest
-
-
-def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: ClusterSet) -> tuple[str, str] | None:
-    """Give code and text of what refuses one more replica on a cluster that passes the filters; None where it would be placed.
-
-    `allowed` are the clusters where the placer's rules allow it.
-    """
-    deployment = placer.deployment
-    if trial.over_quota:
-        return reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({trial.violation})")
-    if trial.violation:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
-    if trial.failed >= 0:
-        return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
-    if not allowed >> info.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
-    return None
 
 
 def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:

@@ -32,7 +32,7 @@ def absent_labels(overlay: FleetOverlay, wanted: Mapping[str, str]) -> str:
     for key, value in sorted(wanted.items()):
         if (key, value) not in overlay.index.labels:
             near = near_label(overlay, key, value)
-            return f"no cluster has {key}={value}{f', nearest: {near[0]}={near[1]}' if near else ''}"
+            return f"no cluster has {key}={value}{nearest_text('='.join(near) if near else '')}"
     return ""
 
 
@@ -60,8 +60,7 @@ def class_text(overlay: FleetOverlay, name: str) -> str:
     names = class_names(overlay)
     if name in names:
         return f"InferenceClass {name} has no devices, or its cluster has not read it yet"
-    near = nearest(name, names)
-    return f"InferenceClass {name} does not exist{f', nearest: {near}' if near else ''}"
+    return f"InferenceClass {name} does not exist{nearest_text(nearest(name, names))}"
 
 
 def unpublished_text(overlay: FleetOverlay, info: ClusterInfo, before: str) -> str:
@@ -70,3 +69,8 @@ def unpublished_text(overlay: FleetOverlay, info: ClusterInfo, before: str) -> s
     parts = [f"pool {pool}: {class_text(overlay, name)}" for pool, name in pools[:_POOLS_SHOWN]]
     rest = len(pools) - len(parts)
     return f"{before}{'; '.join(parts)}{f' and {rest} more pools' if rest > 0 else ''}" if parts else ""
+
+
+def nearest_text(name: str) -> str:
+    """Write the name that was probably meant behind another text, "" without any."""
+    return f", nearest: {name}" if name else ""

@@ -40,11 +40,16 @@ def _contained(name: str, other: str) -> bool:
 
 
 def _distance(name: str, other: str) -> int:
-    """Count the characters to insert, delete or replace; a difference of case alone counts nothing."""
+    """Count the characters to insert, delete, replace or swap with the next one; a difference of case alone counts nothing."""
     left, right = name[:_LENGTH_MAX].lower(), other[:_LENGTH_MAX].lower()
+    before: list[int] = []
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
-        before, row[0] = row[0], i
+        last, row, older = row, [i], before
         for j, b in enumerate(right, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+            if i > 1 and j > 1 and (a, left[i - 2]) == (right[j - 2], b):
+                best = min(best, older[j - 2] + 1)
+            row.append(best)
+        before = last
     return row[-1]

@@ -21,18 +21,22 @@ class SelectorGap:
 
     Attributes:
         request: position among the member's requests.
+        name: of the request.
         selector: number of the selector, from 1.
         text: the selector.
         device: name of the closest entry of the pool's class.
         unmet: the comparisons of the selector that it does not pass; empty where the selector is not made of comparisons.
+        differences: how many comparisons, and selectors that are not made of any, it does not pass in the whole request.
 
     """
 
     request: int
+    name: str
     selector: int
     text: str
     device: str
     unmet: tuple[Unmet, ...] = ()
+    differences: int = 0
 
     @property
     def detail(self) -> str:
@@ -40,6 +44,11 @@ class SelectorGap:
         parts = [_unmet_text(unmet) for unmet in self.unmet[:_UNMET_SHOWN]]
         more = len(self.unmet) - len(parts)
         return f"closest device {self.device}: {', '.join(parts)}{f' and {more} more' if more > 0 else ''}" if parts else ""
+
+    @staticmethod
+    def near(unmet: Unmet) -> list[str]:
+        """Give the names that a device has where it lacks the one that is compared, nearest first."""
+        return by_nearness(unmet.name, unmet.names)[:_NAMES_SHOWN]
 
 
 def selector_gap(need: MemberNeed, request: str, entries: Sequence[DeviceEntry]) -> SelectorGap | None:
@@ -58,7 +67,7 @@ def selector_gap(need: MemberNeed, request: str, entries: Sequence[DeviceEntry])
         differences = sum(max(1, len(unmet)) for unmet in found)
         rank = (differences, sum(_missing(unmet) for row in found for unmet in row), position)
         if best is None or rank < best[0]:
-            best = rank, SelectorGap(i, failed[0] + 1, texts[0], entry.name, found[0])
+            best = rank, SelectorGap(i, request, failed[0] + 1, texts[0], entry.name, found[0], differences)
     return best[1] if best else None
 
 
@@ -77,6 +86,6 @@ def _unmet_text(unmet: Unmet) -> str:
         return f"{unmet.name} is {unmet.has}, wanted {unmet.wants}"
     if not unmet.names:
         return f"has no {unmet.name}, wanted {unmet.wants}"
-    names = by_nearness(unmet.name, unmet.names)
-    rest = len(names) - _NAMES_SHOWN
-    return f"has no {unmet.name}, only {', '.join(names[:_NAMES_SHOWN])}{f' and {rest} more' if rest > 0 else ''}"
+    names = SelectorGap.near(unmet)
+    rest = len(unmet.names) - len(names)
+    return f"has no {unmet.name}, only {', '.join(names)}{f' and {rest} more' if rest > 0 else ''}"

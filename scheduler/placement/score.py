@@ -35,7 +35,9 @@ WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{labels.R
 _SCALE = 100
 # Above every price: an unknown price comes last.
 UNKNOWN_PRICE = 1 << 60
-_PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
+# Compared before the functions of the profile, where there are any: networks that the engines are in, and preferences that are not met.
+PREFERENCES = ("networks", "preferences")
+CACHE_PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
 
 
@@ -94,7 +96,7 @@ class ClusterScorer:
     ) -> Iterator[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first; `mark_full` is called for those without."""
         heap: list[tuple[tuple[int, ...], str, ClusterInfo, Trial]] = []
-        domains = {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
+        domains = self._loads_by_key(own)
         penalty = self._constraints.penalties(own)
         for info in clusters:
             known = self._known.get(info.rank)
@@ -161,7 +163,7 @@ class ClusterScorer:
 
     def _value(self, name: str, info: ClusterInfo, trial: Trial) -> int:
         if name == "locality":
-            return _PHASES.get(self._deployment.cache.phases.get(info.name, ""), _PHASES[""])
+            return CACHE_PHASES.get(self._deployment.cache.phases.get(info.name, ""), CACHE_PHASES[""])
         fit = self._compiled.on(info.layout)
         if name == "cost":
             return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
@@ -172,6 +174,21 @@ class ClusterScorer:
             return sum(left.values())
         capacity = sum(info.nodes[p] for p in left)
         return -(sum(left.values()) * _PER_MILLE // max(1, capacity))
+
+    def scores(self, info: ClusterInfo, trial: Trial, own: Mapping[str, int]) -> dict[str, int]:
+        """Give by name what is compared of a cluster with free capacity, the most important first; `trial` is how it fits there."""
+        names = (*PREFERENCES[: self._preference_values], *self._functions)
+        fixed = tuple(self._fixed(info, trial))
+        values = self._key(info, own, self._loads_by_key(own), fixed, self._constraints.penalties(own))
+        return dict(zip(names, values, strict=True))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a weighted sum of the scores is compared before the scores."""
+        return bool(self._weights)
+
+    def _loads_by_key(self, own: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        return {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
 
     def _domain_loads(self, key: str, own: Mapping[str, int]) -> dict[str, int]:
         loads: dict[str, int] = {}

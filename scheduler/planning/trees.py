@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.decide import ExplainedDecision
+from scheduler.explain.cluster_report import ClusterDetail, EngineGap
+from scheduler.explain.placement_report import PlacementReason
+from scheduler.hardware.device_matching import shortened
 from scheduler.hardware.template import placed_nodes
 from scheduler.model.decision import EnginePlacement
 
+# Of the clusters of one decision; the rest is another page.
+PAGE_CHARACTERS = 900_000
+_NOT_EXPLAINED = PlacementReason("")
 
-def decision_tree(explained: ExplainedDecision) -> dict[str, Any]:
-    """Give the JSON of one decision; nothing is left out, however empty."""
+
+def decision_tree(explained: ExplainedDecision, after: str = "") -> dict[str, Any]:
+    """Give the JSON of one decision; nothing is left out, however empty.
+
+    `clusters` are those behind `after` by name, as many as 1 MB holds; where some are left, `clustersAfter` is where the next page begins.
+    """
     decision = explained.decision
+    clusters, last = _page(explained.clusters, after)
     return {
         "namespace": decision.namespace,
         "name": decision.deployment,
         "desired": decision.desired,
         "shortfall": decision.shortfall,
         "message": decision.message,
+        "warnings": list(explained.warnings),
+        "suggestions": [
+            {
+                "kind": found.kind,
+                "text": found.text,
+                "cluster": found.cluster,
+                "nodes": dict(found.nodes),
+                "costMilli": found.cost_milli,
+            }
+            for found in explained.suggestions
+        ],
         "placements": [
             {
                 "replica": placement.replica_name,
@@ -26,21 +49,16 @@ def decision_tree(explained: ExplainedDecision) -> dict[str, Any]:
                 "index": placement.index,
                 "action": placement.action,
                 "engines": list(engine_trees(placement.engines)),
+                "reason": _reason_tree(explained.placements.get(placement.uid, _NOT_EXPLAINED)),
             }
             for placement in decision.placements
         ],
         "evictions": [
-            {"replica": eviction.replica_name, "cluster": eviction.cluster, "reason": eviction.reason}
+            {"replica": eviction.replica_name, "cluster": eviction.cluster, "reason": eviction.reason, "detail": eviction.detail}
             for eviction in (*decision.evictions, *decision.victims)
         ],
-        "clusters": {
-            name: {
-                "reason": detail.reason,
-                "detail": detail.detail,
-                "pools": {pool: {"reason": seen.reason, "detail": seen.detail} for pool, seen in detail.pools.items()},
-            }
-            for name, detail in explained.clusters.items()
-        },
+        "clusters": clusters,
+        "clustersAfter": last,
     }
 
 
@@ -49,3 +67,65 @@ def engine_trees(engines: Iterable[EnginePlacement]) -> Iterable[dict[str, Any]]
     for engine in engines:
         for pool, nodes in placed_nodes(engine) or ((engine.pool, 0),):
             yield {"name": engine.engine, "pool": pool, "nodes": nodes}
+
+
+def _page(clusters: Mapping[str, ClusterDetail], after: str) -> tuple[dict[str, Any], str]:
+    """Give the trees of clusters as far as one page holds them, and the last of them if some are left."""
+    found: dict[str, Any] = {}
+    characters = 0
+    last = ""
+    for name, detail in clusters.items():
+        if name <= after:
+            continue
+        tree = _cluster_tree(detail)
+        characters += len(json.dumps(tree))
+        if found and characters > PAGE_CHARACTERS:
+            return found, last
+        found[name] = tree
+        last = name
+    return found, ""
+
+
+def _cluster_tree(detail: ClusterDetail) -> dict[str, Any]:
+    return {
+        "reason": detail.reason,
+        "detail": detail.detail,
+        "needs": [
+            {
+                "pool": need.pool,
+                "nodes": need.nodes,
+                "free": need.free,
+                "engines": [{"name": name, "nodes": nodes} for name, nodes in need.engines],
+            }
+            for need in detail.needs
+        ],
+        "pools": {
+            pool: {"reason": seen.reason, "detail": seen.detail, "selectors": [_selector_tree(gap) for gap in seen.selectors]}
+            for pool, seen in detail.pools.items()
+        },
+    }
+
+
+def _selector_tree(found: EngineGap) -> dict[str, Any]:
+    gap = found.gap
+    return {
+        "engine": found.engine,
+        "member": found.member,
+        "request": gap.name,
+        "selector": gap.selector,
+        "text": shortened(gap.text),
+        "device": gap.device,
+        "differences": [
+            {"name": unmet.name, "has": unmet.has, "wants": unmet.wants, "known": list(gap.near(unmet))} for unmet in gap.unmet
+        ],
+    }
+
+
+def _reason_tree(reason: PlacementReason) -> dict[str, Any]:
+    return {
+        "text": reason.text,
+        "nextBest": reason.next_best,
+        "score": reason.score,
+        "value": reason.value,
+        "nextBestValue": reason.other,
+    }

@@ -15,7 +15,7 @@ from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
 from client.output.formats import ReportFormat, as_json, as_yaml
-from client.output.plan_text import cluster_lines, pools_text
+from client.output.plan_text import cluster_lines, pools_text, suggestion_lines
 from client.output.tables import columns, indented
 from client.planning.explanation import explanation
 from client.planning.live_fleet import read_live
@@ -30,12 +30,15 @@ def explain(
     output: Annotated[
         ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide shows every cluster even when all replicas are placed.")
     ] = ReportFormat.TABLE,
+    after: Annotated[
+        str, typer.Option("--after", help="Show the clusters behind this one by name: the next page of a large fleet.", show_default=False)
+    ] = "",
 ) -> None:
     """Show for each replica why it is where it is, or per cluster and pool why it is not placed. Nothing is changed."""
     targets = objects_named(objects, namespace)
     if other := next((target for target in targets if target.kind.kind != "ModelDeployment"), None):
         raise Refused(f"{other.title} is not placed by the scheduler", next_step="explain a ModelDeployment: `modelplane explain md/NAME`")
-    trees = asyncio.run(_explain(targets))
+    trees = asyncio.run(_explain(targets, after))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:
         value = trees[0] if len(trees) == 1 else trees
         print(as_json(value) if output == ReportFormat.JSON else as_yaml(value))
@@ -43,18 +46,19 @@ def explain(
     print("\n\n".join("\n".join(explanation_lines(tree, wide=output == ReportFormat.WIDE)) for tree in trees))
 
 
-async def _explain(targets: Sequence[Target]) -> list[Tree]:
+async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
     async with control_plane(load_settings()) as plane:
         for target in targets:
             await plane.describe(target)  # fail early, before the whole fleet is read
         live = await read_live(plane)
-    return [explanation(live, target, now_ms()) for target in targets]
+    return [explanation(live, target, now_ms(), after) for target in targets]
 
 
 def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:
     """Give the lines of one explanation."""
     existing = sum(replica["action"] != "Create" for replica in tree["replicas"])
     lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: {existing} replicas, {tree['desired']} wanted"]
+    lines += indented([f"warning: {text}" for text in tree["warnings"]])
     rows = [
         [replica["replica"], replica["cluster"], pools_text(replica["engines"]), replica["state"] or "-", replica["action"], replica["why"]]
         for replica in tree["replicas"]
@@ -62,9 +66,11 @@ def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:
     if rows:
         lines += indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows))
     if tree["shortfall"]:
-        lines += ["", f"{tree['shortfall']} not placed: {tree['message']}"]
+        lines += ["", f"{tree['shortfall']} not placed: {tree['message']}", *indented(suggestion_lines(tree["suggestions"]))]
     if tree["clusters"] and (wide or tree["shortfall"]):
         lines += indented(cluster_lines(tree["clusters"]))
+        if tree["clustersAfter"]:
+            lines += indented([f"more clusters: --after {tree['clustersAfter']}"])
     lines += ["", "Conditions:"]
     rows = [[row.get("type", ""), row.get("status", ""), row.get("reason", ""), row.get("message", "")] for row in tree["conditions"]]
     return [*lines, *indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows) if rows else ["none yet"])]

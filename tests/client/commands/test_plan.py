@@ -99,17 +99,34 @@ def test_the_tree_for_machines_leaves_nothing_out(cli: Cli, tmp_path: Path) -> N
         "desired": 1,
         "shortfall": 0,
         "message": decision["message"],
+        "warnings": [],
+        "suggestions": [],
         "placements": [
-            {"replica": name, "cluster": "eu", "index": 0, "action": "Create", "engines": [{"name": "main", "pool": "h200", "nodes": 1}]}
+            {
+                "replica": name,
+                "cluster": "eu",
+                "index": 0,
+                "action": "Create",
+                "engines": [{"name": "main", "pool": "h200", "nodes": 1}],
+                "reason": {"text": "placed here: no other cluster takes one", "nextBest": "", "score": "", "value": 0, "nextBestValue": 0},
+            }
         ],
         "evictions": [],
         "clusters": {
             "eu": {
                 "reason": "InsufficientNodes",
                 "detail": decision["clusters"]["eu"]["detail"],
-                "pools": {"h200": {"reason": "InsufficientNodes", "detail": decision["clusters"]["eu"]["pools"]["h200"]["detail"]}},
+                "needs": [{"pool": "h200", "nodes": 1, "free": 0, "engines": [{"name": "main", "nodes": 1}]}],
+                "pools": {
+                    "h200": {
+                        "reason": "InsufficientNodes",
+                        "detail": decision["clusters"]["eu"]["pools"]["h200"]["detail"],
+                        "selectors": [],
+                    }
+                },
             }
         },
+        "clustersAfter": "",
     }
 
 

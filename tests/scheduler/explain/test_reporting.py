@@ -84,7 +84,8 @@ def test_148_nothing_fits() -> None:
     assert condition(decision) == ("False", "InsufficientCapacity")
     assert message(decision) == (
         "0 of 1 replicas scheduled (checked 1 clusters). "
-        "0/1 clusters are available: 1 had too few free nodes for engine main (best: needs 1, 0 free on a/p)."
+        "0/1 clusters are available: 1 had too few free nodes for engine main (best: needs 1, 0 free on a/p). "
+        "One more replica would fit with one more node in a/p."
     )
 
 
@@ -110,7 +111,8 @@ def test_161_every_cluster_is_counted_once_and_the_largest_group_leads() -> None
     decision = decided(world, deployment(engine(copies=4), match_labels=us))
     assert headline(decision.diagnosis) == (
         "0/12 clusters are available: 5 didn't match clusterSelector, 3 aren't Ready, "
-        "2 had too few free nodes for engine main (best: needs 4, 1 free on f1/p), 2 had untolerated taint {gpu=x:NoSchedule}."
+        "2 had too few free nodes for engine main (best: needs 4, 1 free on f1/p), 2 had untolerated taint {gpu=x:NoSchedule}. "
+        "One more replica would fit with 3 more nodes in f1/p."
     )
 
 

@@ -117,6 +117,7 @@ def test_18_4_10_a_reserved_cluster_is_named_with_the_deployment_that_waits() ->
     assert refused.message.endswith("0/1 clusters are available: 1 violated StrictOrder: ml/big waits ahead.")
     found = decision_tree(decide_and_explain(world, [ScheduleRequest("why", SMALL)], NOW)[0])["clusters"]["a"]
     assert found["pools"]["p"] == {
+        "selectors": [],
         "reason": "InsufficientNodes",
         "detail": "engine main: needs 1, 2 free of 4, reserved for others (StrictOrder: ml/big waits ahead)",
     }

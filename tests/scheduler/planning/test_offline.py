@@ -105,8 +105,13 @@ def test_the_whole_contract_of_one_decision() -> None:
         "shortfall": 1,
         "message": (
             "1 of 2 replicas scheduled (checked 2 clusters). 0/2 clusters are available: 1 aren't Ready, "
-            "1 had too few free nodes for engine main (best: needs 1, 0 free on b/big)."
+            "1 had too few free nodes for engine main (best: needs 1, 0 free on b/big). "
+            "One more replica would fit with one more node in b/big."
         ),
+        "warnings": [],
+        "suggestions": [
+            {"kind": "Nodes", "text": "one more node in b/big", "cluster": "b", "nodes": {"big": 1}, "costMilli": -1},
+        ],
         "placements": [
             {
                 "replica": replica_name("ml", "m", "b", 0),
@@ -114,6 +119,7 @@ def test_the_whole_contract_of_one_decision() -> None:
                 "index": 0,
                 "action": "Create",
                 "engines": [{"name": "main", "pool": "big", "nodes": 1}],
+                "reason": {"text": "placed here: no other cluster takes one", "nextBest": "", "score": "", "value": 0, "nextBestValue": 0},
             }
         ],
         "evictions": [],
@@ -121,27 +127,43 @@ def test_the_whole_contract_of_one_decision() -> None:
             "a": {
                 "reason": "NotReady",
                 "detail": "aren't Ready",
-                "pools": {"p": {"reason": "", "detail": ""}},
+                "needs": [],
+                "pools": {"p": {"reason": "", "detail": "", "selectors": []}},
             },
             "b": {
                 "reason": "InsufficientNodes",
                 "detail": "had too few free nodes for engine main (best: needs 1, 0 free on b/big)",
+                "needs": [{"pool": "big", "nodes": 1, "free": 0, "engines": [{"name": "main", "nodes": 1}]}],
                 "pools": {
                     "small": {
                         "reason": "SelectorNoMatch",
                         "detail": f"engine main: Standalone: request gpu: selector 1 matched 0 of 1 entries: {at_least('141Gi')}; "
                         "closest device gpu: memory is 24Gi, wanted at least 141Gi",
+                        "selectors": [
+                            {
+                                "engine": "main",
+                                "member": "Standalone",
+                                "request": "gpu",
+                                "selector": 1,
+                                "text": at_least("141Gi"),
+                                "device": "gpu",
+                                "differences": [{"name": "memory", "has": "24Gi", "wants": "at least 141Gi", "known": []}],
+                            }
+                        ],
                     },
-                    "big": {"reason": "InsufficientNodes", "detail": "engine main: needs 1, 0 free of 1, reserved 1"},
+                    "big": {"reason": "InsufficientNodes", "detail": "engine main: needs 1, 0 free of 1, reserved 1", "selectors": []},
                 },
             },
         },
+        "clustersAfter": "",
     }
 
 
 def test_a_deployment_that_is_placed_sees_the_clusters_as_one_more_would() -> None:
     decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=2)), a_deployment())[0]
-    assert decision["clusters"] == {"a": {"reason": "", "detail": "", "pools": {"p": {"reason": "", "detail": ""}}}}
+    assert decision["clusters"] == {
+        "a": {"reason": "", "detail": "", "needs": [], "pools": {"p": {"reason": "", "detail": "", "selectors": []}}}
+    }
     assert (decision["shortfall"], decision["evictions"]) == (0, [])
 
 
@@ -177,7 +199,7 @@ def test_existing_replicas_hold_their_place_and_their_nodes() -> None:
 def test_a_scale_down_names_who_goes() -> None:
     replicas = [a_replica(f"m-{i}", "m", "a", i) for i in range(2)]
     decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=2)), *replicas, a_deployment())[0]
-    assert decision["evictions"] == [{"replica": "m-1", "cluster": "a", "reason": "ScaledDown"}]
+    assert decision["evictions"] == [{"replica": "m-1", "cluster": "a", "reason": "ScaledDown", "detail": "1 replicas wanted"}]
 
 
 def test_the_end_of_a_rollout_is_shown_not_its_first_step() -> None:
@@ -277,7 +299,7 @@ def test_a_deployment_whose_selector_does_not_compile_says_so() -> None:
     broken["spec"]["template"]["spec"]["engines"][0]["members"][0]["nodeSelector"]["devices"][0]["selectors"] = [{"cel": "1"}]
     decision = planned(a_class(), a_cluster("a", a_pool()), broken)[0]
     assert decision["message"].startswith("Invalid nodeSelector CEL expression: engine main")
-    assert decision["clusters"]["a"] == {"reason": "", "detail": "", "pools": {}}
+    assert decision["clusters"]["a"] == {"reason": "", "detail": "", "needs": [], "pools": {}}
 
 
 def test_an_engine_that_may_span_pools_is_explained_member_by_member() -> None:
@@ -292,4 +314,5 @@ def test_an_engine_that_may_span_pools_is_explained_member_by_member() -> None:
     assert decision["clusters"]["a"]["pools"]["p"] == {
         "reason": "InsufficientNodes",
         "detail": "needs 4 nodes together (main Leader 1, main Worker 3), 2 free of 2",
+        "selectors": [],
     }

@@ -73,6 +73,7 @@ def test_the_detail_of_a_pool_counts_devices() -> None:
     (explained,) = decide_and_explain(world, [ScheduleRequest("1", deployment(gpus(1), name="next"))], NOW)
     tree = decision_tree(explained)
     assert tree["clusters"]["a"]["pools"]["p"] == {
+        "selectors": [],
         "reason": "InsufficientNodes",
         "detail": "engine main: needs 1 devices on one node, 0 sure of 0 free on a/p",
     }

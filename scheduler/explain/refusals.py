@@ -1,0 +1,44 @@
+"""What refuses one more replica on one cluster, as headlines and reports have it."""
+
+from __future__ import annotations
+
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.hardware.node_fitting import Trial
+from scheduler.model import reasons
+from scheduler.model.inputs import DeploymentView
+from scheduler.placement.placer import ReplicaPlacer
+
+
+def filter_text(code: str, deployment: DeploymentView, what: str = "") -> str:
+    """Write a filter code as the headline has it; `what` is the engine, taint or rule."""
+    return {
+        reasons.LABEL_MISMATCH: "didn't match clusterSelector",
+        reasons.CACHE_FOOTPRINT: f"are outside ModelCache {deployment.cache.name}'s footprint",
+        reasons.CACHE_INCAPABLE: "can't stage ModelCache",
+        reasons.DELETING: "are being deleted",
+        reasons.NOT_READY: "aren't Ready",
+        reasons.NO_GATEWAY: "have no gateway address",
+        reasons.TAINTED: f"had untolerated taint {{{what}}}",
+        reasons.NO_POOLS: "publish no pools",
+        reasons.NO_POOL_MATCHES: f"had no pool for engine {what}",
+        reasons.INSUFFICIENT_NODES: f"had too few free nodes for engine {what}",
+        reasons.QUOTA_EXCEEDED: f"were over quota {what}".rstrip(),
+        reasons.POLICY: f"violated {what}",
+    }[code]
+
+
+def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: ClusterSet) -> tuple[str, str] | None:
+    """Give code and text of what refuses one more replica on a cluster that passes the filters; None where it would be placed.
+
+    `allowed` are the clusters where the placer's rules allow it.
+    """
+    deployment = placer.deployment
+    if trial.over_quota:
+        return reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({trial.violation})")
+    if trial.violation:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
+    if trial.failed >= 0:
+        return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
+    if not allowed >> info.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
+    return None
