@@ -58,7 +58,7 @@ def _read(converter: PayloadConverter, payload: Payload, hint: type | None) -> A
     except ValidationError as error:
         first = error.errors()[0]
         return Refused(_words(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}".removeprefix(": ")))
-    except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that anyone may have sent
+    except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that any client may have sent
         return Refused(_words(f"it cannot be decoded: {error}"))
     # Only JSON is read as what is wanted: other encodings give nothing, or bytes, whatever that is.
     return Refused(f"must be a {hint.__name__}") if isinstance(hint, type) and not isinstance(value, hint) else value

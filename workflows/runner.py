@@ -100,7 +100,7 @@ class _CheckedInstance(_Wrapped):
                 return f"start argument {number}: {payload.metadata.get(unreadable.PROBLEM, b'').decode(errors='replace')}"
             try:
                 self._details.payload_converter_factory().from_payloads([payload])
-            except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that anyone may have sent
+            except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that any client may have sent
                 return f"start argument {number}: it cannot be decoded: {error}"
         return ""
 

@@ -41,7 +41,7 @@ KEY_ID = "encryption-key-id"
 WORKFLOW_ID = "encryption-workflow-id"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
-# What a problem quotes of metadata, which anyone may have written.
+# What a problem quotes of metadata, which any client may have written.
 _QUOTED_BYTES = 300
 
 

@@ -22,7 +22,7 @@ Labels = tuple[Pair, ...]
 # A namespace, and the labels or the anti-affinity that replicas of it share.
 LabelGroup = tuple[str, Labels]
 AvoidingGroup = tuple[str, AntiAffinity]
-# A term without labels selects everybody: it is found by a pair that no label is.
+# A term without labels selects every replica: it is found by a pair that no label is.
 _ANY: Pair = ("", "")
 
 

@@ -52,7 +52,7 @@ def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
 class PoolLoad:
     """The pods on the nodes of one pool.
 
-    `count` are all of them, `without_slot` those that nobody gave a node; a slot is the number of a node. `kinds` has for each size and
+    `count` are all of them, `without_slot` those that have no node; a slot is the number of a node. `kinds` has for each size and
     number of siblings the pods, and the members that have such pods; `left` what is left on the slots that are used.
     """
 

@@ -1,4 +1,4 @@
-"""What anyone may send in place of a message, whatever handler it is for."""
+"""What any client may send in place of a message, whatever handler it is for."""
 
 import json
 import types

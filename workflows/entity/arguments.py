@@ -93,7 +93,7 @@ def _read(payload: Payload) -> Any:
         raise UnusableMessage(f"it is {len(payload.data)} bytes; at most {PAYLOAD_BYTES_MAX} are read")
     try:
         value: Any = workflow.payload_converter().from_payloads([payload])[0]
-    except Exception as error:  # whatever a converter says of bytes that anyone may have sent
+    except Exception as error:  # whatever a converter says of bytes that any client may have sent
         raise UnusableMessage(shortened(f"it cannot be decoded: {_words(error)}", PROBLEM_BYTES_MAX)) from error
     if isinstance(value, bytes | bytearray):
         raise UnusableMessage("it is binary, and must be JSON")

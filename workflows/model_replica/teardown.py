@@ -119,7 +119,7 @@ class ReplicaTeardown:
         The scheduler is told first: a replica that is terminated in between is started again by its deployment, finds nothing and repeats
         both. The other way round its deployment would forget it, and its nodes would stay charged.
         """
-        # A closed workflow still answers queries, so `gone` must hold before anyone learns of it.
+        # A closed workflow still answers queries, so `gone` must hold before any entity learns of it.
         self.gone = True
         released = Released(uid=self._state.uid, name=self._context.name)
         return [LeaveCache(), Send(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)), self._reports.report_gone()]

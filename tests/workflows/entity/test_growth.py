@@ -1,6 +1,6 @@
 """What workflows carry from run to run does not grow for ever: every collection in a carried state has a bound, and it stands here.
 
-A new collection fails this test until someone says here what bounds it, and tests that where it is a number or a time.
+A new collection fails this test until the table here says what bounds it, and tests that where it is a number or a time.
 """
 
 from collections.abc import Iterator

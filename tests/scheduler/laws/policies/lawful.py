@@ -27,7 +27,7 @@ def i1_no_pool_is_over_capacity(step: Step) -> Found:
 
 
 def _charged(state: State, cluster: str, pool: PoolView) -> int:
-    """Count the nodes that nobody else may use."""
+    """Count the nodes that no other replica may use."""
     return pool.nodes - state.free_nodes(cluster, ("", ""))[pool.name]
 
 
