@@ -1,9 +1,9 @@
 """Whether the devices of one node satisfy one member's requests, and which device entries a pod then draws on.
 
 A pod's requests share the counts of the entries, so distinct requests always get distinct devices. The first try is greedy in request
-order. When it fails, an exact search looks for any assignment, in which a request may also be covered by several entries that claim
-alike (4 + 4 for 8): Kubernetes would allocate those too. Answers are cached per (requests, device set), because thousands of pools
-have the same few classes.
+order. When it fails, or takes devices that Kubernetes does not bind to the pod, an exact search looks for the assignment with the fewest
+of those, in which a request may also be covered by several entries that claim alike (4 + 4 for 8): Kubernetes would allocate those too.
+Answers are cached per (requests, device set), because thousands of pools have the same few classes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ Place = tuple[str, str, str, int]
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.
 CLAIM_DEVICES_MAX = 32
-# A DRA device is bound to the pod for certain, an extended resource by count only, a synthetic entry not at all.
 # A step of the exact search copies what is assigned so far.
 _WORK_PER_STEP = 50
 # Of a selector in a text: enough to tell it from the others.
 _SELECTOR_SHOWN = 160
 _NOT_EVALUATED = Match(matched=False, error="not evaluated: the selectors before it took too long")
-_PREFERENCE = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
+# A DRA device is bound to the pod for certain, an extended resource by count only, a synthetic entry not at all.
+_DOUBT_MAX = 2
+_DOUBTS = {"DRA": 0, "DevicePlugin": 1, "Synthetic": _DOUBT_MAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,11 @@ class MemberNeed:
         matrix = [matcher.row(selectors, entries) for selectors in self.selectors]
         left = [max(entry.count, 0) for entry in entries]
         counts = [request.count for request in self.requests]
-        order = list(range(len(entries)))
-        if self.rules.prefer_certain_claims:
-            order.sort(key=lambda j: (_PREFERENCE.get(entries[j].claim, 2), j))
-        taken = assign_greedily(matrix, counts, left, order)
-        if taken is None and self.rules.search_assignments:
+        doubts = [_DOUBTS.get(entry.claim, _DOUBT_MAX) if self.rules.prefer_certain_claims else 0 for entry in entries]
+        taken = assign_greedily(matrix, counts, left, sorted(range(len(entries)), key=lambda j: (doubts[j], j)))
+        if self.rules.search_assignments:
             groups = [(e.claim, e.device_class, e.resource_name) for e in entries]
-            taken, steps = assign_exactly(matrix, counts, left, order, groups)
+            taken, steps = assign_exactly(matrix, counts, left, groups, doubts, known=taken)
             matcher.work += steps * _WORK_PER_STEP
         if taken is None:
             return self._explain(entries, matrix, matcher)
