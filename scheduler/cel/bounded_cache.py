@@ -17,6 +17,8 @@ ENTRIES_MAX = 16_384
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Arguments, Result]):
@@ -52,6 +54,14 @@ class BoundedCache(Generic[Arguments, Result]):
                 self._old, self._young = self._young, {}
                 self._characters = [0, self._characters[0]]
         return result
+
+
+def remember(known: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
+    """Keep a value beside others. Where there are too many of them all are forgotten: what is used still is made again."""
+    if len(known) >= most:
+        known.clear()
+    known[key] = value
+    return value
 
 
 def bounded_cache(length: Callable[..., int]) -> Callable[[Callable[Arguments, Result]], BoundedCache[Arguments, Result]]:

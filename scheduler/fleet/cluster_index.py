@@ -94,6 +94,16 @@ class ClusterIndex:
         self._flip(info, present=True)
         if info.layout.key != old.layout.key:
             self.changed_layouts.append(info.rank)
+            self._forget_unused(old)
+
+    def _forget_unused(self, old: ClusterInfo) -> None:
+        """Forget what the last cluster with it had: classes are edited for as long as a fleet is there."""
+        if old.layout not in self.layouts:
+            self._layouts.pop(old.layout.key, None)
+        for digest in old.offered:
+            if not self.offering[digest]:
+                del self.offering[digest]
+                self.device_sets.pop(digest, None)
 
     def remove(self, name: str) -> None:
         """Remove a cluster; an unknown name changes nothing."""
@@ -129,6 +139,10 @@ class ClusterIndex:
             self.labels[pair] = flipped(self.labels.get(pair, NO_CLUSTERS), applies=True)
             values = self.label_values.setdefault(pair[0], {})
             values[pair[1]] = self.labels[pair]
+            if not self.labels[pair]:
+                del self.labels[pair], values[pair[1]]
+                if not values:
+                    del self.label_values[pair[0]]
         self.ready = flipped(self.ready, is_ready(view))
         self.gateway = flipped(self.gateway, bool(view.gateway_address))
         self.deleting = flipped(self.deleting, view.deleting)

@@ -15,7 +15,7 @@ from itertools import islice
 
 from api_types.limits import SELECTORS_COST_MAX, SELECTORS_REFUSED_MAX, cost_problem, dearest, not_checked
 from scheduler.cel import Match, Selector, SelectorError, compile_selector, device_problem
-from scheduler.cel.bounded_cache import bounded_cache
+from scheduler.cel.bounded_cache import bounded_cache, remember
 from scheduler.cel.limits import FLEET_COST_MAX, REQUEST_WORK_MAX
 from scheduler.hardware.assignment import assign_exactly, assign_greedily
 from scheduler.model import reasons
@@ -30,6 +30,8 @@ Place = tuple[str, str, str, int]
 
 # More devices than this do not fit into one ResourceClaim, so Kubernetes never admits the pod.
 CLAIM_DEVICES_MAX = 32
+# Answers that a need keeps: more than a fleet has classes, and of a fleet whose classes are edited for years not all.
+_SETS_KEPT = 4_096
 # A step of the exact search copies what is assigned so far.
 _WORK_PER_STEP = 50
 # Of a selector in a text: enough to tell it from the others.
@@ -96,7 +98,8 @@ class MemberNeed:
         known = self._fits.get(devices.digest)
         if known is None:
             matcher = _Matcher()
-            known = self._fits[devices.digest] = replace(self._match(devices.entries, matcher), work=matcher.work)
+            found = replace(self._match(devices.entries, matcher), work=matcher.work)
+            known = remember(self._fits, devices.digest, found, _SETS_KEPT)
         return known
 
     def _match(self, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> MemberFit:

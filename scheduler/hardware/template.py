@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 
-from scheduler.cel.bounded_cache import bounded_cache
+from scheduler.cel.bounded_cache import bounded_cache, remember
 from scheduler.cel.limits import REQUEST_WORK_MAX
 from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need, selectors_length
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
 from scheduler.model.rules import MatchRules
+
+# Layouts, device sets and pools of which a template keeps what it found there.
+_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +78,7 @@ class CompiledTemplate:
         """Match all engines against a layout."""
         known = self._fits.get(layout.key)
         if known is None:
-            known = self._fits[layout.key] = self._match(layout)
+            known = remember(self._fits, layout.key, self._match(layout), _KEPT)
         return known
 
     def _match(self, layout: Layout) -> LayoutFit:
@@ -124,7 +127,7 @@ class CompiledTemplate:
         known = self._claimable.get(key)
         if known is None:
             fit = self.needs[i][0].fit(devices)
-            known = self._claimable[key] = fit.fits and bool(fit.resolved)
+            known = remember(self._claimable, key, fit.fits and bool(fit.resolved), _KEPT)
         return known
 
     def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
@@ -149,7 +152,7 @@ class CompiledTemplate:
             members = tuple(
                 place_member(member, need, need.fit(devices), pool) for member, need in zip(engine.members, self.needs[i], strict=True)
             )
-            known = self._placed[key] = EnginePlacement(engine.name, members, engine.copies)
+            known = remember(self._placed, key, EnginePlacement(engine.name, members, engine.copies), _KEPT)
         return known
 
 

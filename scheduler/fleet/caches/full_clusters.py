@@ -11,6 +11,7 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import CompiledTemplate
 
 _FREED_MAX = 100_000
+_CHANGED_MAX = 100_000
 # Templates that are remembered; beyond them all are forgotten, which costs a search each.
 _TEMPLATES_MAX = 20_000
 
@@ -36,6 +37,9 @@ class FullClusterCache:
         elif self._freed_read < len(freed):
             self._forget_full(self._index.named(freed[self._freed_read :]))
             self._freed_read = len(freed)
+        if len(self._index.changed_layouts) > _CHANGED_MAX:
+            self._index.changed_layouts.clear()
+            self._matching.clear()
         if self._freed_read > _FREED_MAX:
             freed.clear()
             self._freed_read = 0
