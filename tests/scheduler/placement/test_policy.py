@@ -285,6 +285,29 @@ def test_without_one_network_an_engine_does_not_span() -> None:
     assert (places(decision), codes(decision)) == ([], {"Policy": 1})
 
 
+TWO_NETWORKS = (pool("u", 4, network_domain="x"), pool("v", 1, network_domain="y"), pool("w", 3, network_domain="y"))
+
+
+def spans(name: str, workers: int) -> EngineView:
+    return engine(name, leader(ask()), worker(workers), span_pools=True)
+
+
+@pytest.mark.parametrize("accounting", ["node", "device-safe"])
+def test_18_4_9_each_engine_that_spans_has_a_network_of_its_own(accounting: str) -> None:
+    world = fleet(cluster("a", *TWO_NETWORKS), options=SchedulerOptions(accounting=accounting))
+    members = alone(ask(count=8)).requests
+    whole = [replace(each, members=tuple(replace(m, requests=members) for m in each.members)) for each in (spans("e", 3), spans("f", 3))]
+    decision = decided(world, deployment(*whole))
+    assert [m.pool for e in decision.placements[0].engines for m in e.members] == ["u", "u", "v", "w"]
+
+
+def test_18_4_8_a_preference_gives_way_before_an_engine_that_spans_is_refused() -> None:
+    world = fleet(cluster("a", *TWO_NETWORKS))
+    policy = PlacementPolicy(network_domain="Preferred")
+    wants = deployment(spans("prefill", 3), engine("decode", copies=4), serving_mode="PrefillDecode", policy=policy)
+    assert [m.pool for e in decided(world, wants).placements[0].engines for m in e.members] == ["v", "w", "u"]
+
+
 def test_a_spanning_engine_stays_and_is_charged_pool_by_pool() -> None:
     world = fleet(cluster("a", pool("v", 3, network_domain="ib"), pool("w", 1, network_domain="ib")))
     settled(world, deployment(SPANNING))
