@@ -80,7 +80,8 @@ def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
                 return False
             if size[e]:
                 least = -(-(capacity[e] - size[e] + 1) // divisor[e]) * divisor[e]
-                blocked += (total[e] - size[e]) // least
+                # What its siblings take is on the nodes that they block already.
+                blocked += (total[e] - size[e] * (1 + siblings)) // least
         if blocked >= nodes:
             return False
     return True

@@ -199,7 +199,8 @@ def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
                 total = sum(other.size[e] * other.count for other in present)
                 least = have - asked + 1
                 least += -least % step
-                blocked += (total - asked) // least
+                # What its siblings take is on the nodes that they hold against it.
+                blocked += (total - asked * (1 + group.siblings)) // least
         if blocked >= nodes:
             return False
     return True

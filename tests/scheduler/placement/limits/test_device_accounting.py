@@ -202,6 +202,37 @@ def test_a_random_scheduler_never_finds_an_admitted_pod_without_a_node(seed: int
             chosen[:] = [a + b for a, b in zip(chosen, pod.size, strict=True)]
 
 
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(60)))
+@pytest.mark.random
+def test_18_1_7_a_random_scheduler_that_keeps_siblings_apart_finds_a_node_for_every_admitted_pod(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311  # not for secrets
+    nodes = dice.randint(1, 5)
+    admitted: list[Pods] = []
+    for _ in range(8):
+        size, count, per_node = dice.choice((1, 2, 3, 4, 5, 8)), dice.randint(1, 4), dice.choice((1, 1, 2))
+        more = Pods((size,), count, (count - 1) // per_node)
+        if size * per_node <= 8 and is_safe((8,), nodes, [*admitted, more]):
+            admitted.append(more)
+    per_node_of = [group.count if not group.siblings else -(-group.count // (group.siblings + 1)) for group in admitted]
+    for _ in range(200):
+        loads = [0] * nodes
+        held = [[0] * nodes for _ in admitted]
+        order = [g for g, group in enumerate(admitted) for _ in range(group.count)]
+        dice.shuffle(order)
+        for g in order:
+            fitting = [n for n in range(nodes) if loads[n] + admitted[g].size[0] <= 8 and held[g][n] < per_node_of[g]]
+            assert fitting, (seed, nodes, admitted)
+            chosen = dice.choice(fitting)
+            loads[chosen] += admitted[g].size[0]
+            held[g][chosen] += 1
+
+
+def test_18_1_7_a_gang_of_whole_nodes_fits_as_many_nodes_as_it_has_pods() -> None:
+    assert is_safe((8,), 3, [Pods((8,), 3, 2)])
+    assert not is_safe((8,), 2, [Pods((8,), 3, 2)])
+    assert not is_safe((8,), 3, [Pods((1,), 4, 3)])
+
+
 def load(nodes: int, *pods: Pods) -> PoolLoad:
     found = PoolLoad((8,), nodes)
     for group in pods:
@@ -230,7 +261,7 @@ def test_18_1_1_another_accounting_moves_no_placed_replica() -> None:
     assert asks(world, 1) == []
 
 
-SPANNING = engine("main", leader(ask(count=4)), worker(2, ask(count=4)), span_pools=True)
+SPANNING = engine("main", leader(ask(count=8)), worker(2, ask(count=8)), span_pools=True)
 
 
 def test_18_4_9_an_engine_may_span_pools_of_one_network_when_devices_are_counted() -> None:
