@@ -4,6 +4,7 @@ from datetime import timedelta
 
 _TRANSIENT_SECONDS = (2, 120)
 _AFTER_RETRIES_SECONDS = (8, 3600)
+_ATTEMPTS_DURING_UPGRADE = 65
 _PERMANENT_MINUTES_MAX = 30
 _MISSING_SECONDS = (2, 900)
 _POLL_SECONDS = (10, 600)
@@ -30,6 +31,14 @@ def after_retries(attempt: int) -> timedelta:
     """
     shortest, longest = _AFTER_RETRIES_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 9), longest))
+
+
+def refused(attempt: int) -> timedelta:
+    """Give the wait before a call is made again that a worker refused: 2 s doubling to 2 min, and after two hours an hour.
+
+    An upgrade is over by then. A pass that waits cannot continue as new, and each attempt costs some ten events of its history.
+    """
+    return transient(attempt) if attempt < _ATTEMPTS_DURING_UPGRADE else timedelta(seconds=_AFTER_RETRIES_SECONDS[1])
 
 
 def permanent(attempt: int) -> timedelta:

@@ -23,3 +23,12 @@ SECONDS, MINUTES = timedelta(seconds=1), timedelta(minutes=1)
 def test_waits_double_up_to_a_bound(wait: Callable[[int], timedelta], first: list[timedelta], most: timedelta) -> None:
     assert [wait(attempt) for attempt in range(3)] == first
     assert wait(10) == wait(100_000) == most
+
+
+def test_a_refused_call_is_made_often_while_an_upgrade_may_last_and_then_seldom() -> None:
+    waits = [backoff.refused(attempt) for attempt in range(1_000)]
+    assert waits[:3] == [2 * SECONDS, 4 * SECONDS, 8 * SECONDS]
+    often = [wait for wait in waits if wait <= 2 * MINUTES]
+    assert often == waits[: len(often)]
+    assert timedelta(hours=2) <= sum(often, timedelta()) <= timedelta(hours=3)
+    assert set(waits[len(often) :]) == {timedelta(hours=1)}

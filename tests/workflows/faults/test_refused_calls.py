@@ -45,7 +45,7 @@ def old_worker(monkeypatch: pytest.MonkeyPatch) -> OldWorker:
         return await check(self, call)
 
     monkeypatch.setattr(arguments._Check, "execute_activity", execute)
-    monkeypatch.setattr(backoff, "_AFTER_RETRIES_SECONDS", (1, 1))
+    monkeypatch.setattr(backoff, "_TRANSIENT_SECONDS", (1, 1))
     return worker
 
 

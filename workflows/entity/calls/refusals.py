@@ -48,7 +48,7 @@ async def until_accepted(call: Callable[[], Awaitable[ResultT]], summary: str) -
             if attempts:
                 _caller().call_accepted(summary)
             return result
-        await _caller().before_next_call(backoff.after_retries(attempts))
+        await _caller().before_next_call(backoff.refused(attempts))
         attempts += 1
 
 
