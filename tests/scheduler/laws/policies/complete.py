@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from scheduler.model.inputs import LedgerEntry
 from tests.scheduler.laws.policies.books import nodes_of
@@ -27,15 +28,16 @@ def i9_filling_never_stops_while_more_fits(step: Step) -> Found:
 
 
 def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
+    """Victims are on the cluster that they make room on; a gang may need some on several."""
     size = _missing(step)
     if size <= 0 or step.view.policy.preemption != "LowerPriority":
         return
-    for tried, victims in enumerate(step.filler.largest_sets(step.filler.lower())):
-        if tried == SETS_MAX:
-            return
-        if victims and step.filler.takes(size, {victim.uid for victim in victims}):
-            yield f"{size} more would fit without {[(v.cluster, v.name) for v in victims]}"
-            return
+    for cluster in step.filler.candidates if size == 1 else ("",):
+        for victims in islice(step.filler.largest_sets(step.filler.lower(cluster)), SETS_MAX):
+            gone = {victim.uid for victim in victims}
+            if victims and (step.filler.takes_one(cluster, gone) if size == 1 else step.filler.takes(size, gone)):
+                yield f"{size} more would fit without {[(v.cluster, v.name) for v in victims]}"
+                return
 
 
 def no_victim_could_have_stayed(step: Step) -> Found:

@@ -59,11 +59,11 @@ class Filler:
                 pools.pop()
 
         for found in descend(0):
-            if not rules or (match.one_network(found) and not self.over_quota(state, cluster, match.engines(found))):
+            if not rules or (match.one_network(found) and not self.over_quota(state, cluster, match.engines(found), without)):
                 yield found
 
-    def over_quota(self, state: State, cluster: str, engines: tuple[EnginePlacement, ...]) -> bool:
-        """Whether a placement would exceed a quota or lies below its priority floor (18.4#5); victims use theirs until they are gone."""
+    def over_quota(self, state: State, cluster: str, engines: tuple[EnginePlacement, ...], without: Collection[str]) -> bool:
+        """Whether a placement would exceed a quota or lies below its priority floor (18.4#5); it takes over what victims use."""
         for quota in state.options.quotas:
             if quota.namespace != self.view.namespace:
                 continue
@@ -72,7 +72,8 @@ class Filler:
                 continue
             if quota.priority_floor is not None and self.priority < quota.priority_floor:
                 return True
-            used = state.quota_used(quota, self.me)
+            # Of victims elsewhere it is left open whether what they use of a quota counts, so it does.
+            used = state.quota_used(quota, self.me, [uid for uid in without if state.entries[uid].cluster == cluster])
             if 0 <= quota.max_nodes < used[0] + nodes or 0 <= quota.max_devices < used[1] + devices:
                 return True
         return False
