@@ -88,17 +88,56 @@ def _grows(step: Step, entry: LedgerEntry, wanted: tuple[EnginePlacement, ...]) 
     return all(nodes - held[pool] <= max(0, free[pool]) for pool, nodes in nodes_of(wanted).items())
 
 
+def amount(value: int | str, total: int, *, up: bool) -> int:
+    """Read a number or a percentage (12.3)."""
+    if isinstance(value, int):
+        return value
+    share = int(value.removesuffix("%")) * total
+    return -(-share // 100) if up else share // 100
+
+
+def may_be_unavailable(step: Step) -> int:
+    value = step.view.policy.rollout.max_unavailable
+    return amount(step.before.options.rollout_max_unavailable if value is None else value, step.view.replicas, up=False)
+
+
 def a_rollout_keeps_to_its_budget(step: Step) -> Found:
     """At most `maxUnavailable` replicas are changed or not Ready with their new template (12.3)."""
-    rollout = step.view.policy.rollout
-    if rollout.type != "Rolling" or step.surges:
+    if step.view.policy.rollout.type != "Rolling" or step.surges:
         return
-    limit = max(1, rollout.max_unavailable if isinstance(rollout.max_unavailable, int) else 1)
+    limit = max(1, may_be_unavailable(step))
     before = [e for e in step.before.of(step.me) if e.state != "Releasing"]
     under_way = sum(e.template == step.view.template and not e.ready and e.uid in {p.uid for p in step.kept} for e in before)
     changed = len(step.updated) + sum(e.reason in ("TemplateChanged", "PinMismatch") for e in step.decision.evictions)
     if changed and changed + under_way > limit and step.view.replicas >= len(step.kept) + step.succeeded:
         yield f"{changed} changed, {under_way} are not Ready, {limit} may be unavailable"
+
+
+def a_surge_is_limited_and_takes_nothing_that_serves_too_early(step: Step) -> Found:
+    """At most `maxSurge` more than wanted; a Ready replica goes only while enough others are Ready (12.3)."""
+    if step.view.policy.rollout.type != "Rolling" or not step.surges:
+        return
+    surge = amount(step.view.policy.rollout.max_surge, step.view.replicas, up=True)
+    own = len([e for e in step.before.of(step.me) if e.state != "Releasing"])
+    if len(step.decision.placements) > max(step.view.replicas + surge, own):
+        yield f"{len(step.decision.placements)} replicas, {step.view.replicas} wanted and {surge} more allowed"
+    gone = [step.before.entries[e.uid] for e in step.decision.evictions if e.reason == "RolledOut"]
+    floor = step.view.replicas - may_be_unavailable(step)
+    left = sum(step.after.entries[p.uid].ready for p in step.kept)
+    if any(entry.ready for entry in gone) and left < floor:
+        yield f"{[entry.name for entry in gone if entry.ready]} are gone, {left} are Ready, {floor} have to be"
+
+
+def a_partition_keeps_replicas_on_the_old_template(step: Step) -> Found:
+    """As many as it says, however many steps a rollout takes (12.3)."""
+    old = [e for e in step.before.of(step.me) if e.state != "Releasing" and e.template not in ("", step.view.template)]
+    evicted = {e.uid: e.reason for e in step.decision.evictions}
+    # Those that leave for another reason than the rollout.
+    left = [e for e in old if evicted.get(e.uid, "RolledOut") in ("RolledOut", "TemplateChanged", "PinMismatch", "NotAdmitted")]
+    still = [e for e in left if e.uid not in evicted and step.after.entries[e.uid].template == e.template]
+    kept = min(step.view.policy.rollout.partition, len(left))
+    if len(still) < kept and len(still) < len(left):
+        yield f"{len(still)} of {len(left)} have the old template, {kept} have to"
 
 
 def the_missing_are_spread_as_the_default_profile_says(step: Step) -> Found:
@@ -134,5 +173,7 @@ KEPT = (
     what_is_not_blocked_has_the_current_template,
     what_could_grow_is_not_blocked,
     a_rollout_keeps_to_its_budget,
+    a_surge_is_limited_and_takes_nothing_that_serves_too_early,
+    a_partition_keeps_replicas_on_the_old_template,
     the_missing_are_spread_as_the_default_profile_says,
 )

@@ -40,6 +40,18 @@ PRIORITIES = {"mid": 50, "high": 100}
 NAMESPACES = ("ml", "ml", "web")
 TIERS = ("x", "y")
 SECOND = 1000
+ROLLOUTS = (
+    Rollout("AllAtOnce"),
+    Rollout("AllAtOnce"),
+    Rollout(),
+    Rollout(max_unavailable=2),
+    Rollout(max_unavailable="50%"),
+    Rollout(partition=1),
+    Rollout(max_surge=1),
+    Rollout(max_surge=2, max_unavailable=0, partition=2),
+    Rollout(max_surge="50%", max_unavailable="25%"),
+    Rollout(paused=True),
+)
 
 
 @dataclass(frozen=True)
@@ -212,9 +224,7 @@ def _term(dice: Dice) -> AffinityTerm:
 
 def _policy(dice: Dice) -> PlacementPolicy:
     klass = dice.choice(("", "", "mid", "high", "high"))
-    rollout = dice.choice(
-        (Rollout(), Rollout("AllAtOnce"), Rollout("AllAtOnce"), Rollout(max_surge=1), Rollout(partition=1), Rollout(max_unavailable=2))
-    )
+    rollout = dice.choice(ROLLOUTS)
     return PlacementPolicy(
         rollout=rollout,
         profile=dice.choice(("", "", "", "dense", "cheap", "default")),
