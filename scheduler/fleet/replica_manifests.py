@@ -6,12 +6,17 @@ The live scheduler never reads them: its ledger has the entries that it placed i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from api_types import labels
+from scheduler.cel import SelectorError
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.manifests import Tree, template_digest
+from scheduler.hardware.device_matching import member_need
 from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
-from scheduler.model.inputs import LedgerEntry
+from scheduler.model.inputs import DeviceSet, LedgerEntry, RequestView
 from scheduler.model.reasons import BOUND, RELEASING
+from scheduler.model.rules import MatchRules
 
 
 def ledger_entry(manifest: Tree) -> LedgerEntry:
@@ -34,6 +39,29 @@ def ledger_entry(manifest: Tree) -> LedgerEntry:
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
         template=template_digest(spec) if engines else "",
     )
+
+
+def with_draws(entry: LedgerEntry, info: ClusterInfo | None, rules: MatchRules) -> LedgerEntry:
+    """Derive which device entries each pod of a replica draws on; a manifest says only what its requests resolved to.
+
+    A pod whose requests resolve to something else on its pool by now keeps no draw: it counts as taking a whole node.
+    """
+    engines = []
+    for engine in entry.engines:
+        sets = (info.device_set(member.pool) if info else None for member in engine.members)
+        members = tuple(replace(member, draw=_draw(member, devices, rules)) for member, devices in zip(engine.members, sets, strict=True))
+        engines.append(replace(engine, members=members))
+    return replace(entry, engines=tuple(engines))
+
+
+def _draw(member: MemberPlacement, devices: DeviceSet | None, rules: MatchRules) -> tuple[tuple[str, int], ...]:
+    if devices is None or not member.requests:
+        return ()
+    try:
+        fit = member_need(tuple(RequestView(r.name, r.count, r.selectors) for r in member.requests), rules).fit(devices)
+    except SelectorError:
+        return ()
+    return fit.draw if fit.resolved == member.requests else ()
 
 
 def _placed_engines(engines: Iterable[Tree]) -> tuple[EnginePlacement, ...]:

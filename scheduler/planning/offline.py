@@ -15,13 +15,14 @@ from api_types.prices import price_milli
 from scheduler.decide import ExplainedDecision
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view, network_domain
-from scheduler.fleet.replica_manifests import ledger_entry
+from scheduler.fleet.replica_manifests import ledger_entry, with_draws
 from scheduler.fleet.reserved_entry import EntryPolicy
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.decision import Decision
 from scheduler.model.fields import Fields
 from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import SchedulerOptions
+from scheduler.model.rules import PlacementRules
 from scheduler.planning.settle import settle_and_explain
 from scheduler.planning.trees import decision_tree
 from scheduler.planning.whatif import Changes, plan
@@ -126,8 +127,9 @@ def offline_fleet(documents: Documents, options: SchedulerOptions | None = None)
     fleet.class_names = frozenset(documents.classes)
     for manifest in documents.clusters.values():
         fleet.put_cluster(offline_cluster(manifest, documents.classes))
+    rules = PlacementRules.of(fleet.options)
     for replica in _replicas(documents, fleet.options):
-        fleet.put_replica(replica)
+        fleet.put_replica(with_draws(replica, fleet.clusters.get(replica.cluster), rules.matching) if rules.count_devices else replica)
     return fleet
 
 

@@ -316,3 +316,27 @@ def test_an_engine_that_may_span_pools_is_explained_member_by_member() -> None:
         "detail": "needs 4 nodes together (main Leader 1, main Worker 3), 2 free of 2",
         "selectors": [],
     }
+
+
+AS_RESOLVED = [
+    ("as the class says", {"selectors": [{"cel": at_least("141Gi")}]}, 7),
+    ("no longer matched by the class", {"selectors": [{"cel": at_least("200Gi")}]}, 0),
+    ("claimed otherwise than by the class", {"deviceClassName": "mig.nvidia.com"}, 0),
+]
+
+
+@pytest.mark.parametrize(("request_fields", "count"), [row[1:] for row in AS_RESOLVED], ids=[row[0] for row in AS_RESOLVED])
+def test_18_1_2_a_replica_that_exists_holds_the_devices_that_it_requests_and_no_whole_node(request_fields: Tree, count: int) -> None:
+    existing = a_replica("m-a-0", "m", "a", 0)
+    existing["spec"]["engines"][0]["members"][0]["deviceRequests"][0].update(request_fields)
+    options = SchedulerOptions(accounting="device-safe")
+    decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=1)), existing, a_deployment("n", 9), options=options)[0]
+    assert len(decision["placements"]) == count
+
+
+def test_18_1_2_a_replica_whose_selector_does_not_compile_holds_a_whole_node() -> None:
+    existing = a_replica("m-a-0", "m", "a", 0)
+    existing["spec"]["engines"][0]["members"][0]["deviceRequests"][0]["selectors"] = [{"cel": "device."}]
+    options = SchedulerOptions(accounting="device-safe")
+    decision = planned(a_class(), a_cluster("a", a_pool(nodeCount=2)), existing, a_deployment("n", 9), options=options)[0]
+    assert len(decision["placements"]) == 1
