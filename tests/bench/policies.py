@@ -56,6 +56,7 @@ class Scenario(NamedTuple):
     """A fleet of a size, what is asked of it, and how much a replica may cost.
 
     `places` and `victims` are what each decision has to give; without `victims` any number will do, such as where sizes of victims differ.
+    `turns`: the decisions that are measured, for which the fleet has room.
     """
 
     fleet: Callable[[int], Fleet]
@@ -64,6 +65,7 @@ class Scenario(NamedTuple):
     at_most: Mapping[str, float] = {}
     places: int = 1
     victims: int | None = 0
+    turns: int = 200
 
 
 class Growth(NamedTuple):
@@ -199,7 +201,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "quota, 8000 replicas": Scenario(under_quota, 8_000, a_deployment()),
     "device-packed, beside 400 replicas on a cluster": Scenario(packed, 400, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),
     "device-packed, 400 replicas at once on a cluster": Scenario(
-        partial(packed, 0), 2_000, a_deployment(replicas=400, count=2), {"p50_ms": 20}, places=400
+        partial(packed, 0), 2_000, a_deployment(replicas=400, count=2), {"p50_ms": 20}, places=400, turns=15
     ),
 }
 GROWTH = (Growth("quota, 8000 replicas", "quota, 80 replicas", 1.5),)
@@ -235,11 +237,10 @@ def main(arguments: Sequence[str]) -> None:
     """Read from the command line what is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", choices=tuple(SCENARIOS), required=True)
-    parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30, help="no decision is begun after so long")
     chosen = parser.parse_args(arguments)
     scenario = SCENARIOS[chosen.scenario]
-    figures = measure(scenario, scenario.size, chosen.turns, chosen.seconds)
+    figures = measure(scenario, scenario.size, scenario.turns, chosen.seconds)
     sys.stdout.write(json.dumps({"scenario": chosen.scenario, **figures}) + "\n")
 
 
