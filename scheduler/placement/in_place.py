@@ -16,7 +16,7 @@ from scheduler.hardware.template import charges
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import WHOLE_NODES
-from scheduler.placement.limits.device_accounting import accounting_of, admits, charged_pods, counts_devices, with_slots
+from scheduler.placement.limits.device_accounting import NO_OWNER, accounting_of, admits, charged_pods, counts_devices, with_slots
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.limits.reserved_pools import ReservedPools
 
@@ -64,7 +64,8 @@ def _short_of_devices(
     for p, pool in enumerate(info.pools):
         if not _grows(entry.engines, target, pool):
             continue
-        charged = charged_pods(overlay, info, pool, (entry.namespace, entry.deployment), {entry.uid})
+        # The pods that it grows by wait for no releasing replica.
+        charged = charged_pods(overlay, info, pool, NO_OWNER, {entry.uid})
         if p in left_out or not admits(overlay, pool, charged, pods_on(target, pool)):
             return f"too few free devices on {info.name}/{pool.name}"
     return ""
@@ -81,8 +82,7 @@ def update_in_place(
     """
     info = overlay.clusters[entry.cluster]
     if counts_devices(overlay):
-        owner = (deployment.namespace, deployment.name)
-        target = with_slots(overlay, info, _keeping_slots(entry.engines, target), owner, {entry.uid})
+        target = with_slots(overlay, info, _keeping_slots(entry.engines, target), NO_OWNER, {entry.uid})
     updated = replace(entry, engines=target, template=deployment.template, ready=False)
     larger = at_larger(entry.engines, target, [pool for pool in info.pools if _by_device(overlay, pool)])
     overlay.ledger.put(replace(updated, engines=larger))

@@ -27,6 +27,8 @@ from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
 from scheduler.model.policy import DEVICE_PACKED, DEVICE_SAFE, WHOLE_NODES
 
+# For what uses no devices of releasing replicas.
+NO_OWNER: Owner = ("", "")
 # A step here packs pods on the nodes of a pool; in steps of the search that counts nodes alone.
 _STEPS_PER_POOL = 30
 
@@ -209,7 +211,7 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
         first = next((e for e, count in enumerate(capacity) if count), None)
         if first is None:
             continue
-        charged = charged_pods(overlay, info, pool, ("", ""))
+        charged = charged_pods(overlay, info, pool, NO_OWNER)
         free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in charged.pods()))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):

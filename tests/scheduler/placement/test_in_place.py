@@ -24,6 +24,7 @@ from tests.scheduler.builders import (
     decided,
     deployment,
     engine,
+    finish_releases,
     fleet,
     gpu,
     leader,
@@ -85,6 +86,18 @@ def test_i1_replicas_that_grow_in_one_decision_do_not_use_the_same_room(options:
     decision = decided(world, grown)
     assert sorted(actions(decision).values()) == ["Keep", "Update"]
     assert [note.reason for note in decision.notes] == ["ResizeBlocked"]
+
+
+@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
+def test_18_1_10_what_grows_where_it_is_waits_for_no_replica_that_is_releasing(options: SchedulerOptions) -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=options)
+    run(world, deployment(sized(8), want=2))
+    grown = deployment(sized(8, 2), template="v2")
+    decision = settled(world, grown)
+    assert (actions(decision), len(decision.evictions)) == ({"a/0": "Keep"}, 1)
+    assert [note.reason for note in decision.notes] == ["ResizeBlocked"]
+    finish_releases(world)
+    assert actions(decided(world, grown)) == {"a/0": "Update"}
 
 
 @PACES
