@@ -8,7 +8,7 @@ here (`program.py` says why).
 Nothing here imports Temporal or pydantic, and importing this package loads no engine.
 """
 
-from scheduler.cel.comparisons import Unmet, device_problem, lowered, unmet_comparisons
+from scheduler.cel.comparisons import Unmet, device_problem, lowered, renamed, unmet_comparisons
 from scheduler.cel.errors import SelectorError
 from scheduler.cel.selector import Match, Selector, check_selector, compile_selector, selector_cost
 
@@ -21,6 +21,7 @@ __all__ = [
     "compile_selector",
     "device_problem",
     "lowered",
+    "renamed",
     "selector_cost",
     "unmet_comparisons",
 ]

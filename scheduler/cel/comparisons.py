@@ -40,6 +40,7 @@ class Unmet:
         wants: the condition on the value, in words.
         names: what the device has of this kind, by name; empty where it has a value.
         at_least: offset of the constant in the selector if any value from it on passes, else -1.
+        named_at: offset of the name in the selector where the device has none of it, else -1.
 
     """
 
@@ -48,6 +49,7 @@ class Unmet:
     wants: str
     names: tuple[str, ...] = ()
     at_least: int = -1
+    named_at: int = -1
 
 
 class _Comparison(NamedTuple):
@@ -58,6 +60,16 @@ class _Comparison(NamedTuple):
     name: str
     operator: str
     wants: str
+    at: int
+    named_at: int
+
+
+class _Path(NamedTuple):
+    """What a term reads, and where its name is in the selector."""
+
+    kind: str
+    domain: str
+    name: str
     at: int
 
 
@@ -114,6 +126,16 @@ def lowered(text: str, unmet: Unmet) -> str:
     return f"{text[: unmet.at_least]}{wanted[0]}{unmet.has}{wanted[0]}{text[end:]}"
 
 
+def renamed(text: str, unmet: Unmet, name: str) -> str:
+    """Give a selector that reads another attribute or capacity than the one that the device lacks; "" if it cannot be written there."""
+    start = unmet.named_at
+    dot = start >= 0 and text[start] == "."
+    start += dot or text[start : start + 1] in {'"', "'"}
+    if unmet.named_at < 0 or text[start : start + len(unmet.name)] != unmet.name or (dot and not name.isidentifier()):
+        return ""
+    return text[:start] + name + text[start + len(unmet.name) :]
+
+
 @bounded_cache(lambda text, _lenient_calls: len(text))
 def _terms(text: str, lenient_calls: bool) -> tuple[_Term, ...]:
     from scheduler.cel.checking.checker import Checker  # noqa: PLC0415
@@ -153,7 +175,7 @@ def _single(node: tree.Node) -> _Comparison | None:
     from scheduler.cel.syntax.tree import Call, ListLiteral, Select  # noqa: PLC0415
 
     if isinstance(node, Select) and node.test:
-        return _of(Select(node.at, node.operand, node.name), "", _PRESENT)
+        return _of(Select(node.operand.at, node.operand, node.name), "", _PRESENT)
     if not isinstance(node, Call):
         return _of(node, "_==_", "true")
     args = node.args
@@ -186,36 +208,36 @@ def _ordered(left: tree.Node, operator: str, right: tree.Node) -> _Comparison | 
 
 def _of(node: tree.Node, operator: str, wants: str, at: int = -1) -> _Comparison | None:
     read = _path(node)
-    return _Comparison(*read, operator, wants, at) if read else None
+    return _Comparison(*read[:3], operator, wants, at, read.at) if read else None
 
 
-def _path(node: tree.Node) -> tuple[str, str, str] | None:
+def _path(node: tree.Node) -> _Path | None:
     """Read `device.driver`, or `device.attributes[domain].name` and the like, as kind, domain and name."""
     from scheduler.cel.syntax.tree import Ident, Select  # noqa: PLC0415
 
     outer = _step(node)
     if outer is None:
         return None
-    operand, name = outer
+    operand, name, at = outer
     if isinstance(operand, Ident) and operand.name == "device" and isinstance(node, Select):
-        return ("driver", "", "driver") if name == "driver" else None
+        return _Path("driver", "", "driver", -1) if name == "driver" else None
     inner = _step(operand)
     kind = inner[0] if inner else None
     if inner is None or not isinstance(kind, Select) or kind.name not in {"attributes", "capacity"}:
         return None
-    return (kind.name, inner[1], name) if isinstance(kind.operand, Ident) and kind.operand.name == "device" else None
+    return _Path(kind.name, inner[1], name, at) if isinstance(kind.operand, Ident) and kind.operand.name == "device" else None
 
 
-def _step(node: tree.Node) -> tuple[tree.Node, str] | None:
-    """Read `operand.name` or `operand["name"]`."""
+def _step(node: tree.Node) -> tuple[tree.Node, str, int] | None:
+    """Read `operand.name` or `operand["name"]`, with the offset of the dot or of the text."""
     from scheduler.cel.syntax.tree import Call, Literal, Select  # noqa: PLC0415
 
     if isinstance(node, Select) and not node.test:
-        return node.operand, node.name
+        return node.operand, node.name, node.at
     if isinstance(node, Call) and node.function == "_[_]":
         key = node.args[1]
         if isinstance(key, Literal) and type(key.value) is str:
-            return node.args[0], key.value
+            return node.args[0], key.value, key.at
     return None
 
 
@@ -235,7 +257,7 @@ def _offset(node: tree.Node) -> int:
 
 
 def _unmet(comparison: _Comparison, device: DeviceEntry) -> Unmet:
-    kind, domain, name, operator, wants, at = comparison
+    kind, domain, name, operator, wants, at, named_at = comparison
     if kind == "driver":
         return Unmet(name, device.driver, wants)
     values = {_shown(key, device): _written(value) for key, _, value in device.attributes}
@@ -246,7 +268,7 @@ def _unmet(comparison: _Comparison, device: DeviceEntry) -> Unmet:
         return Unmet(shown, values[shown], wants, at_least=at if operator == _AT_LEAST else -1)
     # Beside a name of another domain those of the driver are written in full.
     names = values if domain == device.driver else [key if "/" in key else f"{device.driver}/{key}" for key in values]
-    return Unmet(shown, "", wants, tuple(names))
+    return Unmet(shown, "", wants, tuple(names), named_at=named_at if domain == device.driver else -1)
 
 
 def _shown(key: str, device: DeviceEntry) -> str:

@@ -76,15 +76,16 @@ def cluster_details(cycle: SchedulingCycle, placer: ReplicaPlacer | None) -> dic
         found = run_filters(cycle.overlay, cycle.deployment, None)
         return {info.name: ClusterDetail(*next(failed_filters(cycle, info, found, None), ("", ""))) for info in cycle.overlay.index.ranked}
     missing = cycle.deployment.replicas - len(cycle.kept) - len(cycle.placed)
-    with gang_begun(placer, missing):
-        report = _Report(cycle, placer)
+    with gang_begun(placer, missing) as gang:
+        report = _Report(cycle, placer, f" beside {gang.placed} of {gang.size} replicas of its gang" if gang.placed else "")
         return {info.name: report.of(info) for info in cycle.overlay.index.ranked}
 
 
 class _Report:
     """Explains clusters one by one."""
 
-    def __init__(self, cycle: SchedulingCycle, placer: ReplicaPlacer) -> None:
+    def __init__(self, cycle: SchedulingCycle, placer: ReplicaPlacer, beside: str) -> None:
+        self._beside = beside
         self._cycle = cycle
         self._placer = placer
         self._found = run_filters(cycle.overlay, cycle.deployment, placer.compiled)
@@ -111,7 +112,7 @@ class _Report:
             cut = "; the search for an arrangement was cut short" if trial.undecided else ""
             refused = refused[0], f"{refused[1]}{short}{cut}"
             pools |= dict(_short_together(info, pools, miss))
-        return ClusterDetail(*(refused or ("", "")), pools, needs)
+        return ClusterDetail(refused[0], f"{refused[1]}{self._beside}", pools, needs) if refused else ClusterDetail(pools=pools)
 
 
 def _short_together(info: ClusterInfo, pools: dict[str, PoolDetail], miss: Miss) -> Iterator[tuple[str, PoolDetail]]:
@@ -238,7 +239,7 @@ class _PoolDetails:
         key = (i, m, devices.digest)
         if key not in self._gaps:
             need = self._placer.compiled.needs[i][m]
-            self._gaps[key] = selector_gap(need, need.fit(devices).request, devices.entries)
+            self._gaps[key] = selector_gap(need, need.fit(devices).request, devices)
         return self._gaps[key]
 
 

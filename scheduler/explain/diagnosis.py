@@ -14,6 +14,7 @@ from scheduler.explain.fleet_names import absent_labels, unpublished_text
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.near_miss import NearestMiss
 from scheduler.explain.refusals import filter_text, refusal
+from scheduler.explain.selector_gap import selector_gap
 from scheduler.explain.suggestions import Suggestions
 from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
@@ -31,6 +32,8 @@ MESSAGE_MAX = 2_000
 NOT_TRIED = "have room for the next decision"
 # Clusters in which a class that does not exist is looked for.
 _CLUSTERS_READ = 100
+# Clusters whose devices are compared with a request that no pool of the fleet satisfies.
+_DEVICES_READ = 16
 Counts = Counter[tuple[str, str]]
 
 
@@ -78,11 +81,30 @@ def _refused(
             _count_taints(overlay, deployment, refused, counts)
         elif result.code == reasons.NO_POOL_MATCHES and compiled is not None:
             _count_unmatched(overlay, compiled, refused, counts)
+            if not remaining:
+                best |= _closest_device(overlay, compiled, refused)
         else:
             text = filter_text(result.code, deployment)
             counts[result.code, text] += refused.bit_count()
             best[text] = _missing_name(overlay, deployment, result.code, refused)
     return counts, best, remaining
+
+
+def _closest_device(overlay: FleetOverlay, compiled: CompiledTemplate, refused: ClusterSet) -> dict[str, str]:
+    """Say by text what the closest device of the first clusters has, where no cluster has one for the first engine without a pool."""
+    found: tuple[tuple[int, int, str, str], str, str] | None = None
+    for info in islice(overlay.index.each(refused), _DEVICES_READ):
+        blocked = compiled.on(info.layout).blocked
+        for pool in info.pools:
+            for need in compiled.needs[blocked] if not pool.class_missing else ():
+                gap = selector_gap(need, need.fit(pool.device_set).request, pool.device_set)
+                if gap is None or not gap.detail:
+                    continue
+                rank = (gap.differences, gap.distance, info.name, pool.name)
+                if found is None or rank < found[0]:
+                    text = f"had no pool for engine {compiled.engines[blocked].name}"
+                    found = rank, text, f"best: {info.name}/{pool.name}, {gap.detail}"
+    return {found[1]: found[2]} if found else {}
 
 
 def _missing_name(overlay: FleetOverlay, deployment: DeploymentView, code: str, refused: ClusterSet) -> str:
@@ -147,6 +169,8 @@ def headline(diagnosis: Diagnosis, limit: int = MESSAGE_MAX) -> str:
         return diagnosis.held
     start = f"0/{diagnosis.clusters} clusters are available"
     tail = "".join(f" {text[0].upper()}{text[1:]}." for text in (diagnosis.gang, diagnosis.preemption, diagnosis.suggestion) if text)
+    if len(tail) > limit // 2:
+        tail = f"{tail[: limit // 2 - 3]}..."
     limit -= len(tail)
     if not diagnosis.groups:
         return f"{start}.{tail}"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, pool_needs, unit_name
+from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, choose_pools, engine_order, pool_needs, unit_name
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
+from scheduler.hardware.template import Layout
 from scheduler.model.inputs import PoolView
 from scheduler.placement.limits.device_accounting import Fragmentation, admits, charged_pods, counts_devices, fragmentation
 from scheduler.placement.placer import ReplicaPlacer
@@ -43,6 +44,7 @@ class NearestMiss:
         self._key: tuple[int, str] | None = None
         self._found: tuple[ClusterInfo, int] | None = None
         self.group = ""
+        self._orders: dict[Layout, list[int]] = {}
         self._simple = placer.trials.is_simple
 
     def missing_nodes(self, info: ClusterInfo) -> int | None:
@@ -56,10 +58,17 @@ class NearestMiss:
 
     def measure(self, info: ClusterInfo, engine: int) -> None:
         """Measure what a replica lacks on a cluster where this engine found no pool, and remember it if nothing smaller is known."""
+        nearest = self._key[0] if self._key else -1
+        if 0 <= nearest <= 1:
+            return  # no cluster that comes later by name can be nearer
         if counts_devices(self._placer.overlay):
-            gap = _DeviceMiss(self._placer, info, engine).gap
+            gap = _DeviceMiss(self._placer, info, engine, nearest).gap
         else:
-            gap = sum(need.gap for need in pool_needs(self._placer, info, PoolCapacity(self._placer, info).free))
+            fits = self._placer.compiled.on(info.layout).engines
+            order = self._orders.get(info.layout)
+            if order is None:
+                order = self._orders[info.layout] = engine_order(fits)
+            gap, _ = choose_pools(fits, order, PoolCapacity(self._placer, info).free, nearest)
         self.remember(gap, info, engine)
 
     def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
@@ -95,7 +104,8 @@ class _DeviceMiss:
 
     """
 
-    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> None:
+    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, engine: int, limit: int = -1) -> None:
+        """Measure one cluster; a gap of `limit` or more is of no interest, if that is not negative."""
         self._placer = placer
         self._info = info
         self._engine = engine
@@ -105,14 +115,21 @@ class _DeviceMiss:
         for i in range(engine):
             for p in fits[i].positions:
                 more = [*added.get(p, ()), *_pods(placer, i, info.pools[p])]
-                if admits(placer.overlay, info.pools[p], _charged(placer, info, p), more):
+                if _takes(placer, info, p, more):
                     added[p] = more
                     self._beside.setdefault(p, []).append(i)
                     break
-        rows = [(-_fitting(placer, info, p, _pods(placer, engine, info.pools[p]), added.get(p, [])), p) for p in fits[engine].positions]
-        most, self.p = min(rows, default=(0, 0))
-        self._fitting = -most
-        self.gap = max(1, sum(group.count for group in _pods(placer, engine, info.pools[self.p])) - self._fitting)
+        rows: list[tuple[int, int, int]] = []
+        for p in fits[engine].positions:
+            pods = _pods(placer, engine, info.pools[p])
+            total = sum(group.count for group in pods)
+            beside = added.get(p, [])
+            # One question tells whether the gap would be smaller; how small it is takes several.
+            if 0 < limit <= total and not _takes(placer, info, p, [*beside, *_first_of(pods, total - limit + 1)]):
+                continue
+            fitting = _fitting(placer, info, p, pods, beside)
+            rows.append((max(1, total - fitting), p, fitting))
+        self.gap, self.p, self._fitting = min(rows, default=(max(1, limit), 0, 0))
 
     @property
     def text(self) -> str:
@@ -158,13 +175,12 @@ def _charged(placer: ReplicaPlacer, info: ClusterInfo, p: int) -> PoolLoad:
 
 def _fitting(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods], added: list[Pods]) -> int:
     """Count how many of these pods a pool takes, in their order, beside those that are added already."""
-    pool, charged = info.pools[p], _charged(placer, info, p)
     taken: list[Pods] = []
     for group in pods:
         low, high = 0, group.count
         while low < high:
             middle = (low + high + 1) // 2
-            if admits(placer.overlay, pool, charged, [*added, *taken, _first(group, middle)]):
+            if _takes(placer, info, p, [*added, *taken, _first(group, middle)]):
                 low = middle
             else:
                 high = middle - 1
@@ -172,6 +188,21 @@ def _fitting(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods],
         if low < group.count:
             break
     return sum(group.count for group in taken)
+
+
+def _takes(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods]) -> bool:
+    return admits(placer.overlay, info.pools[p], _charged(placer, info, p), pods)
+
+
+def _first_of(pods: list[Pods], count: int) -> list[Pods]:
+    """Give the first so many of all pods."""
+    found = []
+    for group in pods:
+        found.append(_first(group, min(group.count, count)))
+        count -= group.count
+        if count <= 0:
+            break
+    return found
 
 
 def _first(group: Pods, count: int) -> Pods:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.cel import Unmet, device_problem, unmet_comparisons
+from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.explain.near_names import by_nearness
-from scheduler.hardware.device_matching import MemberNeed
+from scheduler.hardware.device_matching import MemberNeed, selectors_length
 from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.model.devices import DeviceEntry
+from scheduler.model.inputs import DeviceSet
 
 _UNMET_SHOWN = 3
 _NAMES_SHOWN = 5
@@ -27,6 +29,7 @@ class SelectorGap:
         device: name of the closest entry of the pool's class.
         unmet: the comparisons of the selector that it does not pass; empty where the selector is not made of comparisons.
         differences: how many comparisons, and selectors that are not made of any, it does not pass in the whole request.
+        distance: how far its values are from the bounds, to compare devices with as many differences.
 
     """
 
@@ -37,6 +40,7 @@ class SelectorGap:
     device: str
     unmet: tuple[Unmet, ...] = ()
     differences: int = 0
+    distance: int = 0
 
     @property
     def detail(self) -> str:
@@ -51,8 +55,36 @@ class SelectorGap:
         return by_nearness(unmet.name, unmet.names)[:_NAMES_SHOWN]
 
 
-def selector_gap(need: MemberNeed, request: str, entries: Sequence[DeviceEntry]) -> SelectorGap | None:
+class _Question:
+    """A member's request and the devices of a pool; equal ones have one answer."""
+
+    __slots__ = ("_key", "devices", "need", "request")
+
+    def __init__(self, need: MemberNeed, request: str, devices: DeviceSet) -> None:
+        self.need = need
+        self.request = request
+        self.devices = devices
+        self._key = (id(need), request, devices.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def selector_gap(need: MemberNeed, request: str, devices: DeviceSet) -> SelectorGap | None:
     """Explain why no device of a pool satisfies a request; None if a device does, or none can be read."""
+    return _answer(_Question(need, request, devices))[0]
+
+
+# In a tuple, because what is None is not kept.
+@bounded_cache(lambda question: selectors_length(question.need.requests))
+def _answer(question: _Question) -> tuple[SelectorGap | None]:
+    return (_closest(question.need, question.request, question.devices.entries),)
+
+
+def _closest(need: MemberNeed, request: str, entries: Sequence[DeviceEntry]) -> SelectorGap | None:
     i = next((i for i, known in enumerate(need.requests) if known.name == request), -1)
     readable = [entry for entry in entries if not device_problem(entry)]
     if i < 0 or not readable or any(all(s.match(entry).matched for s in need.selectors[i]) for entry in readable):
@@ -67,7 +99,7 @@ def selector_gap(need: MemberNeed, request: str, entries: Sequence[DeviceEntry])
         differences = sum(max(1, len(unmet)) for unmet in found)
         rank = (differences, sum(_missing(unmet) for row in found for unmet in row), position)
         if best is None or rank < best[0]:
-            best = rank, SelectorGap(i, request, failed[0] + 1, texts[0], entry.name, found[0], differences)
+            best = rank, SelectorGap(i, request, failed[0] + 1, texts[0], entry.name, found[0], differences, rank[1])
     return best[1] if best else None
 
 

@@ -1,11 +1,15 @@
-"""The requests of a deployment, weakened as far as one kind of node has the devices: bounds such as memory, lowered to what is there."""
+"""The requests of a deployment, changed so that one kind of node has the devices.
+
+A name that the device lacks becomes the near one that it has, and a bound such as memory is lowered to what is there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.cel import Unmet, lowered
+from scheduler.cel import check_selector, lowered, renamed
+from scheduler.explain.near_names import nearest
 from scheduler.explain.selector_gap import selector_gap
 from scheduler.hardware.device_matching import member_need
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
@@ -16,7 +20,7 @@ _CHANGES_MAX = 4
 
 
 def weaker_engines(engines: Sequence[EngineView], rules: MatchRules, devices: DeviceSet) -> tuple[tuple[EngineView, ...], str] | None:
-    """Give the engines with lower bounds, and the change in words; None where lower bounds alone do not make every member fit."""
+    """Give the engines with other names and lower bounds, and the change in words; None where those do not make every member fit."""
     told: dict[str, None] = {}
     changed = []
     for engine in engines:
@@ -36,19 +40,20 @@ def _weaker(member: MemberView, rules: MatchRules, devices: DeviceSet, told: dic
         fit = need.fit(devices)
         if fit.fits:
             return member
-        gap = selector_gap(need, fit.request, devices.entries)
+        gap = selector_gap(need, fit.request, devices)
         # Whatever else differs would still refuse the device.
-        unmet = gap.unmet[0] if gap and len(gap.unmet) == gap.differences == 1 else None
-        text = lowered(gap.text, unmet) if gap and unmet else ""
-        if gap is None or unmet is None or not text:
+        if gap is None or len(gap.unmet) != 1 or gap.differences > 1:
             return None
-        request = need.requests[gap.request]
+        unmet, request = gap.unmet[0], need.requests[gap.request]
+        if unmet.names:
+            other = nearest(unmet.name, unmet.names)
+            text, change = renamed(gap.text, unmet, other) if other else "", f"{other} instead of {unmet.name}"
+        else:
+            text, change = lowered(gap.text, unmet), f"{unmet.name} lowered to {unmet.has}"
+        if not text or check_selector(text):
+            return None
         selectors = tuple(text if n == gap.selector else known for n, known in enumerate(request.selectors, 1))
         requests = tuple(replace(known, selectors=selectors) if i == gap.request else known for i, known in enumerate(member.requests))
         member = replace(member, requests=requests)
-        told[_text(unmet, request.name)] = None
+        told[f"{change} in request {request.name}"] = None
     return None
-
-
-def _text(unmet: Unmet, request: str) -> str:
-    return f"{unmet.name} lowered to {unmet.has} in request {request}"

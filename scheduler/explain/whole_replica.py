@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from scheduler.fleet.cluster_index import ClusterInfo
-from scheduler.hardware.template import CompiledTemplate, charges
+from scheduler.hardware.template import CompiledTemplate, EngineFit, charges
 from scheduler.model import reasons
 from scheduler.placement.limits.queue_limits import QueueLimits
 from scheduler.placement.placer import ReplicaPlacer
@@ -60,31 +60,53 @@ class PoolCapacity:
         return found
 
 
-def pool_needs(placer: ReplicaPlacer, info: ClusterInfo, free: Sequence[int]) -> tuple[PoolNeed, ...]:
-    """Put the engines on the pools where the fewest nodes are missing, and say what each pool would need; published order.
+def engine_order(fits: Sequence[EngineFit]) -> list[int]:
+    """Give the engines that fit some pool in the order in which they choose one: those with the fewest pools and the most nodes first."""
+    order = sorted(range(len(fits)), key=lambda i: (len(fits[i].positions), -fits[i].cost, i))
+    return [i for i in order if fits[i].positions]
 
-    The engines with the fewest pools and the most nodes choose first. Only engines that fit a pool of the cluster are counted.
+
+def choose_pools(fits: Sequence[EngineFit], order: Iterable[int], free: Sequence[int], limit: int = -1) -> tuple[int, dict[int, int]]:
+    """Put each engine on the pool where it lacks the fewest nodes; give how many are missing in all, and the pool of each engine.
+
+    Stops where at least `limit` nodes are missing, if that is not negative.
     """
+    left = list(free)
+    chosen: dict[int, int] = {}
+    gap = 0
+    for i in order:
+        cost = fits[i].cost
+        best, least, most = -1, cost + 1, 0
+        for p in fits[i].positions:
+            nodes = left[p]
+            # A pool that lacks nodes already lacks all of the next engine.
+            lack = cost if nodes <= 0 else cost - nodes if nodes < cost else 0
+            if lack < least or (lack == least and nodes > most):
+                best, least, most = p, lack, nodes
+        left[best] -= cost
+        chosen[i] = best
+        gap += least
+        if 0 <= limit <= gap:
+            break
+    return gap, chosen
+
+
+def pool_needs(placer: ReplicaPlacer, info: ClusterInfo, free: Sequence[int]) -> tuple[PoolNeed, ...]:
+    """Say what each pool would need if the engines were put where the fewest nodes are missing; published order."""
     compiled = placer.compiled
     fits = compiled.on(info.layout).engines
-    left = list(free)
-    chosen: dict[int, list[int]] = {}
-    for i in sorted(range(len(fits)), key=lambda i: (len(fits[i].positions), -fits[i].cost, i)):
-        cost = fits[i].cost
-        if not fits[i].positions:
-            continue
-        # A pool that lacks nodes already lacks all of the next engine.
-        p = min(fits[i].positions, key=lambda p: (max(0, cost - max(left[p], 0)), -left[p], p))
-        left[p] -= cost
-        chosen.setdefault(p, []).append(i)
+    _, chosen = choose_pools(fits, engine_order(fits), free)
+    engines: dict[int, list[int]] = {}
+    for i, p in sorted(chosen.items()):
+        engines.setdefault(p, []).append(i)
     return tuple(
         PoolNeed(
             info.pools[p].name,
-            sum(fits[i].cost for i in chosen[p]),
+            sum(fits[i].cost for i in engines[p]),
             max(0, free[p]),
-            tuple((unit_name(compiled, i), fits[i].cost) for i in sorted(chosen[p])),
+            tuple((unit_name(compiled, i), fits[i].cost) for i in engines[p]),
         )
-        for p in sorted(chosen)
+        for p in sorted(engines)
     )
 
 

@@ -174,7 +174,10 @@ class MemberNeed:
             name, problem = malformed[0]
             return reasons.DEVICE_MALFORMED, f"request {request.name}: device {name} of the class cannot be read: {problem}"
         if errors:
-            return reasons.SELECTOR_ERROR, f"request {request.name}: {len(errors)} selector errors, first: {errors[0]}"
+            return (
+                reasons.SELECTOR_ERROR,
+                f"request {request.name}: {len(errors)} selector error{'s' * (len(errors) > 1)}, first: {errors[0]}",
+            )
         return reasons.SELECTOR_NO_MATCH, f"request {request.name}: no entry of {len(entries)} matched all selectors"
 
     def _selector_rows(self, i: int, entries: tuple[DeviceEntry, ...], matcher: _Matcher) -> Iterator[tuple[int, int, list[str]]]:

@@ -9,6 +9,7 @@ from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.explain import explanation_lines
 from client.errors import Conflict, NotFound
+from client.output.plan_text import suggestion_lines
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
@@ -175,8 +176,11 @@ def test_a_pool_of_an_unknown_cluster_is_reported_as_the_cluster_once() -> None:
     assert caught.value.details == ("InferenceCluster oslo",)
 
 
+MD = Target.of(BY_KIND["ModelDeployment"], *CHAT)
+
+
 def explained(live: LiveFleet) -> Any:
-    return explanation(live, Target.of(BY_KIND["ModelDeployment"], *CHAT), now_ms())
+    return explanation(live, MD, now_ms())
 
 
 def test_a_placed_replica_is_explained() -> None:
@@ -194,6 +198,30 @@ def test_a_missing_replica_is_explained_per_cluster_and_pool() -> None:
     assert (tree["shortfall"], tree["clusters"]["eu"]["pools"]["h200"]["reason"]) == (1, "InsufficientNodes")
     lines = explanation_lines(tree, wide=False)
     assert "0/1 clusters are available: 1 had too few free nodes for engine main" in "\n".join(lines)
+
+
+def test_changes_with_which_a_replica_would_fit_are_listed_with_their_price() -> None:
+    live = a_live(a_class(), published("eu", ("h200", 0)), published("us", ("h200", 0)), stored(a_deployment(replicas=1)))
+    lines = [line.strip() for line in explanation_lines(explained(live), wide=False)]
+    at = lines.index("One more replica would fit with:")
+    assert lines[at + 1 : at + 3] == ["one more node in eu/h200 (cluster eu)", "one more node in us/h200 (cluster us)"]
+    suggestion = {"text": "2 more nodes in eu/h200", "cluster": "eu", "nodes": {"h200": 2}, "costMilli": 25_000}
+    assert suggestion_lines([suggestion, suggestion])[1].strip() == "2 more nodes in eu/h200 (cluster eu, 25.00 per hour)"
+    assert suggestion_lines([suggestion]) == []
+
+
+def test_a_name_that_stands_for_nothing_is_a_warning() -> None:
+    misspelt = a_deployment(replicas=1, spec={"scheduling": {"priorityClassName": "gold"}})
+    lines = explanation_lines(explained(a_live(a_class(), published("eu", ("h200", 1)), stored(misspelt))), wide=False)
+    assert lines[1].strip().startswith("warning: spec.scheduling.priorityClassName: the fleet's policy has no priority class gold")
+
+
+def test_clusters_come_in_pages_that_say_where_the_next_one_begins() -> None:
+    tree = explained(a_live(a_class(), published("eu", ("h200", 0)), stored(a_deployment(replicas=1))))
+    assert tree["clustersAfter"] == ""
+    assert "  more clusters: --after eu" in explanation_lines({**tree, "clustersAfter": "eu"}, wide=False)
+    again = explanation(a_live(a_class(), published("eu", ("h200", 0)), stored(a_deployment(replicas=1))), MD, now_ms(), after="eu")
+    assert again["clusters"] == {}
 
 
 def test_a_replica_that_is_being_deleted_is_shown() -> None:

@@ -148,6 +148,14 @@ def test_18_2_3_the_closest_device_is_the_one_with_the_fewest_differences() -> N
     )
 
 
+def test_18_2_4_the_closest_device_of_the_fleet_is_in_the_message() -> None:
+    small, large = pool("p", 1, gpu("24Gi")), pool("q", 1, gpu("40Gi", name="big"))
+    told = message(decided(fleet(cluster("a", small), cluster("b", small, large)), wanting(at_least("80Gi"))))
+    assert "2 had no pool for engine main (best: b/q, closest device big: memory is 40Gi, wanted at least 80Gi)" in told
+    told = message(decided(fleet(cluster("a", small), cluster("b", 0)), wanting(at_least("80Gi"))))
+    assert "1 had no pool for engine main," in told
+
+
 def test_18_2_3_a_long_selector_is_cut_off() -> None:
     selector = " || ".join(f'device.driver == "other-{i}"' for i in range(100))
     found = details(fleet(cluster("a", 1)), wanting(selector))["a"].pools["p"]
@@ -234,6 +242,12 @@ def test_18_4_6_a_gang_is_explained_as_a_unit(story: str, clusters: list[Cluster
     assert condition(decision) == ("False", "InsufficientCapacity")
     assert condition(decision, "FullyScheduled") == ("False", "InsufficientNodes")
     assert sum(group.count for group in decision.diagnosis.groups) == len(clusters)
+
+
+def test_18_4_6_a_report_says_beside_how_much_of_a_gang_a_replica_does_not_fit() -> None:
+    assert details(fleet(cluster("a", 1)), gangs(2))["a"].detail == (
+        "had too few free nodes for engine main (best: needs 1, 0 free on a/p) beside 1 of 2 replicas of its gang"
+    )
 
 
 def test_18_4_6_what_refuses_the_rest_of_a_gang_is_its_reason() -> None:

@@ -136,6 +136,13 @@ def test_a_long_headline_is_cut_between_reasons() -> None:
     assert int(text.split(" and ")[-1].split()[0]) + text.count("untolerated") == 100
 
 
+def test_18_2_5_a_long_suggestion_leaves_room_for_the_reasons() -> None:
+    text = headline(Diagnosis(1, (ReasonGroup("Tainted", "had untolerated taint {x}", 1),), suggestion="one more " + "x" * 5000))
+    assert len(text) <= 2000
+    assert text.startswith("0/1 clusters are available: 1 had untolerated taint {x}. One more xx")
+    assert text.endswith("x...")
+
+
 @pytest.mark.parametrize(
     ("limit", "text"),
     [(100, "one, two, three, four"), (21, "one, two, three, four"), (20, "one, two, and 2 more"), (19, "one, and 3 more"), (10, "one")],

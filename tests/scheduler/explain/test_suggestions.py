@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ from api_types import labels
 from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain
 from scheduler.explain.suggestions import Suggestion
 from scheduler.fleet.fleet import Fleet
-from scheduler.model.inputs import CacheView, ClusterView, DeploymentView, PoolObservation, QueueView, ScheduleRequest
+from scheduler.hardware.node_fitting import Trial
+from scheduler.model.inputs import CacheView, ClusterView, DeploymentView, EngineView, PoolObservation, QueueView, ScheduleRequest
 from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions
+from scheduler.placement.trials import Trials
 from scheduler.planning.trees import PAGE_CHARACTERS, decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -47,6 +50,7 @@ def suggested(world: Fleet, view: DeploymentView) -> list[str]:
 US = {"region": "us"}
 DEDICATED = ["dedicated=ml:NoSchedule"]
 MODES = f'device.driver == "{DRIVER}" && {at_least("141Gi")}'
+H100 = replace(gpu("80Gi"), attributes=(("productName", "string", "H100"),))
 SUGGESTED: list[tuple[str, list[ClusterView], DeploymentView, list[str]]] = [
     ("a node", [cluster("a", 0)], deployment(), ["one more node in a/p"]),
     ("nodes for all engines together", [cluster("a", 3)], deployment(engine("x", copies=2), engine("y", copies=3)),
@@ -77,6 +81,14 @@ SUGGESTED: list[tuple[str, list[ClusterView], DeploymentView, list[str]]] = [
      ["memory lowered to 80Gi in request gpu", "memory lowered to 24Gi in request gpu"]),
     ("less memory beside another condition", [cluster("a", pool("p", 1, gpu("80Gi")))], deployment(engine("main", alone(ask(MODES)))),
      ["memory lowered to 80Gi in request gpu"]),
+    ("a mistyped attribute", [cluster("a", pool("p", 1, H100))],
+     deployment(engine("main", alone(ask(f'device.attributes["{DRIVER}"].product == "H100"')))),
+     ["productName instead of product in request gpu"]),
+    ("a mistyped attribute in brackets", [cluster("a", pool("p", 1, H100))],
+     deployment(engine("main", alone(ask(f'device.attributes["{DRIVER}"]["product"] == "H100"')))),
+     ["productName instead of product in request gpu"]),
+    ("no attribute with another value", [cluster("a", pool("p", 1, H100))],
+     deployment(engine("main", alone(ask(f'device.attributes["{DRIVER}"].product == "H200"')))), []),
     ("not another kind of device", [cluster("a", pool("p", 1, gpu("80Gi")))],
      deployment(engine("main", alone(ask('device.driver == "other"', at_least("141Gi"))))), []),
     ("no weaker request where a pool fits", [cluster("a", pool("p", 1, gpu("80Gi"))), cluster("b", 0)], deployment(),
@@ -187,6 +199,28 @@ def test_18_2_8_the_counts_add_up_to_the_clusters() -> None:
                 decision = decided(world.build(), replace(view, policy=PlacementPolicy(gang_replicas=gang_size)))
                 if decision.shortfall:
                     assert sum(group.count for group in decision.diagnosis.groups) == len(world.clusters), world
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [[engine("main", copies=40)], [engine("x", copies=3), engine("y", copies=40)]],
+    ids=["one engine", "two engines"],
+)
+def test_18_2_6_a_headline_tries_each_cluster_once_more_at_most(shape: list[EngineView], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    on = Trials.on
+
+    def counted(self: Trials, *args: Any, **kwargs: Any) -> Trial:
+        nonlocal calls
+        calls += 1
+        return on(self, *args, **kwargs)
+
+    monkeypatch.setattr(Trials, "on", counted)
+    us = {"region": "us"}
+    others = [cluster(f"t{i:03}", 50, labels=us, taints=[f"x{i}:NoSchedule"]) for i in range(2)]
+    world = fleet(*(cluster(f"c{i:03}", 4, labels=us) for i in range(200)), *others)
+    assert decided(world, deployment(*shape, match_labels=us)).shortfall == 1
+    assert calls <= 2 * 200 + 20
 
 
 def reasons_of(world: Fleet, view: DeploymentView) -> dict[str, str]:
