@@ -81,8 +81,9 @@ def _grows(step: Step, entry: LedgerEntry, wanted: tuple[EnginePlacement, ...]) 
             return False
         if (more[0] > 0 and 0 <= quota.max_nodes < used[0] + more[0]) or (more[1] > 0 and 0 <= quota.max_devices < used[1] + more[1]):
             return False
+    # What grows takes over nothing from releasing replicas, since its pods do not wait for them.
     if state.counts_devices:
-        pods = {pool.name: state.pods_on(entry.cluster, pool, step.me) for pool in view.pools}
+        pods = {pool.name: state.pods_on(entry.cluster, pool, ("", "")) for pool in view.pools}
         return all(admits(state.accounting(p), p, pods[p.name], pods_of(wanted, p)) for p in view.pools if pods_of(wanted, p))
     free, held = state.free_nodes(entry.cluster, ("", "")), state.nodes_of(entry)
     return all(nodes - held[pool] <= max(0, free[pool]) for pool, nodes in nodes_of(wanted).items())
