@@ -139,18 +139,13 @@ def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) 
         overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
 
 
-def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> bool:
+def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
     """Make a decision part of the fleet; applying it twice changes nothing more.
 
     `asked` is the deployment that was decided about; it is needed only for one that waits with reserved capacity (`waiting_since`).
-
-    Returns:
-        Whether replicas that were there before have got another policy: then those that wait may be answered otherwise, though nothing
-        was freed.
-
     """
     if decision.dry_run:
-        return False
+        return
     reservation = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
     owner = (decision.namespace, decision.deployment)
     refreshed = refresh_policy(fleet.ledger, owner, _policy_of(decision))
@@ -164,7 +159,6 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     _drop_expired_preemptions(fleet, decision.now)
     if changed or decision.victims or decision.refused:
         fleet.version += 1
-    return refreshed
 
 
 def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:

@@ -15,8 +15,9 @@ from scheduler.fleet.caches.victim_index import VictimIndex
 from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
+from scheduler.fleet.reserved_entry import EntryPolicy, refresh_policy
 from scheduler.model.identity import Owner, RefusedPool
-from scheduler.model.inputs import ClusterView, LedgerEntry
+from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry
 from scheduler.model.policy import STRICT_ORDER, SchedulerOptions
 from scheduler.model.reasons import RESERVED
 
@@ -131,6 +132,12 @@ class Fleet:
         if self.ledger.get(replica.uid) != replica:
             self.ledger.put(replica)
             self.version += 1
+
+    def refresh_policy(self, deployment: DeploymentView) -> bool:
+        """Give the replicas of a deployment its present policy, before it is decided itself; True if that changed any."""
+        changed = refresh_policy(self.ledger, (deployment.namespace, deployment.name), EntryPolicy.of(deployment, self.options))
+        self.version += changed
+        return changed
 
     def bind(self, uid: str, now: int = 0) -> bool:
         """Record that the replica's workflow exists: its reservation no longer expires. False if the uid is unknown."""

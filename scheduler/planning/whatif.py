@@ -132,6 +132,9 @@ def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
     other = copy_of(fleet)
     if changes.options is not None:
         other.set_options(changes.options)
+    for deployment in changes.deployments:
+        # As the scheduler does when the request of an edited deployment arrives: whoever is decided before it sees it as edited.
+        other.refresh_policy(deployment)
     for view in changes.clusters:
         other.put_cluster(view, now)
     for name in changes.removed_clusters:

@@ -12,8 +12,7 @@ def charge(cache: SchedulerCache, place: PlacementRequest, decision: Decision, v
     if decision.waiting_since < 0:
         cache.end_queue_reservation(place.namespace, place.name)
     waiting = from_wire(DeploymentView, place.need) if decision.waiting_since >= 0 else None
-    if apply(cache.fleet, decision, waiting):
-        cache.hints.add_everywhere()
+    apply(cache.fleet, decision, waiting)
     for placement in decision.placements:
         if placement.action == "Update":
             # A replica that became smaller freed nodes, also for the next decision about its own deployment.

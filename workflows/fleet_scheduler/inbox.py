@@ -128,6 +128,9 @@ class Inbox:
         if not self._cache.deployments.accept(owner, message.uid, message.sequence):
             return
         self._cache.state.deleting_deployments.pop(owner, None)
+        if self._cache.fleet.refresh_policy(need):
+            # Others may be decided before this one, and are to see its replicas protected as it is now.
+            self._cache.hints.add_everywhere()
         if message.request_id not in self._cache.answers:
             for uid in message.returned:
                 self._cache.give_back(uid, message.uid)

@@ -13,6 +13,8 @@ from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import STRICT_ORDER, AffinityTerm, PlacementPolicy, SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire
+from scheduler.planning.settle import settle
+from scheduler.planning.whatif import Changes, with_changes
 from tests.scheduler.builders import NOW, actions, cluster, decided, deployment, fleet, places, settled
 
 OPTIONS = SchedulerOptions(priority_classes={"high": 100, "top": 1000})
@@ -111,8 +113,9 @@ def test_i4_a_decision_that_only_changes_the_policy_is_keep_and_changes_the_flee
     for number in range(3):
         decision = decided(world, vip(priority_class="high"), request_id=f"edited-{number}")
         assert actions(decision) == {"a/0": "Keep"}
-        seen.append((apply(world, decision), world.version))
-    assert seen == [(True, before + 1), (False, before + 1), (False, before + 1)]
+        apply(world, decision)
+        seen.append(world.version)
+    assert seen == [before + 1] * 3
     assert world.audit() == []
 
 
@@ -132,6 +135,14 @@ def test_18_4_10_a_class_that_changes_its_worth_changes_the_order_of_those_that_
     settled(world, vip(priority_class="high"))
     world.set_options(replace(options, priority_classes={"high": 7}))
     assert [waiting.priority for waiting in world.queue_reservations.values()] == [7]
+
+
+def test_18_4_2_a_plan_sees_a_deployment_as_it_is_changed_whoever_is_decided_first() -> None:
+    world = placed(vip())
+    edited = Changes(deployments=(vip(min_available=1),))
+    assert places(settle(with_changes(world, Changes(), NOW), [vip(), urgent()], NOW).decisions["ml", "urgent"]) == ["a/0"]
+    assert places(settle(with_changes(world, edited, NOW), [*edited.deployments, urgent()], NOW).decisions["ml", "urgent"]) == []
+    assert entry_of(world).min_available == 0
 
 
 def test_the_policy_is_carried_over_and_recorded() -> None:

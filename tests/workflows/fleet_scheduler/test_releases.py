@@ -91,6 +91,18 @@ def test_who_waits_is_decided_again_when_another_deployment_gives_up_its_protect
     assert by_owner(made).keys() == {"low", "high"}
 
 
+def test_18_4_2_an_edit_protects_replicas_from_a_request_that_is_decided_before_it() -> None:
+    made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
+    cycle(made, ("place", place(deployment(name="low"))))
+    started(made)
+    low = by_owner(made)["low"]
+    edited = deployment(name="low", policy=PlacementPolicy(min_available=1))
+    high = deployment(name="high", policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+    kept = KnownReplica(uid=low.uid, name=low.name, cluster="a")
+    assert cycle(made, ("place", place(high)), ("place", place(edited, 2, [kept]))) == ["high", "low"]
+    assert by_owner(made).keys() == {"low"}
+
+
 def test_nobody_is_told_of_a_replica_that_nothing_waits_for() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     cycle(made, ("place", place(deployment(want=2))))

@@ -43,6 +43,17 @@ def test_a_batch_takes_requests_by_priority_and_then_by_arrival() -> None:
     assert sorted(entry.deployment for entry in made.fleet.entries()) == ["alarm", "urgent"]
 
 
+def test_126_the_policy_says_when_a_deployment_is_asked_about_a_replica_that_it_has_not_started() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1), policy={"reservationTtlSeconds": 30})
+    cycle(made, ("place", place(deployment())))
+    assert made.reservations.delay(clock()) == timedelta(seconds=30)
+    clock.ms += 29_999
+    assert made.reservations.expired(clock()) == []
+    clock.ms += 1
+    assert [entry.state for entry in made.reservations.expired(clock())] == [RESERVED]
+
+
 def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_it_expires() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"queueOrder": "StrictOrder", "holdForSeconds": 300})
