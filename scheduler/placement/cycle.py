@@ -159,7 +159,7 @@ class SchedulingCycle:
         """Evict surplus replicas; gives the surge that is still allowed while a rollout replaces replicas."""
         surplus = len(self.kept) - self.deployment.replicas
         surge = 0
-        old = sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in changeable(self.deployment, self.kept))
+        old = self._old_replicas()
         if old:
             surge = budget_of(self.overlay, self.deployment, self.kept).surge
             # Only replicas that already carry the current template may be there in excess.
@@ -174,7 +174,15 @@ class SchedulingCycle:
             surplus -= 1
         for kept in surplus_replicas(self.overlay, self.deployment, self.kept, partitioned, surplus):
             self._evict_kept(kept, *scaled_down)
+        if surge and not self._old_replicas():
+            # Nothing is left that those in excess could replace, and no later step would remove them.
+            for kept in surplus_replicas(self.overlay, self.deployment, self.kept, partitioned, len(self.kept) - self.deployment.replicas):
+                self._evict_kept(kept, *scaled_down)
         return surge
+
+    def _old_replicas(self) -> int:
+        """Count the replicas that the rollout still has to change."""
+        return sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in changeable(self.deployment, self.kept))
 
     def replace_mismatched(self, budget: Budget) -> None:
         """Replace replicas that no longer match the deployment; one without another place stays where it is."""

@@ -109,6 +109,20 @@ def test_12_3_an_edit_of_selectors_alone_keeps_to_the_partition() -> None:
     assert [where for where, selectors in found.items() if selectors == (at_least("141Gi"),)] == [("a", 0)]
 
 
+@pytest.mark.parametrize("want", [0, 1])
+def test_12_3_a_scale_down_in_a_surge_leaves_none_in_excess_when_no_old_one_is_left(want: int) -> None:
+    world = running("a/0")
+    put_replicas(world, deployment(template="v2"), *(f"0/{index}" for index in range(want + 1)))
+    decision = settled(world, a_deployment(Rollout(max_surge=1), want))
+    assert [placement.template for placement in decision.placements] == ["v2"] * want or decision.more
+    for step in range(4):
+        finish_releases(world)
+        if not decision.more:
+            break
+        decision = settled(world, a_deployment(Rollout(max_surge=1), want), request_id=f"more-{step}")
+    assert standing(world) == ["v2"] * want
+
+
 def test_12_3_a_lower_partition_lets_the_others_change() -> None:
     world = running("a/0", "a/1", "a/2")
     rolled_out(world, a_deployment(Rollout(max_surge=1, partition=2), 3))
