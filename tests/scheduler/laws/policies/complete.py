@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from scheduler.model.inputs import LedgerEntry
@@ -21,9 +21,19 @@ def _missing(step: Step) -> int:
     return 0 if step.is_held or step.surges else min(left, max(1, step.view.policy.gang_replicas))
 
 
+def _fits(step: Step, size: int, gone: Collection[str] = ()) -> bool:
+    """Whether so many replicas fit together, and in a way that does not depend on which of several arrangements each of them takes."""
+    if size == 1 or not step.filler.takes(size, gone):
+        return size == 1 and step.filler.takes(1, gone)
+    policy = step.view.policy
+    ruled = any(not term.weight for term in (*policy.affinity, *policy.anti_affinity)) or policy.topology_spread
+    alike = all(len(step.filler.matches[cluster].units or ()) == 1 for cluster in step.filler.candidates)
+    return not ruled and (alike or sum(step.filler.takes_one(cluster, gone) for cluster in step.filler.candidates) >= size)
+
+
 def i9_filling_never_stops_while_more_fits(step: Step) -> Found:
     size = _missing(step)
-    if size > 0 and step.filler.takes(size):
+    if size > 0 and _fits(step, size):
         yield f"{size} more would fit without preemption"
 
 
@@ -35,7 +45,7 @@ def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
     for cluster in step.filler.candidates if size == 1 else ("",):
         for victims in islice(step.filler.largest_sets(step.filler.lower(cluster)), SETS_MAX):
             gone = {victim.uid for victim in victims}
-            if victims and (step.filler.takes_one(cluster, gone) if size == 1 else step.filler.takes(size, gone)):
+            if victims and (step.filler.takes_one(cluster, gone) if size == 1 else _fits(step, size, gone)):
                 yield f"{size} more would fit without {[(v.cluster, v.name) for v in victims]}"
                 return
 

@@ -48,7 +48,10 @@ def _devices(step: Step, name: str, pool: PoolView) -> Found:
     if not changed:
         return
     state = State(step.after.clusters, step.after.entries, step.after.options, {}, step.after.now)
-    pods, before = state.pods_on(name, pool, step.me), step.before.pods_on(name, pool, step.me)
+    # What is placed waits for the replicas whose devices it takes over; what grows does not.
+    waits = any(entry.cluster == name for entry in step.new)
+    mine = step.me if waits else ("", "")
+    pods, before = state.pods_on(name, pool, mine), step.before.pods_on(name, pool, mine)
     accounting = state.accounting(pool)
     if accounting == "node":
         count = sum(group.count for group in pods)

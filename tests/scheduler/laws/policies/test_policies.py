@@ -16,13 +16,7 @@ FOUND: tuple[int, ...] = ()
 # So that processes can share them, and none of the tests takes long.
 SHARES = 10
 # Laws that the scheduler does not keep yet.
-PENDING = (
-    complete.i9_filling_never_stops_while_more_fits,
-    complete.i9_preemption_never_stops_while_it_would_help,
-    complete.no_victim_could_have_stayed,
-    reasons.i6_what_fits_is_not_explained_away,
-    lawful.i6_there_are_no_more_than_wanted,
-)
+PENDING = (lawful.i6_there_are_no_more_than_wanted,)
 OF_STEPS = [law for law in (*lawful.LAWFUL, *kept.KEPT, *complete.COMPLETE, *reasons.REASONS) if law not in PENDING]
 OF_WORLDS = [
     law
