@@ -46,15 +46,22 @@ class NearestMiss:
         self.group = ""
         self._orders: dict[Layout, list[int]] = {}
         self._simple = placer.trials.is_simple
+        owner = (placer.deployment.namespace, placer.deployment.name)
+        # A full trial counts the nodes there that the deployment may reuse.
+        self._reusable = {entry.cluster for entry in placer.overlay.ledger.leaving_for(owner)}
 
     def missing_nodes(self, info: ClusterInfo) -> int | None:
         """Give how many nodes the only engine lacks on a cluster, 0 if it fits; None where only a full trial can tell."""
-        if not self._simple or info.observed or self._placer.trials.has_reusable(info):
+        if not self._simple or info.observed or info.name in self._reusable:
             return None
         used = self._placer.overlay.ledger.used(info.name)
         engine = self._placer.compiled.on(info.layout).engines[0]
-        most = max(info.nodes[p] - used.get(info.pools[p].name, 0) for p in engine.positions)
-        return 0 if most >= engine.cost else engine.cost - max(most, 0)
+        most = 0
+        # Every cluster of a full fleet comes here.
+        for p in engine.positions:
+            free = info.nodes[p] - used.get(info.pools[p].name, 0)
+            most = max(most, free)
+        return max(0, engine.cost - most)
 
     def measure(self, info: ClusterInfo, engine: int) -> None:
         """Measure what a replica lacks on a cluster where this engine found no pool, and remember it if nothing smaller is known."""

@@ -52,7 +52,7 @@ class Fleet:
     def _follow(self, ledger: Ledger) -> None:
         """Keep what follows from a ledger's entries."""
         self.full_clusters = FullClusterCache(self.index, ledger)
-        self.victims = VictimIndex(ledger)
+        self.victims = VictimIndex(self.index, ledger)
         self.quota_usage = QuotaUsage(self.index.clusters, ledger)
         self.quota_usage.set_quotas(self.options.quotas)
 

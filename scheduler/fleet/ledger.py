@@ -279,6 +279,12 @@ class Ledger:
             return False
         return cluster in self._clusters or self._parent.differs_on(cluster, ancestor)
 
+    def changed_clusters(self, ancestor: Ledger) -> Mapping[str, None]:
+        """Name the clusters of which `differs_on` is true."""
+        if self is ancestor or self._parent is None:
+            return {}
+        return {**self._parent.changed_clusters(ancestor), **dict.fromkeys(self._clusters)}
+
     # Checking
 
     def differences(self, other: Ledger) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scheduler.fleet.caches.quota_usage import QuotaUsage
-from scheduler.fleet.caches.victim_index import in_order
+from scheduler.fleet.caches.victim_index import Levels, in_order, moved
 from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterInfo, ClusterSet
@@ -90,6 +90,12 @@ class FleetOverlay:
         if self.ledger.differs_on(cluster, self.fleet.ledger):
             return in_order(self.ledger, cluster)
         return self.fleet.victims.on(cluster)
+
+    def lowest_priorities(self) -> Levels:
+        """Give the clusters by the lowest priority of a replica there that is not releasing."""
+        changed = self.ledger.changed_clusters(self.fleet.ledger)
+        levels = self.fleet.victims.levels()
+        return moved(levels, self.index, ((name, in_order(self.ledger, name)) for name in changed)) if changed else levels
 
     def charge_work(self, compiled: CompiledTemplate, work: int) -> None:
         """Count the work of a template's selectors: matched for one request, they cost nothing for the next."""

@@ -228,6 +228,9 @@ class SchedulingCycle:
                 updated = update_in_place(self.overlay, self.deployment, kept.entry, kept.target)
                 self.updates[updated.uid] = updated.engines
                 self.updated_entries.append(updated)
+                if self.placer:
+                    # Where devices are counted, pods of another size may leave more room than before.
+                    self.placer.mark_open(updated.cluster)
 
     def surge(self, budget: Budget) -> None:
         """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""

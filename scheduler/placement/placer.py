@@ -182,11 +182,15 @@ class ReplicaPlacer:
             reuse=reuse,
             after=after,
         )
-        self._indices[info.name].add(index)
-        self._load(info.name, 1)
-        self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
-        self._forget(info)
+        self.put_back(placement)
         return placement
+
+    def put_back(self, placement: Placement) -> None:
+        """Charge a placement of this decision, such as one that was undone."""
+        self._indices[placement.cluster].add(placement.index)
+        self._load(placement.cluster, 1)
+        self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
+        self._forget(self.overlay.clusters[placement.cluster])
 
     def undo(self, placement: Placement) -> None:
         """Remove a placement that this decision made."""

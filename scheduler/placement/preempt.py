@@ -123,24 +123,31 @@ class Preemption:
         own = [n for n, placement in enumerate(placed) if placement.cluster == cluster]
         chosen = [victim.entry for victim in self._victims if victim.entry.cluster == cluster]
         for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)) if len(chosen) > 1 else ():
+            before = [placed[n] for n in own]
+            self._undo_all(before)
             rest = [entry for entry in chosen if entry is not spared]
-            self._undo_all([placed[n] for n in own])
-            again = self._place_with(cluster, rest, len(own))
+            self._take_instead(cluster, rest)
+            again = self._place_all(cluster, len(own))
             if again is None:
-                again = self._place_with(cluster, chosen, len(own))
-            else:
-                chosen = rest
-            for n, placement in zip(own, again or (), strict=True):
+                self._take_instead(cluster, chosen)
+                for placement in before:
+                    self._placer.put_back(placement)
+                continue
+            chosen = rest
+            for n, placement in zip(own, again, strict=True):
                 placed[n] = placement
 
-    def _place_with(self, cluster: str, victims: Sequence[LedgerEntry], count: int) -> list[Placement] | None:
-        """Place so many replicas on a cluster with these victims instead of those so far; none if not all fit.
+    def _take_instead(self, cluster: str, victims: Sequence[LedgerEntry]) -> None:
+        """Preempt these victims on a cluster instead of those so far.
 
-        What was nominated later may rest on what was nominated before, so all victims of the cluster are taken anew, in the same order.
+        What was nominated later may rest on what was nominated before, so all are taken anew, in the same order.
         """
         for known in reversed([victim for victim in self._victims if victim.entry.cluster == cluster]):
             self._restore(known)
         self._victims = [victim for victim in self._victims if victim.entry.cluster != cluster] + [self._take(entry) for entry in victims]
+
+    def _place_all(self, cluster: str, count: int) -> list[Placement] | None:
+        """Place so many replicas on a cluster, or none."""
         made: list[Placement] = []
         for _ in range(count):
             placement = self._placer.place_on(self._overlay.clusters[cluster])

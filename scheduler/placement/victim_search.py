@@ -24,7 +24,7 @@ from scheduler.placement.placer import ReplicaPlacer
 
 # What the searches for victims of one decision may take together, in replicas that are looked at, of about 2 µs each; beyond that a good
 # set is taken instead of the best.
-PREEMPTION_STEPS_MAX = 12_000
+PREEMPTION_STEPS_MAX = 10_000
 # Sets of victims tried on one cluster.
 _SETS_MAX = 2_000
 # A trial of a set that is more than an addition of nodes, in those steps.
@@ -57,7 +57,7 @@ class VictimSearch:
         self._preempted: set[Owner] = set()
         # Why no replica of a deployment may be preempted, "" if one may.
         self._barred: dict[Owner, str] = {}
-        self._unvisited: list[tuple[int, list[ClusterInfo]]] | None = None
+        self._unvisited: list[tuple[int, ClusterSet]] | None = None
         self._visited: dict[str, ClusterInfo] = {}
         # The best choice of each cluster; None: nothing there is better than the cost.
         self._heap: list[tuple[Cost, int, Choice | None]] = []
@@ -135,28 +135,22 @@ class VictimSearch:
     def _visit(self) -> None:
         """Search the clusters on which something may be as good as the best so far."""
         if self._unvisited is None:
-            self._unvisited = self._levels()
+            lower = {p: found for p, found in self._overlay.lowest_priorities().items() if p < self._placer.priority}
+            self._unvisited = [(p, ClusterSet(lower[p] & self._placer.passing)) for p in sorted(lower, reverse=True)]
         while self._unvisited and not self.is_cut_short and (not self._heap or self._unvisited[-1][0] <= self._heap[0][0][0]):
-            _, clusters = self._unvisited.pop()
-            for info in clusters:
+            for info in self._from_some_start(self._unvisited.pop()[1]):
                 if self.is_cut_short:
                     return
                 self._visited[info.name] = info
                 self._search(info, self._heap[0][0] if self._heap else None)
 
-    def _levels(self) -> list[tuple[int, list[ClusterInfo]]]:
-        """Give the clusters by the lowest priority of a replica there, the lowest last."""
-        by_lowest: dict[int, list[ClusterInfo]] = {}
-        for info in self._overlay.index.each(self._placer.passing):
-            rows = self._overlay.replicas_by_priority(info.name)
-            if rows and rows[0].priority < self._placer.priority:
-                by_lowest.setdefault(rows[0].priority, []).append(info)
-        return [(lowest, self._from_some_start(by_lowest[lowest])) for lowest in sorted(by_lowest, reverse=True)]
-
-    def _from_some_start(self, clusters: list[ClusterInfo]) -> list[ClusterInfo]:
+    def _from_some_start(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
         """Give all clusters, those first that an earlier search may not have come to."""
-        start = self._overlay.now * _STRIDE % len(clusters) if len(clusters) > PREEMPTION_STEPS_MAX // 10 else 0
-        return clusters[start:] + clusters[:start]
+        index = self._overlay.index
+        start = self._overlay.now * _STRIDE % len(index.ranked) if clusters.bit_count() > PREEMPTION_STEPS_MAX // 10 else 0
+        before = ClusterSet(clusters & ((1 << start) - 1))
+        yield from index.each(ClusterSet(clusters ^ before))
+        yield from index.each(before)
 
     def _follow_changes(self) -> None:
         """Search again where nodes were taken or freed since the last replica."""

@@ -1,23 +1,33 @@
 """Which replicas of a cluster a preemption would take first, kept in order as replicas come and go.
 
-A search for victims visits thousands of clusters, so a visit must not sort what has not changed since the last one.
+A search for victims may visit thousands of clusters, so a visit must not sort what has not changed since the last one, and clusters where
+only replicas of higher priority stand must not be visited at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet, bits
 from scheduler.fleet.ledger import Ledger
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import RELEASING
+
+# The clusters by the lowest priority of a replica there.
+Levels = Mapping[int, ClusterSet]
 
 
 class VictimIndex:
     """The replicas of each cluster that are not releasing: the lowest priority first, of equal ones the youngest."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
+        self._index = index
         self._ledger = ledger
         self._rows: dict[str, Sequence[LedgerEntry]] = {}
+        self._levels: dict[int, ClusterSet] = {}
+        self._epoch = -1
+        # Clusters that changed since the levels were computed.
+        self._stale: dict[str, None] = {}
         self._read = ledger.changes.end
 
     def on(self, cluster: str) -> Sequence[LedgerEntry]:
@@ -28,6 +38,22 @@ class VictimIndex:
             rows = self._rows[cluster] = in_order(self._ledger, cluster)
         return rows
 
+    def levels(self) -> Levels:
+        """Give the clusters by the lowest priority of a replica there; they must not be changed."""
+        self._catch_up()
+        if self._epoch != self._index.epoch:
+            self._epoch = self._index.epoch
+            ranks: dict[int, list[int]] = {}
+            for info in self._index.ranked:
+                rows = self.on(info.name)
+                if rows:
+                    ranks.setdefault(rows[0].priority, []).append(info.rank)
+            self._levels = {priority: bits(found, len(self._index.ranked)) for priority, found in ranks.items()}
+        elif self._stale:
+            self._levels = moved(self._levels, self._index, ((name, self.on(name)) for name in self._stale))
+        self._stale.clear()
+        return self._levels
+
     def _catch_up(self) -> None:
         changes = self._ledger.changes
         if self._read == changes.end:
@@ -35,12 +61,29 @@ class VictimIndex:
         found = changes.since(self._read) if self._rows else ()
         if found is None:
             self._rows.clear()
+            self._epoch = -1
         else:
             for pair in found:
                 for entry in pair:
-                    if entry is not None:
-                        self._rows.pop(entry.cluster, None)
+                    if entry is not None and self._rows.pop(entry.cluster, None) is not None:
+                        self._stale[entry.cluster] = None
         self._read = changes.end
+
+
+def moved(levels: Levels, index: ClusterIndex, changed: Iterable[tuple[str, Sequence[LedgerEntry]]]) -> dict[int, ClusterSet]:
+    """Give the levels after the replicas of some clusters changed."""
+    found = dict(levels)
+    for name, rows in changed:
+        info = index.clusters.get(name)
+        if info is None:
+            continue
+        bit = 1 << info.rank
+        for priority, clusters in found.items():
+            if clusters & bit:
+                found[priority] = ClusterSet(clusters & ~bit)
+        if rows:
+            found[rows[0].priority] = ClusterSet(found.get(rows[0].priority, NO_CLUSTERS) | bit)
+    return found
 
 
 def in_order(ledger: Ledger, cluster: str) -> list[LedgerEntry]:
