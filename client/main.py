@@ -35,6 +35,8 @@ COMMANDS = {
     "get": Command("inspect.get", "get", "List objects, or show some of them."),
     "describe": Command("inspect.describe", "describe", "Show objects in detail."),
     "explain": Command("inspect.explain", "explain", "Show why each replica is where it is."),
+    "decisions": Command("inspect.decisions", "decisions", "List what the scheduler decided about a deployment, and why."),
+    "replay-decision": Command("inspect.replay_decision", "replay_decision", "Decide again from the inputs of a past decision."),
     "plan": Command("preview.plan", "plan", "Show what would be placed where, without changing anything."),
     "render": Command("preview.render", "render", "Print the Kubernetes objects that would be applied."),
     "policy": Command("change.policy", "policy", "Show or replace the fleet's placement policy."),

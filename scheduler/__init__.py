@@ -25,6 +25,7 @@ from scheduler.explain.pool_report import pool_report
 from scheduler.fleet import snapshot
 from scheduler.fleet.decision_state import decision_state, restore_decision_state
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.inputs_digest import InputsDigest
 from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.manifests import cluster_view, deployment_view
 from scheduler.fleet.queue_reservations import next_expiry
@@ -60,6 +61,7 @@ from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, expl
 __all__ = [
     "ClusterView",
     "Fleet",
+    "InputsDigest",
     "LedgerEntry",
     "Owner",
     "SchedulerOptions",

@@ -5,6 +5,7 @@ refuses what comes without a task: a recorded history may end beyond its last wo
 are deterministic by construction, and importing them anew for every run would cost more than the run.
 """
 
+from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
@@ -33,6 +34,11 @@ PASSED_THROUGH = ("api_types", "scheduler", "activities", "workflows", "pydantic
 def runner() -> GuardedRunner:
     """Give the runner in which a worker runs every workflow of this project."""
     return GuardedRunner(sandbox())
+
+
+def unsandboxed() -> CheckingRunner:
+    """Give the runner for reading a history: what is replayed was made in the sandbox, and other code runs beside it."""
+    return CheckingRunner(UnsandboxedWorkflowRunner())
 
 
 def sandbox() -> CheckingRunner:

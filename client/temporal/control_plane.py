@@ -16,6 +16,7 @@ from temporalio.client import (
     RPCError,
     WorkflowExecution,
     WorkflowExecutionStatus,
+    WorkflowHistory,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
@@ -121,6 +122,13 @@ class ControlPlane:
                 yield row
         except RPCError as error:
             raise self._failure(error, None) from error
+
+    async def history(self, target: Target, run_id: str) -> WorkflowHistory:
+        """Give the history of one run of a workflow. Raises `NotFound`, `Unreachable`."""
+        try:
+            return await self.client.get_workflow_handle(target.workflow_id, run_id=run_id).fetch_history()
+        except RPCError as error:
+            raise self._failure(error, target) from error
 
     async def signal(self, target: Target, signal: Signal[ReceiverT, MessageT], message: MessageT) -> None:
         """Send a signal to a running workflow. Raises `NotFound`, `Unreachable`."""

@@ -18,6 +18,9 @@ from scheduler import SCHEDULER_VERSION, Decision, KeptReplica, ScheduleRequest,
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import CacheVersion
 
+DECIDE_NAME = "decide"
+"""The name of the activity, by which a history tells it from others."""
+
 # What a deployment needs is made from its manifest, in other words.
 NEED_BYTES_MAX = 2 * MANIFEST_BYTES_MAX
 
@@ -42,7 +45,7 @@ class Decided(Message):
     deferred: list[str] = Field(default_factory=list)
 
 
-@activity.defn(name="decide")
+@activity.defn(name=DECIDE_NAME)
 def decide_batch(batch: DecideBatch) -> Decided:
     """Decide a batch. The ledger is read, never changed.
 
