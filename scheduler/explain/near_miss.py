@@ -169,7 +169,8 @@ def device_text(placer: ReplicaPlacer, info: ClusterInfo, p: int, engine: int, f
     there = " and ".join(f"{free[e]} {names[e]}" for e in drawn)
     if total == 1:
         return f"needs {wanted} on one node, {there} free on {where}"
-    return f"needs {total} pods with {wanted} each, {fitting} fit on {where} with {there} free"
+    apart = " on different nodes" if any(group.siblings for group in pods) else ""
+    return f"needs {total} pods with {wanted} each{apart}, {fitting} fit on {where} with {there} free"
 
 
 def _pods(placer: ReplicaPlacer, engine: int, pool: PoolView) -> list[Pods]:

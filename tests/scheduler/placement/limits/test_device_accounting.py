@@ -21,6 +21,7 @@ from scheduler.placement.limits.device_accounting import fit_devices, is_safe
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
+    IS_NIC,
     NOW,
     actions,
     alone,
@@ -332,3 +333,24 @@ def test_18_4_2_replicas_may_be_treated_as_gone(options: SchedulerOptions) -> No
         return fit_devices(overlay, compiled, overlay.clusters["a"], ("ml", "next"), budget=budget, without=without).failed
 
     assert [failed(()), failed(uids[:1]), failed(uids)] == [0, 0, -1]
+
+
+NEAREST = [
+    ("too few nodes for a gang", (engine("main", leader(), worker(2, ask())),), "needs 2 pods with 1 gpu each on different nodes, 1 fit"),
+    ("too many copies", (gpus(1, 9),), "needs 9 pods with 1 gpu each, 8 fit"),
+    ("another engine", (engine("e1", alone(ask(count=5))), engine("e2", alone(ask(count=4)))), "needs 4 gpu on one node, 8 gpu free"),
+    (
+        "another device",
+        (engine("main", alone(ask(), ask(IS_NIC, name="nic", count=2))),),
+        "needs 1 gpu and 2 nic on one node, 8 gpu and 1 nic free",
+    ),
+]
+
+
+@pytest.mark.parametrize("options", [SAFE, PACKED], ids=["safe", "packed"])
+@pytest.mark.parametrize(("engines", "text"), [row[1:] for row in NEAREST], ids=[row[0] for row in NEAREST])
+def test_18_2_4_the_nearest_miss_names_what_is_short(options: SchedulerOptions, engines: tuple[EngineView, ...], text: str) -> None:
+    """Never as many devices as are free, where something else is the reason."""
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8), nic(count=2))), options=options)
+    settled(world, deployment(engine("main", alone(ask(IS_NIC, name="nic"))), name="other"))
+    assert f"(best: {text}" in message(decided(world, deployment(*engines)))
