@@ -42,6 +42,21 @@ def i5_no_identity_and_no_name_is_given_twice(outcome: Outcome) -> Found:
         yield from (f"{key} {count} times" for key, count in what.items() if count > 1)
 
 
+def i7_more_capacity_drops_nothing_that_was_kept(outcome: Outcome) -> Found:
+    """A replica that only stayed because its successor had no place is the exception, and is noted as such."""
+    world, first = outcome.world, outcome.steps[0]
+    if first.surges:
+        return
+    pools = {c.name: tuple(replace(p, nodes=p.nodes + 1 + world.seed % 3) for p in c.pools) for c in world.clusters}
+    larger = replace(world, clusters=tuple(replace(c, pools=pools[c.name]) for c in world.clusters))
+    after = decide(larger.build(), larger.requests()[:1], NOW)[0]
+    noted = {note.replica_name for note in first.decision.notes}
+    lost = {p.replica_name for p in first.kept} - noted - {p.replica_name for p in after.placements}
+    # The budget of a rollout may go to one that was blocked, instead of to another.
+    if lost and not noted:
+        yield f"{sorted(lost)} are dropped once there is more"
+
+
 def i13_a_batch_is_its_single_decisions_in_order(outcome: Outcome) -> Found:
     yield from _different([step.decision for step in outcome.steps[: len(outcome.batch)]], outcome.batch, "in a batch")
 
@@ -132,6 +147,7 @@ def i4_what_was_decided_stays_decided(outcome: Outcome) -> Found:
 QUESTIONS = (
     i3_the_order_of_what_is_known_changes_nothing,
     i5_no_identity_and_no_name_is_given_twice,
+    i7_more_capacity_drops_nothing_that_was_kept,
     i10_the_ledger_equals_a_recount,
     i13_a_batch_is_its_single_decisions_in_order,
     asking_changes_no_later_answer,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import LedgerEntry
 from tests.scheduler.laws.policies.books import State, admits, nodes_of, pods_of
+from tests.scheduler.laws.policies.matching import untolerated
 from tests.scheduler.laws.policies.rules import Places
 from tests.scheduler.laws.policies.search import Filler
 from tests.scheduler.laws.policies.steps import SUCCEEDED, Step
@@ -141,6 +142,39 @@ def a_partition_keeps_replicas_on_the_old_template(step: Step) -> Found:
         yield f"{len(still)} of {len(left)} have the old template, {kept} have to"
 
 
+def i8_a_kept_replica_stays_where_it_is(step: Step) -> Found:
+    for placement in step.kept:
+        was, entry = step.before.entries[placement.uid], step.after.entries[placement.uid]
+        pools = [{engine.engine: [m.pool for m in engine.members] for engine in one.engines} for one in (was, entry)]
+        if (was.cluster, was.index, was.name, pools[0]) != (entry.cluster, entry.index, entry.name, pools[1]):
+            yield f"{was.name} on {was.cluster}/{was.index} is {entry.name} on {entry.cluster}/{entry.index}: {pools}"
+
+
+def the_least_useful_are_scaled_down(step: Step) -> Found:
+    """Those that serve nothing first, then the most loaded cluster, the later name, the higher index (10.3)."""
+    reasons = {eviction.reason for eviction in step.decision.evictions}
+    own = [entry for entry in step.before.of(step.me) if entry.state != "Releasing"]
+    # What is outdated, drained or replaced is judged before.
+    if reasons != {"ScaledDown"} or step.surges or len({(e.cluster, e.index) for e in own}) < len(own):
+        return
+    if any(entry.template != step.view.template or wanted_on_its_pools(step, entry) is None for entry in own):
+        return
+    left = list(own)
+    while len(left) > step.view.replicas:
+        load = Counter(entry.cluster for entry in left)
+        left.remove(max(left, key=lambda e: (*_uselessness(step, e), load[e.cluster], e.cluster, e.index)))
+    if {entry.uid for entry in left} != {placement.uid for placement in step.kept}:
+        yield f"{sorted(p.replica_name for p in step.kept)} stay, expected {sorted(entry.name for entry in left)}"
+
+
+def _uselessness(step: Step, entry: LedgerEntry) -> tuple[bool, bool, bool]:
+    view = step.after.clusters.get(entry.cluster)
+    if view is None:
+        return True, not entry.ready, False
+    broken = view.deleting or not view.ready or not view.gateway_address
+    return broken, not entry.ready, untolerated(view.taints, step.view.tolerations)
+
+
 def the_missing_are_spread_as_the_default_profile_says(step: Step) -> Found:
     """The fewest own replicas, then the name (10.4), where nothing but the rules about places and room decides."""
     policy, options = step.view.policy, step.after.options
@@ -176,5 +210,7 @@ KEPT = (
     a_rollout_keeps_to_its_budget,
     a_surge_is_limited_and_takes_nothing_that_serves_too_early,
     a_partition_keeps_replicas_on_the_old_template,
+    i8_a_kept_replica_stays_where_it_is,
+    the_least_useful_are_scaled_down,
     the_missing_are_spread_as_the_default_profile_says,
 )

@@ -111,14 +111,6 @@ def _claims(step: Step, entry: LedgerEntry) -> Found:
                     yield f"{entry.name}: {request} is met by {drawn}"
 
 
-def i2_an_update_stays_on_its_pools(step: Step) -> Found:
-    for entry in step.updated:
-        was = step.before.entries[entry.uid]
-        before = {g.engine: [m.pool for m in g.members] for g in was.engines}
-        if {g.engine: [m.pool for m in g.members] for g in entry.engines} != before or entry.cluster != was.cluster:
-            yield f"{entry.name} moved"
-
-
 def quotas_hold_for_what_is_placed_and_what_grows(step: Step) -> Found:
     for quota in step.after.options.quotas:
         if quota.namespace != step.view.namespace:
@@ -273,7 +265,6 @@ def the_ledger_says_what_was_decided(step: Step) -> Found:
 LAWFUL = (
     i1_no_pool_is_over_capacity,
     i2_new_replicas_are_on_pools_that_take_them,
-    i2_an_update_stays_on_its_pools,
     quotas_hold_for_what_is_placed_and_what_grows,
     gangs_are_whole,
     anti_affinity_holds_both_ways,

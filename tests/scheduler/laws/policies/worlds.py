@@ -109,6 +109,8 @@ def random_world(seed: int) -> World:
             entry = _replica(dice, world, view)
             if entry is not None:
                 world = replace(world, replicas=(*world.replicas, entry))
+    # Some classes were edited under the replicas.
+    world = replace(world, clusters=tuple(replace(c, pools=tuple(_drifted(dice, p) for p in c.pools)) for c in world.clusters))
     some = [view for view in (*asking, *residents) if dice.chance(0.1)]
     times = [((view.namespace, view.name), NOW - dice.choice((100, 599, 600)) * SECOND) for view in some]
     return replace(world, preempted_at=tuple(times))
@@ -164,6 +166,11 @@ def _pool(dice: Dice, name: str) -> PoolView:
         network_domain=dice.choice(("", "n1", "n2")),
         price_milli=dice.choice((-1, 1000, 2000)),
     )
+
+
+def _drifted(dice: Dice, pool: PoolView) -> PoolView:
+    klass = dice.choice(tuple(CLASSES))
+    return replace(pool, device_set=SETS[klass], class_name=klass) if dice.chance(0.02) else pool
 
 
 def _engine(dice: Dice, name: str) -> EngineView:
