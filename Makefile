@@ -48,7 +48,8 @@ campaign: venv programs oracle
 	@echo "seed $(SEED); to repeat it: make campaign MODELPLANE_TEST_SEED=$(SEED)"
 	MODELPLANE_TEST_CASES=7 MODELPLANE_TEST_SEED=$(SEED) $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 -m random || { \
 	  echo "Add what was found to its test, so that every run tries it: a falsifying example as @example(...) above @given(...)," ; \
-	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, another seed's case as a test of its own." ; exit 1; }
+	  echo "a fleet's number to FOUND in tests/scheduler/laws/test_invariants.py, a world's to that in policies/test_policies.py beside it," ; \
+	  echo "another seed's case as a test of its own." ; exit 1; }
 
 # What it finds is written into tests/fuzz/corpus, so that the tests try it from then on; MODELPLANE_TEST_SEED repeats a run.
 fuzz: MINUTES := 30
