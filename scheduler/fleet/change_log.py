@@ -14,25 +14,26 @@ Change = tuple[LedgerEntry | None, LedgerEntry | None]
 
 
 class ChangeLog:
-    """Pairs of the entry before and after; None where there is none."""
+    """Pairs of the entry before and after; None where there is none. `add` takes one."""
 
-    __slots__ = ("_changes", "_dropped")
+    __slots__ = ("_changes", "_dropped", "add")
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
         self._dropped = 0
+        # Bound, not wrapped: every placement is added, and again when it is applied.
+        self.add = self._changes.append
 
     @property
     def end(self) -> int:
         """Where a reader stops that has read everything."""
         return self._dropped + len(self._changes)
 
-    def add(self, before: LedgerEntry | None, after: LedgerEntry | None) -> None:
-        """Record one change."""
-        if len(self._changes) >= _LENGTH_MAX:
+    def trim(self) -> None:
+        """Drop the changes when there are many; called once per batch."""
+        if len(self._changes) > _LENGTH_MAX:
             self._dropped += len(self._changes)
             self._changes.clear()
-        self._changes.append((before, after))
 
     def since(self, position: int) -> Iterator[Change] | None:
         """Give what changed since a reader stopped at a position; None when that is not known any more."""

@@ -164,19 +164,24 @@ class Ledger:
                 self._own_names(old.name).pop(old.uid, None)
             if old.cluster != entry.cluster:
                 self._own_cluster(old.cluster).pop(old.uid, None)
-        was, becomes = _nominee(old) if old else None, _nominee(entry)
-        if was and was != becomes:
-            self._own_nominated(was).pop(entry.uid, None)
-        if becomes:
-            self._own_nominated(becomes)[entry.uid] = entry
+        if entry.nominated_for or (old is not None and old.nominated_for):
+            self._nominate(old, entry)
         self._entries[entry.uid] = entry
-        self.changes.add(old, entry)
-        self.neighbours.move(old, entry)
+        self.changes.add((old, entry))
+        if entry.labels or entry.avoids or old is not None:
+            self.neighbours.move(old, entry)
         self._own_owner((entry.namespace, entry.deployment))[entry.uid] = entry
         self._own_cluster(entry.cluster)[entry.uid] = entry
         self._own_names(entry.name)[entry.uid] = None
         if not charged:
             self._charge(entry, 1)
+
+    def _nominate(self, old: LedgerEntry | None, entry: LedgerEntry) -> None:
+        was, becomes = _nominee(old) if old else None, _nominee(entry)
+        if was and was != becomes:
+            self._own_nominated(was).pop(entry.uid, None)
+        if becomes:
+            self._own_nominated(becomes)[entry.uid] = entry
 
     def _charge(self, entry: LedgerEntry, sign: int) -> None:
         self._own_cluster(entry.cluster)
@@ -191,7 +196,7 @@ class Ledger:
         if entry is None:
             return None
         self._charge(entry, -1)
-        self.changes.add(entry, None)
+        self.changes.add((entry, None))
         if nominee := _nominee(entry):
             self._own_nominated(nominee).pop(uid, None)
         self.neighbours.move(entry, None)

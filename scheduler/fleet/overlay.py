@@ -28,6 +28,7 @@ class FleetOverlay:
 
     def __init__(self, fleet: Fleet, now: int, options: SchedulerOptions | None = None) -> None:
         fleet.index.refresh()
+        fleet.ledger.changes.trim()
         self.fleet = fleet
         self.now = now
         self.options = options or fleet.options

@@ -64,6 +64,7 @@ class ReservedFor(NamedTuple):
 
 def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEntry:
     """Give the ledger entry of a new placement."""
+    policy = reserved_for.policy
     return LedgerEntry(
         uid=placement.uid,
         namespace=reserved_for.namespace,
@@ -78,7 +79,11 @@ def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEnt
         name_counter=placement.name_counter,
         reuse=placement.reuse,
         origin=reserved_for.origin,
-        **reserved_for.policy._asdict(),
+        priority=policy.priority,
+        priority_class=policy.priority_class,
+        labels=policy.labels,
+        min_available=policy.min_available,
+        avoids=policy.avoids,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import product
 from operator import or_
 
 from api_types.names import replica_name
@@ -67,6 +68,7 @@ class ReplicaPlacer:
         eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
         self.constraints = Constraints(overlay, self.deployment, eligible)
         self.quota = quota
+        self._has_quota = quota.limits
         self.reserved = ReservedPools(overlay, self._owner, self.priority)
         self.trials = Trials(overlay, self.deployment, compiled, self.reserved, quota)
         self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.trials.on, self.constraints)
@@ -112,7 +114,7 @@ class ReplicaPlacer:
 
     def _forget(self, info: ClusterInfo) -> None:
         """Drop what is known of trials that a change on a cluster may have changed: a quota reaches over clusters."""
-        if self.quota.limits:
+        if self._has_quota:
             self.scorer.forget_all()
         else:
             self.scorer.forget(info)
@@ -137,14 +139,15 @@ class ReplicaPlacer:
             return
         loaded = reduce(or_, self._levels.values(), 0)
         levels = [self.overlay.index.everything & ~loaded, *(self._levels[load] for load in sorted(self._levels))]
-        alike = self.constraints.by_preference(allowed, self.own)
-        for clusters in (equals & level for equals in alike for level in levels):
-            group = clusters
+        alike = self.constraints.by_preference(allowed, self.own) if self.constraints.has_preferences else [allowed]
+        ranked = self.overlay.index.ranked
+        for equals, level in product(alike, levels):
+            group = equals & level
             while group:
                 low = group & -group
                 group ^= low
-                info = self.overlay.index.ranked[low.bit_length() - 1]
-                trial = self.trial(info)
+                info = ranked[low.bit_length() - 1]
+                trial = self.trials.on(info)
                 if trial.failed >= 0:
                     self.mark_full(info, trial)
                 else:
