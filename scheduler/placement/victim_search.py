@@ -213,7 +213,8 @@ class VictimSearch:
             return _OWN
         last = max(self._overlay.fleet.preempted_at.get(owner, -1), self._overlay.preempted_at.get(owner, -1))
         cooldown = self._overlay.options.preemption_cooldown_seconds * 1000
-        if owner in self._preempted or (last >= 0 and self._overlay.now - last < cooldown):
+        last = self._overlay.now if owner in self._preempted else last
+        if last >= 0 and self._overlay.now - last < cooldown:
             return "cooldown"
         return "minAvailable" if self._spare(entry) < 1 else ""
 

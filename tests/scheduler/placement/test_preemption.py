@@ -278,3 +278,9 @@ def test_18_4_2_a_victim_that_a_later_one_makes_unneeded_stays() -> None:
     decision = settled(world, urgent(want=3))
     assert ([victim.deployment for victim in decision.victims], decision.shortfall) == (["large"], 0)
     assert world.audit() == []
+
+
+def test_18_4_3_without_a_cooldown_a_deployment_may_be_preempted_for_each_replica() -> None:
+    world = fleet(cluster("a", 2), options=SchedulerOptions(priority_classes={"high": 100}, preemption_cooldown_seconds=0))
+    put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
+    assert len(decided(world, urgent(want=2)).victims) == 2
