@@ -15,13 +15,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from scheduler.fleet.charged_nodes import reusing_group
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
 from scheduler.hardware.node_fitting import CUT_SHORT, NO_RULES, STEPS_MAX, FitRules, PoolOrder, Room, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
-from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import PoolView
@@ -56,13 +54,14 @@ def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner
     """
     ledger = overlay.ledger
     load = ledger.load(info.name, info.pools).on(pool)
-    if not without and not ledger.releasing(*owner, info.name):
-        return load
-    load = load.copy()
-    for entry in ledger.on_cluster(info.name).values():
-        if entry.uid in without or (entry.state == reasons.RELEASING and reusing_group(entry)[:2] == owner):
-            for group in pods_on(entry.engines, pool):
-                load.add(group, -1)
+    gone = {uid: entry for uid in without if (entry := ledger.get(uid)) is not None and entry.cluster == info.name}
+    if ledger.releasing(*owner, info.name):
+        gone.update((entry.uid, entry) for entry in ledger.leaving_for(owner) if entry.cluster == info.name)
+    groups = [group for entry in gone.values() for group in pods_on(entry.engines, pool)]
+    if groups:
+        load = load.copy()
+        for group in groups:
+            load.add(group, -1)
     return load
 
 

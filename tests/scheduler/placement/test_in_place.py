@@ -176,6 +176,13 @@ def test_18_1_6_pods_keep_their_slots_in_an_update_and_new_ones_get_some() -> No
     assert entry.engines[0].members[0].slots == (2, 1)
 
 
+def test_18_1_6_pods_that_a_replica_grows_by_get_no_slot_of_one_that_is_releasing() -> None:
+    world = fleet(cluster("a", pool("p", 2)), options=PACKED)
+    run(world, deployment(sized(4), want=2))
+    decision = settled(world, deployment(sized(4, 2), template="v2"))
+    assert [placement.engines[0].members[0].slots for placement in decision.placements] == [(0, 1)]
+
+
 def test_18_1_6_an_update_moves_no_pod_that_keeps_its_size() -> None:
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     settled(world, deployment(sized(8), name="first"))
