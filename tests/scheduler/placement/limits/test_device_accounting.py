@@ -17,7 +17,7 @@ from scheduler.hardware.template import compile_template
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.model.rules import MatchRules
-from scheduler.placement.limits.device_accounting import fit_devices, is_safe
+from scheduler.placement.limits.device_accounting import charged_pods, fit_devices, is_safe
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -39,6 +39,7 @@ from tests.scheduler.builders import (
     pool,
     pools_of,
     put_replicas,
+    report_releasing,
     settled,
     worker,
 )
@@ -354,3 +355,18 @@ def test_18_2_4_the_nearest_miss_names_what_is_short(options: SchedulerOptions, 
     world = fleet(cluster("a", pool("p", 1, gpu(count=8), nic(count=2))), options=options)
     settled(world, deployment(engine("main", alone(ask(IS_NIC, name="nic"))), name="other"))
     assert f"(best: {text}" in message(decided(world, deployment(*engines)))
+
+
+def test_18_4_2_what_is_gone_on_another_cluster_frees_nothing_here() -> None:
+    world = fleet(cluster("a", 4), cluster("b", 4), options=SAFE)
+    own = put_replicas(world, deployment(gpus(4)), "a/0", "b/0")
+    others = put_replicas(world, deployment(gpus(4), name="other"), "a/0", "b/0")
+    for uid in own:
+        report_releasing(world, uid)
+    overlay = FleetOverlay(world, NOW)
+    info = overlay.clusters["a"]
+
+    def left(*without: str) -> int:
+        return charged_pods(overlay, info, info.pools[0], ("ml", "m"), without).count
+
+    assert [left(), left(others[1]), left(*others)] == [1, 1, 0]
