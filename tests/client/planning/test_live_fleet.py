@@ -96,6 +96,7 @@ def test_it_is_the_fleet_that_the_scheduler_decides_about() -> None:
     assert {entry.uid for entry in live.fleet.entries()} == {entry.uid for entry in fleet.entries()}
     assert decision_state(live.fleet) == decision_state(fleet)
     assert live.fleet.options == fleet.options
+    assert live.fleet.class_names == frozenset(live.classes)
 
 
 def test_an_explanation_names_the_deployment_that_waits_ahead() -> None:

@@ -7,11 +7,17 @@ import pytest
 
 from scheduler.decide import decide_and_explain
 from scheduler.explain.cluster_report import ClusterDetail
+from scheduler.explain.diagnosis import diagnose
 from scheduler.explain.near_names import by_nearness, nearest
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.overlay import FleetOverlay
+from scheduler.hardware.template import compile_template
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import ClusterView, DeploymentView, PoolView, QueueView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions, TopologySpread
+from scheduler.placement.limits.quota import QuotaGate
+from scheduler.placement.placer import ReplicaPlacer
+from scheduler.planning.settle import copy_of
 from tests.scheduler.builders import (
     DRIVER,
     NOW,
@@ -183,6 +189,12 @@ def test_18_2_3_an_error_of_the_selector_itself_is_no_malformed_device() -> None
     assert found.reason == "SelectorError"
 
 
+def test_18_2_3_a_malformed_device_beside_one_that_the_selector_fails_on_is_an_error_of_the_selector() -> None:
+    entries = (replace(L4, name="broken", attributes=(("cuda", "version", "8.x"),)), L4)
+    found = details(fleet(cluster("a", pool("p", 1, *entries))), wanting('device.attributes["x"].y == 1'))["a"].pools["p"]
+    assert found.reason == "SelectorError"
+
+
 def test_18_2_3_a_second_pool_of_a_name_has_a_row_of_its_own() -> None:
     pools = details(fleet(cluster("a", pool("p", 0), pool("p", 9))), deployment())["a"].pools
     assert {name: (seen.reason, seen.detail) for name, seen in pools.items()} == {
@@ -308,3 +320,19 @@ def test_18_1_what_is_told_of_devices_is_what_refuses(story: str, shape: object,
     taken = ask('device.driver == "nic.example.com"', name="nic")
     put_replicas(world, deployment(engine("main", alone(ask(count=8 - free), taken)), name="other"), "a/0")
     assert told in message(decided(world, deployment(shape)))  # type: ignore[arg-type]
+
+
+def test_18_2_8_a_cluster_that_refuses_nothing_is_counted_too() -> None:
+    """As after a decision whose search was cut short before it came to the cluster."""
+    view = deployment()
+    overlay = FleetOverlay(fleet(cluster("a", 1), cluster("b", 0)), NOW)
+    compiled = compile_template(view.engines, overlay.rules.matching)
+    placer = ReplicaPlacer(overlay, ScheduleRequest("1", view), compiled, (), QuotaGate(overlay, view, 0))
+    found = diagnose(overlay, view, compiled, placer)
+    assert sorted((group.code, group.count) for group in found.groups) == [("InsufficientNodes", 1), ("Undecided", 1)]
+
+
+def test_18_2_2_classes_that_no_pool_uses_are_near_names_too() -> None:
+    world = fleet(unpublished("a", "h20"))
+    world.class_names = frozenset({"h200"})
+    assert "InferenceClass h20 does not exist, nearest: h200" in message(decided(copy_of(world), deployment()))

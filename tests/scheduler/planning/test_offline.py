@@ -90,6 +90,13 @@ def test_a_pool_whose_class_is_missing_is_not_published() -> None:
     assert (decision["shortfall"], decision["clusters"]["a"]["reason"]) == (1, "NoPools")
 
 
+def test_18_2_2_a_class_that_is_not_among_the_documents_is_named_with_the_nearest() -> None:
+    decision = planned(a_class("h200"), a_cluster("a", a_pool("p", "h20")), a_deployment())[0]
+    assert decision["clusters"]["a"]["detail"] == "publish no pools; pool p: InferenceClass h20 does not exist, nearest: h200"
+    published = offline_cluster(a_cluster("a", a_pool("p", "h200"), a_pool("q", "h20")), {"h200": a_class("h200")})
+    assert published.unpublished == (("q", "h20"),)
+
+
 def test_the_whole_contract_of_one_decision() -> None:
     decision = planned(
         a_class(),
