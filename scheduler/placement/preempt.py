@@ -95,18 +95,17 @@ class Preemption:
 
     def _place_by_victims(self) -> Placement | None:
         allowed = ClusterSet(self._placer.passing & self._placer.constraints.allowed(self._placer.own))
-        while True:
-            choice = self._search.best(allowed)
-            if choice is None:
-                return None
-            victims = [self._take(entry) for entry in choice.victims]
-            placement = self._placer.place_on(choice.info)
-            if placement is not None:
-                self._victims += victims
-                return placement
+        choice = self._search.best(allowed)
+        if choice is None:
+            return None
+        victims = [self._take(entry) for entry in choice.victims]
+        placement = self._placer.place_on(choice.info)
+        if placement is None:
             for victim in reversed(victims):
                 self._restore(victim)
-            self._search.leave_out(choice.info)
+            return None
+        self._victims += victims
+        return placement
 
     def _take(self, entry: LedgerEntry) -> Victim:
         changed = nominate(self._overlay.ledger, entry, self._owner, self._overlay.now)

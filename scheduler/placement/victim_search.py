@@ -60,9 +60,10 @@ class VictimSearch:
         self._unvisited: list[tuple[int, ClusterSet]] | None = None
         self._visited: dict[str, ClusterInfo] = {}
         # The best choice of each cluster; None: nothing there is better than the cost.
-        self._heap: list[tuple[Cost, int, Choice | None]] = []
+        self._heap: list[tuple[Cost, int, int, Choice | None]] = []
+        # Makes each item of the heap different from every other.
+        self._searches = 0
         self._current: dict[int, Cost] = {}
-        self._left_out: set[int] = set()
         self._read = placer.overlay.ledger.changes.end
         self._violation = ""
 
@@ -76,10 +77,6 @@ class VictimSearch:
         self._preempted = owners
         self._barred.clear()
 
-    def leave_out(self, info: ClusterInfo) -> None:
-        """Search a cluster no more."""
-        self._left_out.add(info.rank)
-
     def best(self, allowed: ClusterSet) -> Choice | None:
         """Find the best victims for one more replica on one of the allowed clusters."""
         self._follow_changes()
@@ -90,8 +87,8 @@ class VictimSearch:
             if not self._heap:
                 break
             item = heapq.heappop(self._heap)
-            cost, rank, choice = item
-            if self._current.get(rank) != cost or rank in self._left_out:
+            cost, rank, _, choice = item
+            if self._current.get(rank) != cost:
                 continue
             if not allowed >> rank & 1 or (choice is None and self.is_cut_short):
                 aside.append(item)
@@ -179,7 +176,8 @@ class VictimSearch:
         cost = choice.cost if choice else known
         if cost is not None:
             self._current[info.rank] = cost
-            heapq.heappush(self._heap, (cost, info.rank, choice))
+            self._searches += 1
+            heapq.heappush(self._heap, (cost, info.rank, self._searches, choice))
 
     def _candidates(self, info: ClusterInfo) -> list[LedgerEntry]:
         """Give the replicas of a cluster that may be preempted, the lowest priority first."""
