@@ -165,7 +165,7 @@ def test_every_replica_is_explained_where_it_is_and_where_it_is_not(cli: Cli, te
     cli("apply", "-f", a_file(tmp_path, manifest(tenant, TOO_BIG)), "--wait", "--timeout", "4")
     nowhere = cli("explain", "md/too-big", "-n", tenant)
     assert nowhere.code == 0
-    assert "0/2 clusters are available: 2 had no pool for engine main." in nowhere.out
+    assert "0/2 clusters are available: 2 had no pool for engine main (best: " in nowhere.out
     assert "SelectorNoMatch" in nowhere.out
     assert "InsufficientCapacity" in nowhere.out.partition("Conditions:")[2]
 

@@ -29,7 +29,7 @@ POOLS = ("blue", "green")
 FAULTS = 6
 SAMPLE_EVERY = 0.3
 
-# The condition of each refused deployment: what was placed, which clusters were checked, and what each lacks.
+# The condition of each refused deployment: what was placed, which clusters were checked, what each lacks, and what would help.
 HEADLINE = (
     "0 of 1 replicas scheduled (checked 5 clusters). 0/5 clusters are available: 5 had too few free nodes for engine main "
     "(best: needs 1, 0 free on cluster-0/blue). One more replica would fit with one more node in cluster-0/blue."
