@@ -2,17 +2,22 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import WorkflowHistory
 
 from api_types.names import FLEET_SCHEDULER_ID
+from api_types.resources.kinds import BY_KIND
 from api_types.settings import Settings
-from client.errors import Refused
-from client.history.past_decisions import DecisionId, read_id
+from client.errors import CommandFailed, Refused
+from client.history.past_decisions import DecisionId, decide_again, past_decisions, read_id
 from client.history.scheduler_runs import replay
+from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from client.temporal.converter import DATA_CONVERTER
 from workflows.fleet_scheduler.recorded_decisions import DecisionReader
@@ -20,6 +25,9 @@ from workflows.fleet_scheduler.recorded_decisions import DecisionReader
 RECORDED = sorted((Path(__file__).parents[2] / "histories" / "FleetScheduler").glob("*.json"))
 # A replay takes a tenth of a second. One that waits for what is not recorded would never end.
 SECONDS = 20
+
+
+RUN = "0199c0de-0000-7000-8000-000000000000"
 
 
 class Offline:
@@ -51,6 +59,43 @@ async def test_a_history_is_read_wherever_it_ends(path: Path) -> None:
         assert len({(each.batch, each.position) for each in reader.found}) == len(reader.found)
     assert numbers == sorted(numbers)
     assert (numbers[0], numbers[-1] > 0) == (0, True)
+
+
+class Recorded(ControlPlane):
+    """A control plane that has one recorded run of the scheduler, of which the last activity before a decision has another name."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(cast("Any", Offline()), Settings())
+        self.events = json.loads(path.read_text())["events"]
+        last = max(at for at, event in enumerate(self.events) if "markerRecordedEventAttributes" in event)
+        scheduled = [event for event in self.events[:last] if "activityTaskScheduledEventAttributes" in event]
+        scheduled[-1]["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "another"
+
+    async def rows(self, query: str) -> AsyncIterator[Any]:
+        assert FLEET_SCHEDULER_ID in query
+        yield SimpleNamespace(run_id=RUN, start_time=datetime(2026, 1, 1, tzinfo=UTC))
+
+    async def history(self, target: Target, run_id: str) -> WorkflowHistory:
+        del target, run_id
+        return WorkflowHistory.from_json(FLEET_SCHEDULER_ID, {"events": self.events})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RECORDED[-1:], ids=lambda path: path.stem)
+async def test_what_precedes_an_event_that_cannot_be_replayed_is_read(path: Path) -> None:
+    plane = Recorded(path)
+    everything = await read(json.loads(path.read_text())["events"])
+    first, last = everything.found[0], everything.found[-1]
+    target = Target.of(BY_KIND["ModelDeployment"], first.request.namespace, first.request.name)
+    found = await past_decisions(plane, target, most=99, runs_max=9, show=lambda *_: None)
+    assert len(found.unread) == 1
+    assert "cannot be replayed by this program" in str(found.unread[0])
+    assert 0 < len(found.decisions) < len([each for each in everything.found if each.request.name == target.name])
+    again = await decide_again(plane, DecisionId(RUN, first.batch, first.position))
+    assert again["inputs"] == first.inputs == found.decisions[-1]["inputs"]
+    with pytest.raises(CommandFailed, match="cannot be replayed by this program") as failed:
+        await decide_again(plane, DecisionId(RUN, last.batch, last.position))
+    assert "version of modelplane" in failed.value.next_step
 
 
 @pytest.mark.parametrize(
